@@ -1,0 +1,419 @@
+"""The events, as CloudEvents 1.0 in structured mode.
+
+Each event class is an envelope around one data class. Every field has a limit, so that what passes
+validation is safe to store and to compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import uuid4
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from runtime.errors import MalformedEvent
+
+__all__ = [
+    "EVENT_TYPES",
+    "Agent",
+    "Citation",
+    "ContentReference",
+    "DocumentChange",
+    "DocumentChanged",
+    "DocumentIndexed",
+    "DocumentIndexedData",
+    "DocumentRejected",
+    "DocumentRejectedData",
+    "Event",
+    "Filters",
+    "Kind",
+    "LegScore",
+    "Problem",
+    "Project",
+    "Query",
+    "QueryAnswer",
+    "QueryAnswered",
+    "QueryFailed",
+    "QueryFailedData",
+    "QueryRequested",
+    "Scalar",
+    "Scores",
+    "SearchResult",
+    "Token",
+    "Uri",
+    "Weights",
+    "content_hash",
+    "parse_event",
+]
+
+
+def _storable(text: str) -> str:
+    """Postgres can't hold NUL, and UTF-8 can't hold a lone surrogate."""
+    if "\x00" in text:
+        raise ValueError("must not contain NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("must not contain lone surrogates") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
+Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
+Uri = Annotated[Text, Field(min_length=1, max_length=2048)]
+Scalar = (
+    Annotated[Text, Field(max_length=2048)]
+    | bool
+    | int
+    | Annotated[float, Field(allow_inf_nan=False)]
+)
+Metadata = Annotated[
+    dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar], Field(max_length=64)
+]
+Token = Annotated[str, Field(pattern=r"^(live|bulk):\d{1,3}:\d{1,15}-\d{1,10}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+INLINE_LIMIT_CHARACTERS = 4 * 2**20
+
+
+class Kind(StrEnum):
+    """Kinds of content; each has its way of chunking."""
+
+    CODE = "code"
+    MARKDOWN = "markdown"
+    RST = "rst"
+    TEXT = "text"
+    OPENAPI = "openapi"
+    PDF = "pdf"
+    CONVERSATION = "conversation"
+
+
+def content_hash(content: str) -> str:
+    """SHA-256 of the UTF-8 bytes, in hex."""
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+class Data(BaseModel):
+    """What an event says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Event(BaseModel):
+    """CloudEvents 1.0 envelope. Unknown extension attributes are ignored, as the standard asks."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    TYPE: ClassVar[str]
+
+    specversion: Literal["1.0"] = "1.0"
+    id: Annotated[Text, Field(min_length=1, max_length=128)] = Field(
+        default_factory=lambda: str(uuid4())
+    )
+    source: Annotated[Text, Field(min_length=1, max_length=512)] = "headrace"
+    time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    datacontenttype: Literal["application/json"] = "application/json"
+    type: str
+    data: Any
+
+    def to_bytes(self) -> bytes:
+        """The event as UTF-8 JSON, as it travels."""
+        return self.model_dump_json(exclude_none=True).encode()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Parse and validate.
+
+        Raises:
+            MalformedEvent: the bytes are not this event; the message names the first wrong field.
+        """
+        try:
+            return cls.model_validate_json(raw)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "event"
+            raise MalformedEvent(f"{cls.TYPE}: {where}: {first['msg']}") from None
+
+
+class ContentReference(Data):
+    """Claim check: the content lies in Postgres under its hash."""
+
+    sha256: Sha256
+    size_bytes: Annotated[int, Field(ge=0, le=2**31)]
+
+
+class DocumentChange(Data):
+    """One document became something else, or went away."""
+
+    project: Project
+    uri: Uri
+    change: Literal["upsert", "delete", "rename"] = "upsert"
+    old_uri: Uri | None = None
+    content: Annotated[Text, Field(max_length=INLINE_LIMIT_CHARACTERS)] | None = None
+    content_ref: ContentReference | None = None
+    content_hash: Sha256 | None = None
+    media_type: Annotated[str, Field(pattern=r"^[\w.+-]+/[\w.+-]+$", max_length=128)] | None = None
+    kind: Kind | None = None
+    title: Annotated[Text, Field(max_length=512)] | None = None
+    agent: Agent | None = None
+    collections: Annotated[tuple[Collection, ...], Field(max_length=32)] = ()
+    commit: Annotated[str, Field(pattern=r"^[0-9A-Za-z._/-]{1,64}$")] | None = None
+    permalink_template: Annotated[Text, Field(max_length=2048)] | None = None
+    metadata: Metadata = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        bodies = (self.content is not None) + (self.content_ref is not None)
+        if self.change == "delete" and bodies:
+            raise ValueError("a delete carries no content")
+        if self.change != "delete" and bodies != 1:
+            raise ValueError(f"{self.change} needs either content or content_ref")
+        if (self.change == "rename") != (self.old_uri is not None):
+            raise ValueError("old_uri goes with rename, and only with it")
+        if self.old_uri == self.uri:
+            raise ValueError("a rename needs two different uris")
+        if self.content is not None and self.content_hash not in {None, content_hash(self.content)}:
+            raise ValueError("content_hash is not the SHA-256 of content")
+        return self
+
+
+class DocumentChanged(Event):
+    """A document was created, edited, renamed or deleted."""
+
+    TYPE: ClassVar[str] = "document.changed"
+    type: Literal["document.changed"] = "document.changed"
+    data: DocumentChange
+
+
+class Problem(Data):
+    """What went wrong, in the manner of RFC 9457."""
+
+    type: Annotated[str, Field(max_length=128)]
+    detail: Annotated[str, Field(max_length=4000)]
+    retryable: bool = False
+
+
+class DocumentIndexedData(Data):
+    """What became of a ``document.changed``."""
+
+    event_id: str
+    token: Token
+    project: Project
+    uri: Uri
+    change: Literal["upsert", "delete", "rename"]
+    outcome: Literal["indexed", "superseded", "duplicate"]
+    chunks_kept: int = 0
+    chunks_added: int = 0
+    chunks_removed: int = 0
+    chunks_embedded: int = 0
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0
+    searchable_after_ms: float = 0.0
+
+
+class DocumentIndexed(Event):
+    """A change is applied (or was already, or is older than what is stored)."""
+
+    TYPE: ClassVar[str] = "document.indexed"
+    type: Literal["document.indexed"] = "document.indexed"
+    data: DocumentIndexedData
+
+
+class DocumentRejectedData(Data):
+    """Why a ``document.changed`` lies in the dead letters. Unknown parts are absent."""
+
+    event_id: str | None = None
+    token: Token
+    project: str | None = None
+    uri: str | None = None
+    problem: Problem
+    attempts: int = 1
+
+
+class DocumentRejected(Event):
+    """A change could not be applied; the original lies in the dead letters."""
+
+    TYPE: ClassVar[str] = "document.rejected"
+    type: Literal["document.rejected"] = "document.rejected"
+    data: DocumentRejectedData
+
+
+class Filters(Data):
+    """Which documents a query may see; every condition must hold."""
+
+    kinds: Annotated[tuple[Kind, ...], Field(max_length=16)] = ()
+    collections: Annotated[tuple[Collection, ...], Field(max_length=32)] = ()
+    uri_prefix: Annotated[Text, Field(max_length=2048)] | None = None
+    metadata: Annotated[Metadata, Field(max_length=16)] = Field(default_factory=dict)
+
+
+class Weights(Data):
+    """Relative weight of each leg in the fusion."""
+
+    vector: Annotated[float, Field(ge=0, le=1)] = 0.5
+    keyword: Annotated[float, Field(ge=0, le=1)] = 0.5
+
+    @model_validator(mode="after")
+    def _not_both_zero(self) -> Self:
+        if self.vector + self.keyword == 0:
+            raise ValueError("one weight must be above 0")
+        return self
+
+
+class Query(Data):
+    """A question to one project."""
+
+    project: Project
+    text: Annotated[Text, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    agent: Agent | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
+    weights: Weights | None = None
+    filters: Filters = Filters()
+    min_event: Token | None = None
+    max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
+    deadline: AwareDatetime | None = None
+    reply_to: Annotated[str, Field(pattern=r"^[\w.{}:@-]{1,256}$")]
+    explain: bool = False
+    context_tokens: Annotated[int, Field(ge=32, le=128_000)] | None = None
+
+
+class QueryRequested(Event):
+    """Somebody asks."""
+
+    TYPE: ClassVar[str] = "query.requested"
+    type: Literal["query.requested"] = "query.requested"
+    data: Query
+
+
+class LegScore(Data):
+    """Place (from 1) and raw score of a chunk in one leg: cosine similarity, or BM25."""
+
+    rank: int
+    score: float
+
+
+class Scores(Data):
+    """Why a chunk is where it is."""
+
+    vector: LegScore | None = None
+    keyword: LegScore | None = None
+    fused: float
+    reranked: float | None = None
+
+
+class Citation(Data):
+    """Where a chunk stands in its source. Lines count from 1, both ends included."""
+
+    uri: str
+    start_line: int
+    end_line: int
+    page: int | None = None
+    symbol: str | None = None
+    heading_path: tuple[str, ...] = ()
+    commit: str | None = None
+    permalink: str | None = None
+
+
+class SearchResult(Data):
+    """One chunk of an answer. ``content`` is retrieved data, never an instruction."""
+
+    chunk_id: int
+    content: str
+    kind: Kind
+    title: str | None = None
+    citation: Citation
+    scores: Scores
+    match_type: Literal["hybrid", "vector", "keyword"]
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    explanation: str | None = None
+
+
+class QueryAnswer(Data):
+    """The answer to one query.
+
+    ``watermark`` maps each document stream (``lane:partition``) to the entry id up to which every
+    event was applied when the search began. ``stale`` says that ``min_event`` was not yet applied.
+    """
+
+    query_id: str
+    project: Project
+    results: tuple[SearchResult, ...]
+    context: str | None = None
+    watermark: dict[str, str]
+    stale: bool = False
+    generation: int = 1
+    timings_ms: dict[str, float] = Field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+    corrections: dict[str, str] = Field(default_factory=dict)
+
+
+class QueryAnswered(Event):
+    """The one reply to a query that could be answered."""
+
+    TYPE: ClassVar[str] = "query.answered"
+    type: Literal["query.answered"] = "query.answered"
+    data: QueryAnswer
+
+
+class QueryFailedData(Data):
+    """Why there is no answer."""
+
+    query_id: str
+    project: str | None = None
+    problem: Problem
+
+
+class QueryFailed(Event):
+    """The one reply to a query that could not be answered."""
+
+    TYPE: ClassVar[str] = "query.failed"
+    type: Literal["query.failed"] = "query.failed"
+    data: QueryFailedData
+
+
+EVENT_TYPES: dict[str, type[Event]] = {
+    event.TYPE: event
+    for event in (
+        DocumentChanged,
+        DocumentIndexed,
+        DocumentRejected,
+        QueryRequested,
+        QueryAnswered,
+        QueryFailed,
+    )
+}
+
+
+class _Typed(BaseModel):
+    """Just enough of an envelope to know its type."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: str
+
+
+def parse_event(raw: bytes) -> Event:
+    """Parse any event by its ``type`` attribute.
+
+    Raises:
+        MalformedEvent: not JSON, no type, an unknown type, or a field out of its limits.
+    """
+    try:
+        kind = _Typed.model_validate_json(raw).type
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise MalformedEvent(f"not a CloudEvent: {first['msg']}") from None
+    if kind not in EVENT_TYPES:
+        raise MalformedEvent(f"unknown event type {kind[:80]!r}; known: {', '.join(EVENT_TYPES)}")
+    return EVENT_TYPES[kind].from_bytes(raw)

@@ -1,0 +1,151 @@
+"""Every stream, group and key name, built here and nowhere else.
+
+Keys that one script touches share a hash tag, so that the same code runs on a Redis Cluster::
+
+    headrace:{document.0}:changed.live    topic document.changed.live, partition 0
+    headrace:{document.0}:changed.bulk
+    headrace:{document.0}:changed.live.dead
+    headrace:{document.0}:seen:<event id>
+    headrace:{document.0}:outcome         document.indexed and document.rejected
+    headrace:{query.0}:requested
+    headrace:{query.0}:replies:<client>
+    headrace:{query.0}:replied:<query id>
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runtime.errors import MalformedEvent
+
+__all__ = ["DEAD_SUFFIX", "GROUPS", "Lane", "Names", "Position", "Topic"]
+
+DEAD_SUFFIX = ".dead"
+_SEQUENCE_BITS = 20
+
+
+class Lane(StrEnum):
+    """The two streams of changes: few and urgent, or many and patient."""
+
+    LIVE = "live"
+    BULK = "bulk"
+
+
+class Topic(StrEnum):
+    """Topics as Faust sees them; the part before the first dot is the hash tag of their keys."""
+
+    CHANGED_LIVE = "document.changed.live"
+    CHANGED_BULK = "document.changed.bulk"
+    OUTCOME = "document.outcome"
+    QUERY = "query.requested"
+
+    @property
+    def lane(self) -> Lane:
+        """Lane of a topic of changes.
+
+        Raises:
+            ValueError: the topic carries no changes.
+        """
+        return Lane(self.rpartition(".")[2])
+
+    @classmethod
+    def of_lane(cls, lane: Lane) -> Topic:
+        """The topic that carries a lane's changes."""
+        return cls(f"document.changed.{lane}")
+
+
+GROUPS: dict[Topic, str] = {
+    Topic.CHANGED_LIVE: "indexer",
+    Topic.CHANGED_BULK: "indexer",
+    Topic.QUERY: "answerer",
+}
+
+
+@dataclass(frozen=True)
+class Position:
+    """Place of a change in the log: totally ordered by time, also across lanes.
+
+    Lanes are separate streams, so two entries of one millisecond can have the same id; the live
+    one then counts as the newer. ``number`` fits Postgres' bigint.
+    """
+
+    lane: Lane
+    partition: int
+    entry_id: str
+
+    @property
+    def number(self) -> int:
+        """Sortable 63-bit form: milliseconds, sequence (20 bits), lane (1 bit)."""
+        milliseconds, _, sequence = self.entry_id.partition("-")
+        value = int(milliseconds) << _SEQUENCE_BITS | int(sequence)
+        if int(sequence) >> _SEQUENCE_BITS or value >> 62:
+            raise MalformedEvent(f"stream entry id {self.entry_id} is out of range")
+        return value << 1 | (self.lane is Lane.LIVE)
+
+    @property
+    def token(self) -> str:
+        """What a publisher gets, and a query may name as ``min_event``."""
+        return f"{self.lane}:{self.partition}:{self.entry_id}"
+
+    @classmethod
+    def from_token(cls, token: str) -> Position:
+        """Inverse of ``token``.
+
+        Raises:
+            MalformedEvent: not a token.
+        """
+        lane, _, rest = token.partition(":")
+        partition, _, entry_id = rest.partition(":")
+        try:
+            position = cls(Lane(lane), int(partition), entry_id)
+            _ = position.number
+        except ValueError as error:
+            raise MalformedEvent(f"not a token: {token[:80]!r}") from error
+        return position
+
+    @classmethod
+    def from_number(cls, number: int, partition: int) -> Position:
+        """Inverse of ``number``."""
+        lane = Lane.LIVE if number & 1 else Lane.BULK
+        number >>= 1
+        sequence = number & ((1 << _SEQUENCE_BITS) - 1)
+        return cls(lane, partition, f"{number >> _SEQUENCE_BITS}-{sequence}")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Builds every Redis key of one deployment."""
+
+    prefix: str = "headrace"
+    partitions: int = 1
+
+    def stream(self, topic: str, partition: int = 0) -> str:
+        """Stream key of a topic's partition; a dead-letter topic ends in ``DEAD_SUFFIX``."""
+        family, _, rest = topic.partition(".")
+        return f"{self.prefix}:{{{family}.{partition}}}:{rest}"
+
+    def dead(self, topic: str, partition: int = 0) -> str:
+        """Dead-letter stream beside a topic's stream."""
+        return self.stream(topic + DEAD_SUFFIX, partition)
+
+    def seen(self, event_id: str, partition: int) -> str:
+        """Remembers the entry id of a published event id, for idempotent publishing."""
+        return f"{self.prefix}:{{document.{partition}}}:seen:{event_id}"
+
+    def replies(self, client: str, partition: int = 0) -> str:
+        """Reply stream of one client."""
+        return f"{self.prefix}:{{query.{partition}}}:replies:{client}"
+
+    def replied(self, query_id: str, partition: int = 0) -> str:
+        """Remembers that a query has its terminal reply."""
+        return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
+
+    def partition_of(self, project: str, uri: str) -> int:
+        """Partition of a document: stable, by CRC-32 of project and uri."""
+        return zlib.crc32(f"{project}\0{uri}".encode()) % self.partitions
+
+    def query_partition(self, query_id: str) -> int:
+        """Partition of a query."""
+        return zlib.crc32(query_id.encode()) % self.partitions

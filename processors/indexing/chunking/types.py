@@ -1,0 +1,50 @@
+"""What a chunker gets and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = ["Chunk", "Chunker", "CountTokens", "Source"]
+
+CountTokens = Callable[[Sequence[str]], list[int]]
+"""Token counts of many texts at once, by the tokenizer of the model that will embed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One document to cut. ``language`` is a tree-sitter language name for code, else None."""
+
+    uri: str
+    content: str
+    kind: str
+    language: str | None = None
+    title: str | None = None
+    media_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of whole lines (a part of one only where a single line is over the limit).
+
+    Lines count from 1, both ends included. ``content`` is the source text itself; ``header`` is put
+    before it when it is embedded. ``tokens`` counts header and content.
+    """
+
+    start_line: int
+    end_line: int
+    content: str
+    header: str
+    tokens: int
+    symbol: str | None = None
+    heading_path: tuple[str, ...] = ()
+    page: int | None = None
+
+
+class Chunker(Protocol):
+    """Cuts one kind of content. Chunks cover every non-blank line, in order, without overlap."""
+
+    def __call__(self, source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+        """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included."""
+        ...

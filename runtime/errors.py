@@ -1,0 +1,96 @@
+"""What can go wrong, as one tree.
+
+::
+
+    HeadraceError
+    ├── Retryable            the same event may succeed later: it stays pending
+    │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
+    │   ├── RateLimited      a model asked us to wait (``retry_after``)
+    │   └── LogFull          Redis is near its memory limit: publishing is refused for now
+    ├── Poison               trying again can't help: straight to the dead letters
+    │   ├── MalformedEvent   the bytes are not an event that we know
+    │   ├── UnsupportedContent
+    │   └── LimitExceeded    a size or a count is over its limit
+    └── OperatorError        a person must act; the command line prints it and exits 1
+        ├── ConfigurationError
+        └── UsageError       what was asked for can't be (unknown project, no such path)
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+__all__ = [
+    "ConfigurationError",
+    "HeadraceError",
+    "LimitExceeded",
+    "LogFull",
+    "MalformedEvent",
+    "OperatorError",
+    "Poison",
+    "RateLimited",
+    "Retryable",
+    "Unavailable",
+    "UnsupportedContent",
+    "UsageError",
+]
+
+
+class HeadraceError(Exception):
+    """Root of every error that Headrace raises on purpose.
+
+    The message is one line for a person and names the cure where there is one.
+    """
+
+    @property
+    def code(self) -> str:
+        """Stable name of the kind of problem, as it appears in events and logs."""
+        return type(self).__name__
+
+
+class Retryable(HeadraceError):
+    """The same work may succeed later."""
+
+
+class Unavailable(Retryable):
+    """A server or a model can't be reached."""
+
+
+class RateLimited(Retryable):
+    """A model asked us to slow down."""
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class LogFull(Retryable):
+    """Redis is so near to its memory limit that publishing is refused."""
+
+
+class Poison(HeadraceError):
+    """Trying again can't help."""
+
+
+class MalformedEvent(Poison):
+    """The bytes are not an event that we know."""
+
+
+class UnsupportedContent(Poison):
+    """No way to turn this content into chunks."""
+
+
+class LimitExceeded(Poison):
+    """A size or a count is over its limit."""
+
+
+class OperatorError(HeadraceError):
+    """A person has to act before this can work."""
+
+
+class ConfigurationError(OperatorError):
+    """Settings, versions or roles don't fit."""
+
+
+class UsageError(OperatorError):
+    """What was asked for can't be."""

@@ -1,0 +1,128 @@
+"""Every knob, read from ``HEADRACE_*`` by composition roots only."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["LOCAL_MODEL", "Settings"]
+
+LOCAL_MODEL = "local/all-MiniLM-L6-v2"
+
+
+class Settings(BaseSettings):
+    """Settings of one process.
+
+    An empty ``redis_url`` or ``database_url`` means: use the servers of a running ``headrace up``
+    under ``home``, or start embedded ones.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid", frozen=True)
+
+    home: Path = Field(
+        default=Path("~/.headrace"),
+        description="Where embedded servers and the state of `up` live.",
+    )
+    redis_url: str = Field(default="", description="Redis, e.g. redis://host:6379/0.")
+    broker_url: str = Field(
+        default="", description="Faust broker; empty: the Redis of redis_url. kafka:// also works."
+    )
+    database_url: str = Field(
+        default="", description="Postgres as the workers see it (a role that can't bypass RLS)."
+    )
+    owner_database_url: str = Field(
+        default="", description="Postgres as the owner of the tables, for `migrate` only."
+    )
+    worker_role: str = Field(
+        default="headrace_worker", description="Postgres role that workers and questions run as."
+    )
+    stream_prefix: str = Field(default="headrace", description="Prefix of every Redis key.")
+    partitions: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1, description="Stream keys per topic; more than one only for a Redis Cluster."
+    )
+
+    log_format: Literal["console", "json"] = Field(default="console", description="Log rendering.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="warning", description="Least severe level that is logged."
+    )
+
+    model: str = Field(
+        default=LOCAL_MODEL,
+        description="Embedding model of kinds that name none: a LiteLLM name, or local/….",
+    )
+    models: dict[str, str] = Field(
+        default_factory=dict,
+        description='Embedding model by kind of content, e.g. {"code": "voyage/voyage-code-3"}.',
+    )
+    model_directory: Path | None = Field(
+        default=None, description="A sentence-transformers BERT model to use as the local model."
+    )
+    model_threads: PositiveInt = Field(default=1, description="Threads of the local model.")
+    model_dimensions: int | None = Field(
+        default=None, description="Width to ask of models that can shorten their vectors."
+    )
+    model_base_url: str = Field(default="", description="Base URL of an OpenAI-compatible server.")
+    model_api_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="API key for LiteLLM; empty: the provider's own variable.",
+    )
+    model_timeout: timedelta = Field(
+        default=timedelta(seconds=30), description="Limit of one request to a model."
+    )
+    model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
+        default=4, description="Further tries of one request to a model before it counts as down."
+    )
+
+    concurrency: PositiveInt = Field(default=2, description="Batches in work at once, per lane.")
+    query_concurrency: PositiveInt = Field(default=16, description="Queries in work at once.")
+    batch_documents: PositiveInt = Field(default=64, description="Documents per indexing batch.")
+    lease: timedelta = Field(
+        default=timedelta(seconds=6),
+        description="A pending entry whose worker was silent this long is taken over.",
+    )
+    max_deliveries: PositiveInt = Field(
+        default=5, description="Deliveries of an event before it goes to the dead letters."
+    )
+    retry_delay: timedelta = Field(
+        default=timedelta(seconds=1), description="Wait before a failed event is tried again."
+    )
+    shutdown_timeout: timedelta = Field(
+        default=timedelta(seconds=20), description="Longest wait for work in hand at shutdown."
+    )
+    chunking_processes: PositiveInt = Field(default=1, description="Parser processes per worker.")
+    chunking_timeout: timedelta = Field(
+        default=timedelta(seconds=5), description="Longest time to parse one document."
+    )
+    chunking_memory_bytes: PositiveInt = Field(
+        default=2 * 2**30, description="Address space of a parser process."
+    )
+    max_document_bytes: PositiveInt = Field(
+        default=2 * 2**20,
+        description="Larger documents are skipped by sources and refused by workers.",
+    )
+    inline_content_bytes: PositiveInt = Field(
+        default=256 * 2**10, description="Larger content travels by reference, not in the event."
+    )
+
+    default_deadline: timedelta = Field(
+        default=timedelta(seconds=10), description="Deadline of a query that names none."
+    )
+    exact_search_chunks: PositiveInt = Field(
+        default=10_000, description="Up to this many chunks a project is searched without HNSW."
+    )
+    hnsw_ef_search: Annotated[int, Field(ge=10, le=1000)] = Field(
+        default=100, description="Breadth of an HNSW search (pgvector's hnsw.ef_search)."
+    )
+
+    @property
+    def home_directory(self) -> Path:
+        """``home`` with ``~`` expanded, absolute."""
+        return self.home.expanduser().absolute()
+
+    def model_for(self, kind: str) -> str:
+        """Name of the embedding model for a kind of content."""
+        return self.models.get(kind, self.model)

@@ -1,0 +1,132 @@
+"""What the pipelines hand to the store, and what they get back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from events.models import Filters, Scalar
+
+__all__ = [
+    "Applied",
+    "Candidates",
+    "ChunkRow",
+    "ChunkWrite",
+    "DocumentWrite",
+    "SearchRequest",
+    "Vector",
+]
+
+Vector = npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWrite:
+    """One chunk as it shall be stored.
+
+    ``content_hash`` (32 bytes) is the SHA-256 of what is embedded (header and text): equal hashes
+    under one model have equal vectors. ``content`` is the source text itself.
+    """
+
+    ordinal: int
+    start_line: int
+    end_line: int
+    content: str
+    content_hash: bytes
+    tokens: int
+    model: str
+    vector: Vector | None
+    page: int | None = None
+    symbol: str | None = None
+    heading_path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentWrite:
+    """One change, ready to be applied. ``chunks`` is empty for a delete."""
+
+    event_id: str
+    project: str
+    agent: str | None
+    uri: str
+    change: Literal["upsert", "delete", "rename"]
+    position: int
+    partition: int
+    published_at: datetime
+    old_uri: str | None = None
+    content_hash: str | None = None
+    kind: str = "text"
+    media_type: str | None = None
+    title: str | None = None
+    commit: str | None = None
+    permalink_template: str | None = None
+    collections: tuple[str, ...] = ()
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    chunks: tuple[ChunkWrite, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one change did; superseded: something newer is stored, duplicate: done before."""
+
+    event_id: str
+    outcome: Literal["indexed", "superseded", "duplicate"]
+    chunks_kept: int = 0
+    chunks_added: int = 0
+    chunks_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One search. ``vectors``: the query's unit vector by model name; empty: no vector leg.
+
+    ``text`` None: no keyword leg. ``candidates`` is how many chunks each leg shall return.
+    """
+
+    project: str
+    agent: str | None
+    text: str | None
+    vectors: Mapping[str, npt.NDArray[np.float32]]
+    filters: Filters
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Chunk ids with raw scores, best first, for each leg; visible to the asker and filtered.
+
+    ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded`` names a leg that failed.
+    ``corrections``: query term → the indexed term used in its place.
+    """
+
+    vector: Mapping[str, list[tuple[int, float]]]
+    keyword: list[tuple[int, float]]
+    degraded: tuple[str, ...] = ()
+    corrections: Mapping[str, str] = field(default_factory=dict)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    """A stored chunk with what a citation needs of its document."""
+
+    chunk_id: int
+    document_id: int
+    uri: str
+    kind: str
+    title: str | None
+    content: str
+    start_line: int
+    end_line: int
+    page: int | None
+    symbol: str | None
+    heading_path: tuple[str, ...]
+    commit: str | None
+    permalink_template: str | None
+    metadata: Mapping[str, Scalar]
+    tokens: int
