@@ -1,0 +1,120 @@
+"""One way to reach Redis: no hidden retries, bounded waits, our own errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from runtime.errors import ConfigurationError, LogFull, Unavailable
+
+__all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_errors"]
+
+LONGEST_BLOCK = timedelta(seconds=2)
+_COMMAND_TIMEOUT = timedelta(seconds=5)
+_CONNECTIONS = 32
+_CURE = "check HEADRACE_REDIS_URL and that the server runs"
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What has to be known about a server before its streams are trusted."""
+
+    version: tuple[int, ...]
+    maxmemory_policy: str
+    maxmemory_bytes: int
+
+
+def connect(redis_url: str, *, blocking: bool = False) -> Redis:
+    """A client that makes its connections when they are needed; close it with ``aclose()``.
+
+    Commands are never retried by the client: a retried XADD whose reply was lost is a second
+    entry. With ``blocking`` the socket outlasts a read that blocks for ``LONGEST_BLOCK``, and
+    every such read has a connection of its own; without it at most 32 connections are shared.
+
+    Raises:
+        ConfigurationError: the URL is not redis://, rediss:// or unix://.
+    """
+    timeout = _COMMAND_TIMEOUT + (LONGEST_BLOCK if blocking else timedelta())
+    options = {
+        "socket_timeout": timeout.total_seconds(),
+        "socket_connect_timeout": _COMMAND_TIMEOUT.total_seconds(),
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+    try:
+        pool = _pool(redis_url, options, blocking=blocking)
+    except ValueError as error:
+        raise ConfigurationError(f"HEADRACE_REDIS_URL is not a Redis URL: {error}") from None
+    return Redis.from_pool(pool)
+
+
+def _pool(redis_url: str, options: dict[str, object], *, blocking: bool) -> ConnectionPool:
+    if blocking:
+        return ConnectionPool.from_url(redis_url, **options)
+    wait = _COMMAND_TIMEOUT.total_seconds()
+    return BlockingConnectionPool.from_url(
+        redis_url, max_connections=_CONNECTIONS, timeout=wait, **options
+    )
+
+
+@contextmanager
+def redis_errors() -> Iterator[None]:
+    """Raise what redis-py raises as an error of ours.
+
+    Raises:
+        Unavailable: no connection, no reply in time, or the server is loading or read-only.
+        LogFull: the server is at its memory limit.
+        ConfigurationError: the server refused the credentials.
+    """
+    try:
+        yield
+    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+        raise ConfigurationError(
+            f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
+        ) from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        raise Unavailable(f"Redis can't be reached ({_line(error)}): {_CURE}") from error
+    except exceptions.ReadOnlyError as error:
+        raise Unavailable(
+            "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
+        ) from error
+    except exceptions.ResponseError as error:
+        if "OOM" not in str(error):
+            raise
+        raise LogFull(
+            "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+async def check_server(client: Redis) -> ServerFacts:
+    """Ask the server who it is.
+
+    Raises:
+        ConfigurationError: it evicts keys, so that a full memory would lose whole streams.
+        Unavailable: it can't be reached.
+    """
+    with redis_errors():
+        async with client.pipeline(transaction=False) as pipeline:
+            pipeline.info("server")
+            pipeline.info("memory")
+            server, memory = await pipeline.execute()
+    version = tuple(int(part) for part in str(server["redis_version"]).split("."))
+    facts = ServerFacts(version, str(memory["maxmemory_policy"]), int(memory["maxmemory"]))
+    if facts.maxmemory_policy != "noeviction":
+        raise ConfigurationError(
+            f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams: "
+            "set it to noeviction"
+        )
+    return facts

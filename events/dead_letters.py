@@ -1,0 +1,234 @@
+"""Events that could not be processed: kept with the reason, shown, redriven or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Self
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from events.entries import entries_of
+from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
+from events.scripts import Redrive
+from runtime.errors import MalformedEvent, UsageError
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+_DETAIL_CHARACTERS = 4000
+_PAGE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """One event that could not be processed, with the reason.
+
+    ``entry_id`` is the event's id in its own stream, ``dead_entry_id`` that of this letter in the
+    dead-letter stream (empty until it is stored). ``error`` is the error's code. ``position`` is
+    the place in the log that a redrive keeps; None for what isn't a change.
+    """
+
+    event: bytes
+    topic: str
+    partition: int
+    entry_id: str
+    group: str
+    error: str
+    detail: str
+    attempts: int
+    first_at: datetime
+    last_at: datetime
+    position: int | None = None
+    dead_entry_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """What a person names this letter by: ``<topic>/<partition>/<entry id>``."""
+        return f"{self.topic}/{self.partition}/{self.dead_entry_id}"
+
+    def to_fields(self) -> dict[str, str | int | bytes]:
+        """Fields of the entry in the dead-letter stream."""
+        fields: dict[str, str | int | bytes] = {
+            "event": self.event,
+            "topic": self.topic,
+            "partition": self.partition,
+            "entry_id": self.entry_id,
+            "group": self.group,
+            "error": self.error,
+            "detail": self.detail[:_DETAIL_CHARACTERS],
+            "attempts": self.attempts,
+            "first_at": self.first_at.astimezone(UTC).isoformat(),
+            "last_at": self.last_at.astimezone(UTC).isoformat(),
+        }
+        position = self._kept_position()
+        return fields if position is None else {**fields, "position": position}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[bytes, bytes], dead_entry_id: str = "") -> Self:
+        """Inverse of ``to_fields``."""
+        text = {
+            key.decode(): value.decode(errors="replace")
+            for key, value in fields.items()
+            if key != b"event"
+        }
+        return cls(
+            event=fields[b"event"],
+            topic=text["topic"],
+            partition=int(text["partition"]),
+            entry_id=text["entry_id"],
+            group=text["group"],
+            error=text["error"],
+            detail=text["detail"],
+            attempts=int(text["attempts"]),
+            first_at=datetime.fromisoformat(text["first_at"]),
+            last_at=datetime.fromisoformat(text["last_at"]),
+            position=int(text["position"]) if "position" in text else None,
+            dead_entry_id=dead_entry_id,
+        )
+
+    def _kept_position(self) -> int | None:
+        if self.position is not None:
+            return self.position
+        try:
+            return Position(Topic(self.topic).lane, self.partition, self.entry_id).number
+        except (ValueError, MalformedEvent):
+            return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a letter lies."""
+
+    topic: Topic
+    partition: int
+    dead_entry_id: str
+
+    @classmethod
+    def parse(cls, letter_id: str, names: Names) -> _Place:
+        topic, _, rest = letter_id.partition("/")
+        partition, _, entry_id = rest.partition("/")
+        milliseconds, _, sequence = entry_id.partition("-")
+        known = topic in GROUPS and partition.isdecimal() and int(partition) < names.partitions
+        if not (known and milliseconds.isdecimal() and sequence.isdecimal()):
+            raise _unknown(letter_id)
+        return cls(Topic(topic), int(partition), entry_id)
+
+
+class DeadLetters:
+    """The dead-letter streams of one deployment.
+
+    Each method raises Unavailable when Redis can't be reached.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._redrive = Redrive(redis)
+
+    async def list(self, limit: int = 100, topic: str | None = None) -> list[DeadLetter]:
+        """The newest letters first, of all topics or of one.
+
+        Raises:
+            UsageError: no such topic.
+        """
+        places = self._streams(topic)
+        with redis_errors():
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for place in places:
+                    pipeline.xrevrange(self._dead_key(place), count=limit)
+                replies = await pipeline.execute()
+        letters = [
+            DeadLetter.from_fields(entry.fields, entry.id)
+            for reply in replies
+            for entry in entries_of(reply)
+        ]
+        letters.sort(key=lambda letter: letter.last_at, reverse=True)
+        return letters[:limit]
+
+    async def show(self, letter_id: str) -> DeadLetter:
+        """One letter.
+
+        Raises:
+            UsageError: no such letter.
+        """
+        place = _Place.parse(letter_id, self._names)
+        entry_id = place.dead_entry_id
+        with redis_errors():
+            reply = await self._redis.xrange(self._dead_key(place), entry_id, entry_id)
+        for entry in entries_of(reply):
+            return DeadLetter.from_fields(entry.fields, entry.id)
+        raise _unknown(letter_id)
+
+    async def redrive(self, letter_id: str) -> str:
+        """Put the event back into its stream, at the position that it had; its new entry id.
+
+        Both happen at once, so that trying again after a lost reply can't add it twice.
+
+        Raises:
+            UsageError: no such letter (or it is redriven already).
+        """
+        place = _Place.parse(letter_id, self._names)
+        entry_id = await self._put_back(place)
+        if entry_id is None:
+            raise _unknown(letter_id)
+        return entry_id
+
+    async def redrive_all(self, topic: str | None = None) -> int:
+        """Redrive what lies in the dead letters now, oldest first; how many."""
+        counts = [await self._redrive_stream(place) for place in self._streams(topic)]
+        return sum(counts)
+
+    async def drop(self, letter_id: str) -> None:
+        """Forget one letter for good.
+
+        Raises:
+            UsageError: no such letter.
+        """
+        place = _Place.parse(letter_id, self._names)
+        with redis_errors():
+            dropped = await self._redis.xdel(self._dead_key(place), place.dead_entry_id)
+        if not dropped:
+            raise _unknown(letter_id)
+
+    async def _redrive_stream(self, stream: _Place) -> int:
+        """Letters that arrive meanwhile wait for the next time, or a poison would never end."""
+        with redis_errors():
+            reply = await self._redis.xrevrange(self._dead_key(stream), count=1)
+        last = next((entry.id for entry in entries_of(reply)), "0-0")
+        count = 0
+        while entry_ids := await self._oldest(stream, last):
+            for entry_id in entry_ids:
+                place = _Place(stream.topic, stream.partition, entry_id)
+                count += await self._put_back(place) is not None
+        return count
+
+    async def _oldest(self, stream: _Place, last: str) -> Sequence[str]:
+        with redis_errors():
+            reply = await self._redis.xrange(self._dead_key(stream), "-", last, count=_PAGE)
+        return [entry.id for entry in entries_of(reply)]
+
+    async def _put_back(self, place: _Place) -> str | None:
+        source = self._names.stream(place.topic, place.partition)
+        with redis_errors():
+            return await self._redrive(self._dead_key(place), source, place.dead_entry_id)
+
+    def _dead_key(self, place: _Place) -> str:
+        return self._names.dead(place.topic, place.partition)
+
+    def _streams(self, topic: str | None) -> Sequence[_Place]:
+        if topic is not None and topic.removesuffix(DEAD_SUFFIX) not in GROUPS:
+            raise UsageError(f"no topic {topic[:80]!r}; known: {', '.join(GROUPS)}")
+        topics = list(GROUPS) if topic is None else [Topic(topic.removesuffix(DEAD_SUFFIX))]
+        return [
+            _Place(name, partition, "")
+            for name in topics
+            for partition in range(self._names.partitions)
+        ]
+
+
+def _unknown(letter_id: str) -> UsageError:
+    return UsageError(
+        f"no dead letter {letter_id[:80]!r}: `headrace dead list` prints the ids there are"
+    )

@@ -1,0 +1,140 @@
+"""Every Lua script, each as a class with a typed call.
+
+The keys of one script share a hash tag, so that each runs on a Redis Cluster too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+from redis.exceptions import NoScriptError
+
+__all__ = ["PublishOnce", "Redrive", "ReplyOnce"]
+
+
+class _Script:
+    """A script by its digest; the server gets the text when it doesn't know it."""
+
+    LUA: ClassVar[str]
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._digest = hashlib.sha1(self.LUA.encode(), usedforsecurity=False).hexdigest()
+
+    async def load(self) -> None:
+        """Teach the server the script, for calls that are queued."""
+        await self._redis.script_load(self.LUA)
+
+    async def _run(self, keys: list[str], arguments: list[str | int | bytes]) -> Any:
+        try:
+            return await self._redis.evalsha(self._digest, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await self._redis.eval(self.LUA, len(keys), *keys, *arguments)
+
+    def _queue(
+        self, pipeline: Pipeline, keys: list[str], arguments: list[str | int | bytes]
+    ) -> None:
+        pipeline.evalsha(self._digest, len(keys), *keys, *arguments)
+
+
+class PublishOnce(_Script):
+    """Add an event to a stream, unless its id was published before.
+
+    A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 when
+    that entry was there already.
+    """
+
+    LUA = """
+    local token = redis.call('GET', KEYS[2])
+    if token then
+      return {token, 1}
+    end
+    token = ARGV[2] .. redis.call('XADD', KEYS[1], '*', 'event', ARGV[1])
+    redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
+    return {token, 0}
+    """
+
+    def queue(
+        self,
+        pipeline: Pipeline,
+        *,
+        stream: str,
+        seen: str,
+        event: bytes,
+        token_prefix: str,
+        remember: timedelta,
+    ) -> None:
+        """Queue one call; a reply of NoScriptError asks for ``load`` and the same call again."""
+        self._queue(pipeline, [stream, seen], [event, token_prefix, _milliseconds(remember)])
+
+
+class ReplyOnce(_Script):
+    """Add the terminal reply to a query and acknowledge it, unless it has its reply.
+
+    One step, so that a worker that dies can leave a query unanswered and pending or answered and
+    acknowledged, and nothing between.
+    """
+
+    LUA = """
+    redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
+    if redis.call('EXISTS', KEYS[2]) == 1 then
+      return 0
+    end
+    redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[1])
+    redis.call('PEXPIRE', KEYS[1], ARGV[4])
+    redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
+    return 1
+    """
+
+    async def __call__(
+        self,
+        *,
+        reply_stream: str,
+        replied: str,
+        query_stream: str,
+        group: str,
+        entry_id: str,
+        event: bytes,
+        keep: timedelta,
+        keep_replies: int,
+    ) -> bool:
+        """True when this was the first reply."""
+        keys = [reply_stream, replied, query_stream]
+        return bool(
+            await self._run(keys, [event, group, entry_id, _milliseconds(keep), keep_replies])
+        )
+
+
+class Redrive(_Script):
+    """Move an event from a dead-letter stream back to the end of its own."""
+
+    LUA = """
+    local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
+    if not letter then
+      return false
+    end
+    local entry = {}
+    for i = 1, #letter[2], 2 do
+      local name = letter[2][i]
+      if name == 'event' or name == 'position' then
+        entry[#entry + 1] = name
+        entry[#entry + 1] = letter[2][i + 1]
+      end
+    end
+    local entry_id = redis.call('XADD', KEYS[2], '*', unpack(entry))
+    redis.call('XDEL', KEYS[1], ARGV[1])
+    return entry_id
+    """
+
+    async def __call__(self, dead_stream: str, stream: str, dead_entry_id: str) -> str | None:
+        """The event's new entry id; None when there is no such letter."""
+        entry_id = await self._run([dead_stream, stream], [dead_entry_id])
+        return None if entry_id is None else entry_id.decode()
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)
