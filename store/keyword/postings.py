@@ -1,0 +1,182 @@
+"""Postings: which chunks of a segment hold a term, and how often.
+
+A term is known by a 64-bit hash of its text, a chunk by its place in the segment (16 bits). What is
+stored is raw counts, not scores: a score depends on the whole project and is worked out at query
+time, so that segments can be merged, and BM25 tuned, without reading a text again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MAX_CHUNKS", "Postings", "pack", "term_hash", "unpack"]
+
+MAX_CHUNKS = 1 << 16
+"""A segment holds at most this many chunks, so that a place in it fits 16 bits."""
+
+MAX_COUNT = 255
+_PACKED_BYTES = 3
+_HASHES = 1 << 17
+
+Int64s = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=_HASHES)
+def term_hash(term: str) -> int:
+    """Stable signed 64-bit hash: the first 8 bytes of BLAKE2b, little-endian."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def pack(places: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:
+    """Bytes of one term's postings: all places (2 bytes each), then all counts (1 byte each)."""
+    return places.tobytes() + counts.tobytes()
+
+
+def unpack(data: bytes) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
+    """Inverse of ``pack``, without a copy."""
+    count = len(data) // _PACKED_BYTES
+    return np.frombuffer(data, np.uint16, count), np.frombuffer(data, np.uint8, count, 2 * count)
+
+
+@dataclass(frozen=True, eq=False)
+class Postings:
+    """An inverted index of some chunks.
+
+    ``chunk_ids`` and ``lengths`` (in terms) have one item per chunk. ``terms`` (hashes) is sorted;
+    the postings of ``terms[i]`` are ``places`` and ``counts`` from ``starts[i]`` to
+    ``starts[i + 1]``, places ascending.
+    """
+
+    chunk_ids: Int64s
+    lengths: npt.NDArray[np.uint32]
+    terms: Int64s
+    starts: Int64s
+    places: npt.NDArray[np.uint16]
+    counts: npt.NDArray[np.uint8]
+
+    @classmethod
+    def build(cls, rows: Sequence[tuple[int, Sequence[str]]]) -> Postings:
+        """Index chunks, each an id with its terms as they occur, repeats included."""
+        chunk_ids = np.array([chunk_id for chunk_id, _ in rows], np.int64)
+        lengths = np.array([len(terms) for _, terms in rows], np.uint32)
+        hashes = np.fromiter(
+            (term_hash(term) for _, terms in rows for term in terms), np.int64, int(lengths.sum())
+        )
+        places = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
+        return cls._of_occurrences(chunk_ids, lengths, hashes, places, None)
+
+    @classmethod
+    def merge(cls, parts: Sequence[Postings], alive: Int64s | None = None) -> Postings:
+        """One index of all parts' chunks; those whose id is not in ``alive`` are left out.
+
+        The parts must have no chunk in common.
+        """
+        bases = np.cumsum([0] + [len(part.chunk_ids) for part in parts])
+        chunk_ids = np.concatenate([part.chunk_ids for part in parts])
+        lengths = np.concatenate([part.lengths for part in parts])
+        hashes = np.concatenate([part.terms_of_postings for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        places = np.concatenate(
+            [part.places + base for part, base in zip(parts, bases[:-1], strict=True)]
+        )
+        if alive is not None:
+            kept = np.isin(chunk_ids, alive)
+            moved = np.cumsum(kept) - 1
+            of_kept = kept[places]
+            hashes, counts, places = hashes[of_kept], counts[of_kept], moved[places[of_kept]]
+            chunk_ids, lengths = chunk_ids[kept], lengths[kept]
+        return cls._of_occurrences(chunk_ids, lengths, hashes, places, counts)
+
+    @classmethod
+    def _of_occurrences(
+        cls,
+        chunk_ids: Int64s,
+        lengths: npt.NDArray[np.uint32],
+        hashes: Int64s,
+        places: Int64s,
+        counts: npt.NDArray[np.uint8] | None,
+    ) -> Postings:
+        """Group occurrences, whose places ascend, by term and place."""
+        if len(chunk_ids) > MAX_CHUNKS:
+            raise ValueError(f"a segment holds at most {MAX_CHUNKS} chunks, not {len(chunk_ids)}")
+        order = np.argsort(hashes, kind="stable")
+        hashes, places = hashes[order], places[order]
+        if counts is None:
+            first = _starts_of_runs(hashes, places)
+            ends = np.append(first[1:], len(hashes))
+            counts = np.minimum(ends - first, MAX_COUNT).astype(np.uint8)
+            hashes, places = hashes[first], places[first]
+        else:
+            counts = counts[order]
+        starts = _starts_of_runs(hashes)
+        return cls(
+            chunk_ids=chunk_ids,
+            lengths=lengths,
+            terms=hashes[starts],
+            starts=np.append(starts, len(hashes)).astype(np.int64),
+            places=places.astype(np.uint16),
+            counts=counts,
+        )
+
+    @property
+    def terms_of_postings(self) -> Int64s:
+        """The term of each posting."""
+        return np.repeat(self.terms, np.diff(self.starts))
+
+    @cached_property
+    def place_of_term(self) -> Mapping[int, int]:
+        """Index into ``terms`` by hash."""
+        return {term: index for index, term in enumerate(self.terms.tolist())}
+
+    def find(self, term: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]] | None:
+        """Places and counts of a term, or None where no chunk holds it."""
+        index = self.place_of_term.get(term)
+        if index is None:
+            return None
+        span = slice(int(self.starts[index]), int(self.starts[index + 1]))
+        return self.places[span], self.counts[span]
+
+    def packed(self) -> Iterator[tuple[int, bytes]]:
+        """Each term with its postings packed."""
+        starts = self.starts.tolist()
+        for index, term in enumerate(self.terms.tolist()):
+            span = slice(starts[index], starts[index + 1])
+            yield term, pack(self.places[span], self.counts[span])
+
+    @classmethod
+    def from_packed(
+        cls,
+        chunk_ids: Int64s,
+        lengths: npt.NDArray[np.uint32],
+        rows: Sequence[tuple[int, bytes]],
+    ) -> Postings:
+        """Inverse of ``packed``; rows in any order."""
+        ordered = sorted(rows)
+        unpacked = [unpack(data) for _, data in ordered]
+        sizes = [len(places) for places, _ in unpacked]
+        return cls(
+            chunk_ids=chunk_ids,
+            lengths=lengths,
+            terms=np.array([term for term, _ in ordered], np.int64),
+            starts=np.cumsum([0, *sizes], dtype=np.int64),
+            places=np.concatenate([np.empty(0, np.uint16), *(places for places, _ in unpacked)]),
+            counts=np.concatenate([np.empty(0, np.uint8), *(counts for _, counts in unpacked)]),
+        )
+
+
+def _starts_of_runs(*keys: Int64s) -> Int64s:
+    """Where each run of equal keys begins."""
+    size = len(keys[0])
+    if size == 0:
+        return np.empty(0, np.int64)
+    changed = np.zeros(size, np.bool_)
+    changed[0] = True
+    for key in keys:
+        changed[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(changed)

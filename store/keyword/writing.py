@@ -1,0 +1,89 @@
+"""Adding chunks to the keyword index, in the transaction that writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from store.keyword.postings import MAX_CHUNKS, Postings
+from store.keyword.segments import INLINE_CHUNKS, encode_chunks, encode_inline
+from store.keyword.tokens import terms
+from store.keyword.vocabulary import words_of
+from store.named_queries import Connection, named
+
+__all__ = ["ChunkTerms", "add", "insert_segment"]
+
+_QUERIES = named("keyword")
+_URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTerms:
+    """A chunk's id with the terms it is found by, as they occur, repeats included."""
+
+    chunk_id: int
+    terms: Sequence[str]
+
+    @classmethod
+    def of(
+        cls,
+        chunk_id: int,
+        content: str,
+        *,
+        uri: str,
+        title: str | None = None,
+        symbol: str | None = None,
+        heading_path: Sequence[str] = (),
+    ) -> ChunkTerms:
+        """Terms of a chunk's text and of the words about it: title, symbol, headings, path."""
+        about = (title or "", symbol or "", *heading_path, " ".join(_URI_SEPARATOR.split(uri)))
+        return cls(chunk_id, [*terms(content), *terms("\n".join(about))])
+
+
+async def add(connection: Connection, project_id: int, rows: Sequence[ChunkTerms]) -> None:
+    """Make chunks findable by their words once the connection's transaction commits.
+
+    A chunk is added once in its life, in the transaction that inserts its row: where its terms
+    change (an edit, another title, another uri), it must get a new id. Nothing needs to be done
+    when a chunk is deleted: questions skip ids that have no row, and a later merge drops them.
+
+    Raises:
+        asyncpg.PostgresError: the connection's project is not ``project_id``, or the server failed.
+    """
+    for start in range(0, len(rows), MAX_CHUNKS):
+        part = rows[start : start + MAX_CHUNKS]
+        await insert_segment(
+            connection, project_id, Postings.build([(row.chunk_id, row.terms) for row in part])
+        )
+        await _add_words(connection, project_id, chain.from_iterable(row.terms for row in part))
+
+
+async def insert_segment(connection: Connection, project_id: int, postings: Postings) -> None:
+    """Write one segment, its postings inside its row or, if it is large, in rows of their own."""
+    small = len(postings.chunk_ids) <= INLINE_CHUNKS
+    segment_id = await connection.fetchval(
+        _QUERIES["insert_segment"],
+        project_id,
+        len(postings.chunk_ids),
+        int(postings.lengths.sum()),
+        encode_chunks(postings),
+        encode_inline(postings) if small else None,
+    )
+    if not small:
+        packed = list(postings.packed())
+        await connection.execute(
+            _QUERIES["insert_postings"],
+            project_id,
+            segment_id,
+            [term for term, _ in packed],
+            [data for _, data in packed],
+        )
+
+
+async def _add_words(connection: Connection, project_id: int, occurring: Iterable[str]) -> None:
+    """Keep the words themselves too, for the correction of misspelt ones."""
+    words = words_of(occurring)
+    if words:
+        await connection.execute(_QUERIES["insert_words"], project_id, "\n".join(words))
