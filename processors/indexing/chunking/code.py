@@ -1,0 +1,83 @@
+"""Source code: by syntax tree where there is a grammar, else by blank lines and indentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+
+from tree_sitter import Tree
+
+from processors.indexing.chunking.grammars import GRAMMARS, parse
+from processors.indexing.chunking.lines import Lines
+from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.packing import Piece, pack
+from processors.indexing.chunking.syntax import statement_depths, units_of
+from processors.indexing.chunking.types import Chunk, CountTokens, Source
+
+__all__ = ["by_indentation", "chunk_code"]
+
+_DEEPEST = 400
+_TAB_COLUMNS = 4
+_CLOSERS = (")", "]", "}", "</", "end", "fi", "done", "esac")
+_LONGEST_SYMBOL = 200
+
+
+def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+    """Functions and classes; a class over the limit by method, a function by statement.
+
+    A chunk's symbol is the qualified name of what it holds (several are listed), or of what it lies
+    in. A text with syntax errors is cut by what could be read of it, and covered all the same.
+    """
+    lines = Lines(source.content, count)
+    if source.language not in GRAMMARS:
+        outline = Outline([Unit(0, len(lines))], by_indentation(lines))
+        return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
+    grammar = GRAMMARS[source.language]
+    tree = parse(source.language, source.content)
+    units = units_of(tree.root_node, 0, len(lines), grammar)
+    packed = pack(source, lines, Outline(units, _by_syntax(tree, lines)), limit_tokens)
+    return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
+
+
+def by_indentation(lines: Lines) -> Callable[[int], int]:
+    """Rank of rows: the less indented the better, then after a blank line, never at a closer."""
+    return partial(_indentation_rank, lines)
+
+
+def _indentation_rank(lines: Lines, row: int) -> int:
+    line = lines.texts[row]
+    text = line.lstrip()
+    if lines.blank[row] or text.startswith(_CLOSERS):
+        return 0
+    indent = line[: len(line) - len(text)]
+    depth = len(indent) + (_TAB_COLUMNS - 1) * indent.count("\t")
+    return _rank(lines, row, depth)
+
+
+def _rank(lines: Lines, row: int, depth: int) -> int:
+    return 3 * (1 + _DEEPEST - min(depth, _DEEPEST)) + lines.blanks_before(row)
+
+
+def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int], int]:
+    @cache
+    def depths() -> dict[int, int]:
+        return statement_depths(tree.root_node)
+
+    def rank(row: int) -> int:
+        depth = depths().get(row)
+        return lines.blanks_before(row, 1) if depth is None else _rank(lines, row, depth)
+
+    return rank
+
+
+def _symbol(piece: Piece, separator: str) -> str | None:
+    """``Foo.bar`` for a unit, ``Foo.bar, Foo.baz`` for several, ``Foo`` for the rest of a class."""
+    owner = separator.join(unit.name for unit in piece.owners)
+    names = [separator.join(filter(None, (owner, unit.name))) for unit in piece.inside] or [owner]
+    symbol = names[0]
+    for name in names[1:]:
+        if len(symbol) + len(name) > _LONGEST_SYMBOL:
+            break
+        symbol += f", {name}"
+    return symbol[:_LONGEST_SYMBOL] or None

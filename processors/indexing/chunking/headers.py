@@ -1,0 +1,48 @@
+"""The short header that is embedded before a chunk's text."""
+
+from __future__ import annotations
+
+from processors.indexing.chunking.sizes import SIZES
+from processors.indexing.chunking.types import CountTokens
+
+__all__ = ["Headers", "one_line"]
+
+_SEPARATOR = " > "
+
+
+def one_line(text: str, longest: int = 100) -> str:
+    """``text`` with its blanks collapsed, cut at a word before ``longest`` characters."""
+    line = " ".join(text[: 4 * longest].split())
+    if len(line) <= longest:
+        return line
+    return line[:longest].rsplit(" ", 1)[0]
+
+
+class Headers:
+    """Headers of one document, with their token counts; none longer than its share of the limit."""
+
+    def __init__(self, title: str | None, limit_tokens: int, count: CountTokens) -> None:
+        self._title = one_line(title or "")
+        self._longest_tokens = int(limit_tokens * SIZES.header_share)
+        self._count = count
+        self._known: dict[tuple[str, ...], tuple[str, int]] = {}
+
+    def of(self, labels: tuple[str, ...]) -> tuple[str, int]:
+        """Header for the labels of the enclosing units, outermost first, and its tokens."""
+        if labels not in self._known:
+            self._known[labels] = self._fit(self._parts(labels))
+        return self._known[labels]
+
+    def _parts(self, labels: tuple[str, ...]) -> list[str]:
+        repeated = bool(labels) and labels[0].casefold() == self._title.casefold()
+        parts = [*labels] if repeated else [self._title, *labels]
+        return [part for part in parts if part]
+
+    def _fit(self, parts: list[str]) -> tuple[str, int]:
+        """Drop outer parts until it fits: the innermost says most about the text."""
+        for first in range(len(parts)):
+            header = _SEPARATOR.join(parts[first:])
+            tokens = self._count([header])[0]
+            if tokens <= self._longest_tokens:
+                return header, tokens
+        return "", 0

@@ -1,0 +1,68 @@
+"""A document as lines with their token counts."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from zlib import crc32
+
+from processors.indexing.chunking.sizes import SIZES
+from processors.indexing.chunking.types import CountTokens
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    r"""The lines of a text, split at ``\n`` only, as git, tree-sitter and permalinks count them.
+
+    ``\r`` stays at the end of its line and form feeds inside theirs. Rows count from 0; ranges are
+    half open. A line's cost is its token count, or more where it has few tokens for its length.
+    The sum over lines is what the joined text costs, to within a token or two per line for
+    tokenizers that merge across line ends; whoever needs certainty counts the joined text.
+    """
+
+    def __init__(self, text: str, count: CountTokens) -> None:
+        self.texts = text.split("\n")
+        self.count = count
+        self.blank = [not line or line.isspace() for line in self.texts]
+        self._tokens = count(self.texts)
+        self._token_sums = [0, *accumulate(self._tokens)]
+        costs = map(self._cost, self.texts, self._tokens)
+        self.cost_sums = [0, *accumulate(costs)]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @staticmethod
+    def _cost(line: str, tokens: int) -> int:
+        return max(tokens, len(line) // SIZES.characters_per_token)
+
+    def cost(self, start: int, end: int) -> int:
+        """Cost of a range of rows, in tokens."""
+        return self.cost_sums[end] - self.cost_sums[start]
+
+    def tokens(self, start: int, end: int) -> int:
+        """Tokens of a range of rows."""
+        return self._token_sums[end] - self._token_sums[start]
+
+    def text(self, start: int, end: int) -> str:
+        """Source text of a range of rows, without the last line's end."""
+        return "\n".join(self.texts[start:end])
+
+    def trim(self, start: int, end: int) -> tuple[int, int]:
+        """The range without the blank rows at its ends; empty if all are blank."""
+        while start < end and self.blank[start]:
+            start += 1
+        while end > start and self.blank[end - 1]:
+            end -= 1
+        return start, end
+
+    def blanks_before(self, row: int, most: int = 2) -> int:
+        """Blank rows right above ``row``, counted up to ``most``."""
+        found = 0
+        while found < most and row - found > 0 and self.blank[row - found - 1]:
+            found += 1
+        return found
+
+    def digest(self, row: int) -> int:
+        """32 bits that depend on the row's text alone, the same in every process."""
+        return crc32(self.texts[row].strip().encode("utf-8", "replace"))

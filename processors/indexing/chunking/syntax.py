@@ -1,0 +1,196 @@
+"""Units and places to cut, read off a syntax tree. Nothing here recurses: depth is the input's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from tree_sitter import Node
+
+from processors.indexing.chunking.grammars import Grammar
+from processors.indexing.chunking.headers import one_line
+from processors.indexing.chunking.outline import Unit
+
+__all__ = ["statement_depths", "units_of"]
+
+_LEADING = frozenset({"comment", "line_comment", "block_comment", "attribute_item", "decorator"})
+_FUNCTION_VALUES = frozenset(
+    {"arrow_function", "function_expression", "generator_function", "class", "function"}
+)
+_NAME_FIELDS = ("name", "declarator", "left", "type")
+_LONGEST_CHAIN = 12
+
+
+def units_of(parent: Node, start: int, end: int, grammar: Grammar) -> list[Unit]:
+    """Units for the rows ``start..end`` of ``parent``: its definitions, and what lies between.
+
+    Comments, attributes and decorators right above a definition belong to it. Definitions that
+    share a row are one unit.
+    """
+    units: list[Unit] = []
+    row = start
+    for unit in _definitions(parent, grammar):
+        first, last = max(unit.start, row), min(unit.end, end)
+        if first >= last:
+            continue
+        if first > row:
+            units.append(Unit(row, first))
+        units.append(Unit(first, last, unit.name, unit.label, unit.expand))
+        row = last
+    if row < end:
+        units.append(Unit(row, end))
+    return units
+
+
+def _definitions(parent: Node, grammar: Grammar) -> Iterator[Unit]:
+    lead: tuple[int, int] | None = None
+    previous_end = -1
+    for node in _flat_children(parent, grammar):
+        start, end = _rows(node)
+        if node.type in _LEADING:
+            joined = lead is not None and lead[1] >= start
+            if start >= previous_end:
+                lead = (lead[0] if joined and lead else start, end)
+            continue
+        inner = _definition(node, grammar)
+        if inner is not None:
+            attached = lead is not None and lead[1] >= start
+            yield _unit(inner, lead[0] if attached and lead else start, end, grammar)
+        lead, previous_end = None, end
+
+
+def _flat_children(parent: Node, grammar: Grammar) -> Iterator[Node]:
+    pending = list(reversed(parent.children))
+    while pending:
+        node = pending.pop()
+        if node.type in grammar.bodies or node.is_error:
+            pending.extend(reversed(node.children))
+        else:
+            yield node
+
+
+def _definition(node: Node, grammar: Grammar) -> Node | None:
+    """The definition that ``node`` is, binds or wraps."""
+    for _ in range(_LONGEST_CHAIN):
+        if node.type in grammar.functions or node.type in grammar.containers:
+            return node
+        if node.type in grammar.bindings and _binds_function(node):
+            return node
+        if node.type not in grammar.wrappers or not node.named_children:
+            return None
+        node = node.child_by_field_name("declaration") or node.named_children[-1]
+    return None
+
+
+def _binds_function(node: Node) -> bool:
+    bound = node.named_child(0) if node.named_child_count else None
+    if bound is None:
+        return False
+    value = bound.child_by_field_name("value") or bound.child_by_field_name("right")
+    return value is not None and value.type in _FUNCTION_VALUES
+
+
+def _unit(node: Node, start: int, end: int, grammar: Grammar) -> Unit:
+    expand = (
+        partial(units_of, node, start, end, grammar) if node.type in grammar.containers else None
+    )
+    return Unit(start, end, _name(node), _label(node), expand)
+
+
+def _rows(node: Node) -> tuple[int, int]:
+    """Rows of a node, half open; a node that ends with its line doesn't reach into the next."""
+    start, end = node.start_point, node.end_point
+    if end.column == 0 and end.row > start.row:
+        return start.row, end.row
+    return start.row, end.row + 1
+
+
+def _name(node: Node) -> str:
+    receiver = node.child_by_field_name("receiver")
+    prefix = f"{_receiver_type(receiver)}." if receiver is not None else ""
+    for _ in range(_LONGEST_CHAIN):
+        inner = _named_part(node)
+        if inner is None:
+            break
+        node = inner
+    return prefix + one_line(_text(node)) if not node.children or _is_name(node) else prefix
+
+
+def _named_part(node: Node) -> Node | None:
+    """One step from a definition towards its name."""
+    if _is_name(node):
+        return None
+    for field in _NAME_FIELDS:
+        inner = node.child_by_field_name(field)
+        if inner is not None:
+            return inner
+    for inner in node.named_children:
+        if inner.type.endswith(("_spec", "_declarator", "assignment_expression", "type_alias")):
+            return inner
+    return None
+
+
+def _is_name(node: Node) -> bool:
+    return node.type.endswith(("identifier", "_name", "member_expression", "scope_resolution"))
+
+
+def _receiver_type(receiver: Node) -> str:
+    """``T`` of a Go receiver ``(t *T[K])``."""
+    return _text(receiver).strip("()").split()[-1].lstrip("*").split("[")[0]
+
+
+def _label(node: Node) -> str:
+    """The definition's first words, up to its parameters or body."""
+    text = node.text or b""
+    stop = _header_end(node) - node.start_byte
+    head = text[: max(stop, 0)] if stop > 0 else text.split(b"\n", 1)[0]
+    return one_line(head.decode("utf-8", "replace")).rstrip(" {:=(")
+
+
+def _header_end(node: Node) -> int:
+    """Byte at which parameters or body start; the node's start if it has neither."""
+    start = node.start_byte
+    for _ in range(_LONGEST_CHAIN):
+        for field in ("parameters", "body"):
+            inner = node.child_by_field_name(field)
+            if inner is not None:
+                return inner.start_byte
+        declarator = node.child_by_field_name("declarator")
+        if declarator is None:
+            break
+        node = declarator
+    return start
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+def statement_depths(root: Node) -> dict[int, int]:
+    """Rows that start a node other than a closing bracket, with the depth of the outermost one.
+
+    Nodes of a single row are not entered, which leaves little of most trees to visit.
+    """
+    depths: dict[int, int] = {}
+    pending: list[tuple[Node, int]] = [(root, 0)]
+    while pending:
+        node, depth = pending.pop()
+        _note_children(node.children, depth, depths, pending)
+    return depths
+
+
+def _note_children(
+    children: Sequence[Node],
+    depth: int,
+    depths: dict[int, int],
+    pending: list[tuple[Node, int]],
+) -> None:
+    row_before, after_comment = -1, False
+    for child in children:
+        start, end = child.start_point.row, _rows(child)[1] - 1
+        attached = after_comment and start == row_before + 1
+        if start > row_before and child.is_named and not attached:
+            depths[start] = min(depth, depths.get(start, depth))
+        if end > start:
+            pending.append((child, depth + 1))
+        row_before, after_comment = end, child.type in _LEADING

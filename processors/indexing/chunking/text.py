@@ -1,0 +1,32 @@
+"""Plain text: by paragraph, then by sentence."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from processors.indexing.chunking.lines import Lines
+from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.packing import pack
+from processors.indexing.chunking.prose import paragraph_rank
+from processors.indexing.chunking.types import Chunk, CountTokens, Source
+
+__all__ = ["chunk_text"]
+
+
+def chunk_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+    """Paragraphs: short ones merged, long ones cut at items, sentences, or lines."""
+    lines = Lines(source.content, count)
+
+    def rank(row: int) -> int:
+        return paragraph_rank(lines, row)
+
+    outline = Outline(_paragraphs(lines), rank)
+    return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
+
+
+def _paragraphs(lines: Lines) -> list[Unit]:
+    starts = [
+        row for row in range(1, len(lines)) if lines.blanks_before(row, 1) and not lines.blank[row]
+    ]
+    edges = [0, *starts, len(lines)]
+    return [Unit(start, end) for start, end in pairwise(edges)]
