@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Entry", "entries_of", "preceding"]
+from events.names import LARGEST_SEQUENCE
 
-_LARGEST_SEQUENCE = 2**64 - 1
+__all__ = ["Entry", "entries_of", "order", "preceding"]
 
 
 class Entry(NamedTuple):
@@ -25,11 +25,15 @@ def entries_of(reply: Iterable[Any] | None) -> list[Entry]:
     return [Entry(item[0].decode(), item[1]) for item in reply or () if item and item[1]]
 
 
-def preceding(entry_id: str) -> str:
-    """The largest id below an id; of "0-0" it is itself."""
+def order(entry_id: str) -> tuple[int, int]:
+    """Sort key of an id: milliseconds, sequence."""
     milliseconds, _, sequence = entry_id.partition("-")
-    if int(sequence):
-        return f"{milliseconds}-{int(sequence) - 1}"
-    if int(milliseconds):
-        return f"{int(milliseconds) - 1}-{_LARGEST_SEQUENCE}"
-    return "0-0"
+    return int(milliseconds), int(sequence)
+
+
+def preceding(entry_id: str) -> str:
+    """The largest id of a possible ``Position`` below an id; of "0-0" it is itself."""
+    milliseconds, sequence = order(entry_id)
+    if sequence:
+        return f"{milliseconds}-{sequence - 1}"
+    return f"{milliseconds - 1}-{LARGEST_SEQUENCE}" if milliseconds else "0-0"

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 from pydantic import (
-    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
@@ -22,6 +21,19 @@ from pydantic import (
     model_validator,
 )
 
+from events.fields import (
+    Agent,
+    Collection,
+    MediaType,
+    Metadata,
+    Project,
+    ReplyKey,
+    Scalar,
+    Sha256,
+    Text,
+    Token,
+    Uri,
+)
 from runtime.errors import MalformedEvent
 
 __all__ = [
@@ -54,38 +66,13 @@ __all__ = [
     "Uri",
     "Weights",
     "content_hash",
+    "first_problem",
     "parse_event",
 ]
 
 
-def _storable(text: str) -> str:
-    """Postgres can't hold NUL, and UTF-8 can't hold a lone surrogate."""
-    if "\x00" in text:
-        raise ValueError("must not contain NUL")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError("must not contain lone surrogates") from error
-    return text
-
-
-Text = Annotated[str, AfterValidator(_storable)]
-Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
-Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
-Uri = Annotated[Text, Field(min_length=1, max_length=2048)]
-Scalar = (
-    Annotated[Text, Field(max_length=2048)]
-    | bool
-    | int
-    | Annotated[float, Field(allow_inf_nan=False)]
-)
-Metadata = Annotated[
-    dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar], Field(max_length=64)
-]
-Token = Annotated[str, Field(pattern=r"^(live|bulk):\d{1,3}:\d{1,15}-\d{1,10}$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 INLINE_LIMIT_CHARACTERS = 4 * 2**20
+LARGEST_EVENT_BYTES = 32 * 2**20
 
 
 class Kind(StrEnum):
@@ -103,6 +90,14 @@ class Kind(StrEnum):
 def content_hash(content: str) -> str:
     """SHA-256 of the UTF-8 bytes, in hex."""
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first wrong field and what is wrong with it: one printable line, safe to store."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "event"
+    line = f"{where[:200]}: {first['msg'][:200]}"
+    return "".join(character if character.isprintable() else " " for character in line)
 
 
 class Data(BaseModel):
@@ -141,9 +136,7 @@ class Event(BaseModel):
         try:
             return cls.model_validate_json(raw)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "event"
-            raise MalformedEvent(f"{cls.TYPE}: {where}: {first['msg']}") from None
+            raise MalformedEvent(f"{cls.TYPE}: {first_problem(error)}") from None
 
 
 class ContentReference(Data):
@@ -163,7 +156,7 @@ class DocumentChange(Data):
     content: Annotated[Text, Field(max_length=INLINE_LIMIT_CHARACTERS)] | None = None
     content_ref: ContentReference | None = None
     content_hash: Sha256 | None = None
-    media_type: Annotated[str, Field(pattern=r"^[\w.+-]+/[\w.+-]+$", max_length=128)] | None = None
+    media_type: MediaType | None = None
     kind: Kind | None = None
     title: Annotated[Text, Field(max_length=512)] | None = None
     agent: Agent | None = None
@@ -284,7 +277,7 @@ class Query(Data):
     min_event: Token | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
     deadline: AwareDatetime | None = None
-    reply_to: Annotated[str, Field(pattern=r"^[\w.{}:@-]{1,256}$")]
+    reply_to: ReplyKey
     explain: bool = False
     context_tokens: Annotated[int, Field(ge=32, le=128_000)] | None = None
 
@@ -407,13 +400,17 @@ def parse_event(raw: bytes) -> Event:
     """Parse any event by its ``type`` attribute.
 
     Raises:
-        MalformedEvent: not JSON, no type, an unknown type, or a field out of its limits.
+        MalformedEvent: too big, not JSON, no type, an unknown type, or a field out of its limits.
     """
+    if len(raw) > LARGEST_EVENT_BYTES:
+        raise MalformedEvent(
+            f"{len(raw):,} bytes are too many for an event (at most {LARGEST_EVENT_BYTES:,}): "
+            "send the content as content_ref"
+        )
     try:
         kind = _Typed.model_validate_json(raw).type
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise MalformedEvent(f"not a CloudEvent: {first['msg']}") from None
+        raise MalformedEvent(f"not a CloudEvent: {first_problem(error)}") from None
     if kind not in EVENT_TYPES:
         raise MalformedEvent(f"unknown event type {kind[:80]!r}; known: {', '.join(EVENT_TYPES)}")
     return EVENT_TYPES[kind].from_bytes(raw)

@@ -5,7 +5,7 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{document.0}:changed.live    topic document.changed.live, partition 0
     headrace:{document.0}:changed.bulk
     headrace:{document.0}:changed.live.dead
-    headrace:{document.0}:seen:<event id>
+    headrace:{document.0}:seen:<project>:<event id>
     headrace:{document.0}:outcome         document.indexed and document.rejected
     headrace:{query.0}:requested
     headrace:{query.0}:replies:<client>
@@ -14,16 +14,20 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 
 from runtime.errors import MalformedEvent
 
-__all__ = ["DEAD_SUFFIX", "GROUPS", "Lane", "Names", "Position", "Topic"]
+__all__ = ["DEAD_SUFFIX", "GROUPS", "LARGEST_SEQUENCE", "Lane", "Names", "Position", "Topic"]
 
 DEAD_SUFFIX = ".dead"
 _SEQUENCE_BITS = 20
+LARGEST_SEQUENCE = 2**_SEQUENCE_BITS - 1
+_CLIENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TOKEN = re.compile(r"(live|bulk):([0-9]{1,3}):([0-9]{1,15}-[0-9]{1,10})")
 
 
 class Lane(StrEnum):
@@ -77,7 +81,11 @@ class Position:
 
     @property
     def number(self) -> int:
-        """Sortable 63-bit form: milliseconds, sequence (20 bits), lane (1 bit)."""
+        """Sortable 63-bit form: milliseconds, sequence (20 bits), lane (1 bit).
+
+        Raises:
+            MalformedEvent: an id that Redis' clock can't have made.
+        """
         milliseconds, _, sequence = self.entry_id.partition("-")
         value = int(milliseconds) << _SEQUENCE_BITS | int(sequence)
         if int(sequence) >> _SEQUENCE_BITS or value >> 62:
@@ -96,13 +104,12 @@ class Position:
         Raises:
             MalformedEvent: not a token.
         """
-        lane, _, rest = token.partition(":")
-        partition, _, entry_id = rest.partition(":")
-        try:
-            position = cls(Lane(lane), int(partition), entry_id)
-            _ = position.number
-        except ValueError as error:
-            raise MalformedEvent(f"not a token: {token[:80]!r}") from error
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise MalformedEvent(f"not a token: {token[:80]!r}")
+        lane, partition, entry_id = match.groups()
+        position = cls(Lane(lane), int(partition), entry_id)
+        _ = position.number
         return position
 
     @classmethod
@@ -130,13 +137,18 @@ class Names:
         """Dead-letter stream beside a topic's stream."""
         return self.stream(topic + DEAD_SUFFIX, partition)
 
-    def seen(self, event_id: str, partition: int) -> str:
-        """Remembers the entry id of a published event id, for idempotent publishing."""
-        return f"{self.prefix}:{{document.{partition}}}:seen:{event_id}"
+    def seen(self, project: str, event_id: str, partition: int) -> str:
+        """Remembers the token of a published event id, for idempotent publishing."""
+        return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}"
 
     def replies(self, client: str, partition: int = 0) -> str:
         """Reply stream of one client."""
         return f"{self.prefix}:{{query.{partition}}}:replies:{client}"
+
+    def is_replies(self, key: str, partition: int) -> bool:
+        """Whether a key that a query names can only be a reply stream of its partition."""
+        prefix = self.replies("", partition)
+        return key.startswith(prefix) and _CLIENT.fullmatch(key, len(prefix)) is not None
 
     def replied(self, query_id: str, partition: int = 0) -> str:
         """Remembers that a query has its terminal reply."""

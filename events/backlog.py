@@ -1,0 +1,122 @@
+"""What waits in each stream, for people and for alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from events.entries import entries_of, order
+from events.names import GROUPS, Names, Topic
+
+__all__ = ["Backlog", "read_backlog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """One stream as its group sees it.
+
+    ``length`` counts the entries kept, handled or not. ``pending`` are delivered and not yet
+    acknowledged; ``lag`` are not yet delivered, None where the server can't tell (Redis before 7,
+    or after deletes). ``oldest_unacknowledged`` is the age of the oldest of both, None if none.
+    """
+
+    topic: Topic
+    partition: int
+    length: int
+    pending: int
+    lag: int | None
+    oldest_unacknowledged: timedelta | None
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    topic: Topic
+    partition: int
+    key: str
+    dead_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Where a group stands; before it is created it stands at the start."""
+
+    delivered: str = "0-0"
+    pending: int = 0
+    oldest_pending: str | None = None
+    lag: int | None = None
+
+
+async def read_backlog(redis: Redis, names: Names) -> list[Backlog]:
+    """The backlog of every stream that a group reads, in two round trips.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    streams = [
+        _Stream(topic, partition, names.stream(topic, partition), names.dead(topic, partition))
+        for topic in GROUPS
+        for partition in range(names.partitions)
+    ]
+    with redis_errors():
+        cursors = await _cursors(redis, streams)
+        async with redis.pipeline(transaction=False) as pipeline:
+            for stream, cursor in zip(streams, cursors, strict=True):
+                pipeline.xlen(stream.key)
+                pipeline.xlen(stream.dead_key)
+                pipeline.xrange(stream.key, f"({cursor.delivered}", count=1)
+            pipeline.time()
+            *replies, now = await pipeline.execute()
+    now_milliseconds = now[0] * 1000 + now[1] // 1000
+    return [
+        _backlog(stream, cursor, replies[3 * i : 3 * i + 3], now_milliseconds)
+        for i, (stream, cursor) in enumerate(zip(streams, cursors, strict=True))
+    ]
+
+
+async def _cursors(redis: Redis, streams: Sequence[_Stream]) -> list[_Cursor]:
+    async with redis.pipeline(transaction=False) as pipeline:
+        for stream in streams:
+            pipeline.xinfo_groups(stream.key)
+            pipeline.xpending(stream.key, GROUPS[stream.topic])
+        replies = await pipeline.execute(raise_on_error=False)
+    return [
+        _cursor(GROUPS[stream.topic], replies[2 * i], replies[2 * i + 1])
+        for i, stream in enumerate(streams)
+    ]
+
+
+def _cursor(name: str, groups: Any, pending: Any) -> _Cursor:
+    """A stream or a group that doesn't exist answers with an error."""
+    if isinstance(groups, Exception) or isinstance(pending, Exception):
+        return _Cursor()
+    group: Mapping[str, Any] = next(item for item in groups if item["name"] == name.encode())
+    return _Cursor(
+        delivered=group["last-delivered-id"].decode(),
+        pending=pending["pending"],
+        oldest_pending=pending["min"].decode() if pending["min"] else None,
+        lag=group.get("lag"),
+    )
+
+
+def _backlog(
+    stream: _Stream, cursor: _Cursor, replies: Sequence[Any], now_milliseconds: int
+) -> Backlog:
+    length, dead_letters, following = replies
+    undelivered = [entry.id for entry in entries_of(following)]
+    waiting = [order(entry_id)[0] for entry_id in (cursor.oldest_pending, *undelivered) if entry_id]
+    age = timedelta(milliseconds=max(0, now_milliseconds - min(waiting))) if waiting else None
+    return Backlog(
+        topic=stream.topic,
+        partition=stream.partition,
+        length=length,
+        pending=cursor.pending,
+        lag=cursor.lag if undelivered else 0,
+        oldest_unacknowledged=age,
+        dead_letters=dead_letters,
+    )

@@ -1,0 +1,79 @@
+"""The client for code without an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable
+from typing import Any, Self, TypeVar
+
+from events.client import Client
+from events.models import DocumentChanged, QueryAnswer
+from events.names import Lane
+from events.outcomes import Outcome
+from events.publishing import Receipt
+
+__all__ = ["BlockingClient"]
+
+Result = TypeVar("Result")
+
+
+class BlockingClient:
+    """``Client``, each call of which waits for its result; safe to use from many threads.
+
+    The event loop runs in a thread of its own, from ``connect`` to ``close``.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="headrace-client", daemon=True
+        )
+        self._thread.start()
+
+    @classmethod
+    def connect(cls, redis_url: str, **options: Any) -> Self:
+        """As ``Client.connect``, with the same options."""
+        return cls(Client.connect(redis_url, **options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the client and end its thread; calling it again does nothing."""
+        if self._loop.is_closed():
+            return
+        self._run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+        """As ``Client.publish``."""
+        return self._run(self._client.publish(event, lane))
+
+    def publish_many(
+        self, changes: Iterable[DocumentChanged], lane: Lane = Lane.LIVE
+    ) -> list[Receipt]:
+        """As ``Client.publish_many``."""
+        return self._run(self._client.publish_many(changes, lane))
+
+    def ask(self, project: str, text: str, **options: Any) -> QueryAnswer:
+        """As ``Client.ask``, with the same options."""
+        return self._run(self._client.ask(project, text, **options))
+
+    def wait(self, receipts: Iterable[Receipt], **options: Any) -> dict[str, Outcome]:
+        """As ``Client.wait``, with the same options."""
+        return self._run(self._client.wait(receipts, **options))
+
+    def _run(self, call: Coroutine[Any, Any, Result]) -> Result:
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise

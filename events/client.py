@@ -1,0 +1,182 @@
+"""The public face: publish changes, wait for their outcome, ask questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, Self
+
+from redis.asyncio import Redis
+
+from events.asking import Asker
+from events.connection import connect
+from events.following import follow
+from events.models import DocumentChanged, Filters, QueryAnswer, Weights
+from events.names import Lane, Names
+from events.outcomes import Outcome, Outcomes
+from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
+from runtime.errors import Unavailable
+
+__all__ = ["Client"]
+
+_TIMEOUT = timedelta(seconds=10)
+
+
+class Client:
+    """A client of one deployment; it needs Redis and nothing else.
+
+    Use it as ``async with Client.connect(url) as client``. One client serves any number of
+    concurrent calls of one event loop.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        reader: Redis,
+        names: Names,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+    ) -> None:
+        self._redis = redis
+        self._reader = reader
+        self._publisher = Publisher(
+            redis, names, inline_limit_bytes=inline_limit_bytes, content_store=content_store
+        )
+        self._outcomes = Outcomes(reader, names)
+        self._asker = Asker(redis, reader, names)
+
+    @classmethod
+    def connect(
+        cls,
+        redis_url: str,
+        *,
+        prefix: str = "headrace",
+        partitions: int = 1,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+    ) -> Self:
+        """A client of the deployment with this prefix and number of partitions.
+
+        Nothing is sent before the first call.
+
+        Raises:
+            ConfigurationError: the URL is not a Redis URL.
+        """
+        return cls(
+            connect(redis_url),
+            connect(redis_url, blocking=True),
+            Names(prefix, partitions),
+            inline_limit_bytes=inline_limit_bytes,
+            content_store=content_store,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop the readers and close the connections."""
+        await self._asker.close()
+        await self._redis.aclose()
+        await self._reader.aclose()
+
+    async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+        """Publish one change; see ``Publisher.publish``."""
+        return await self._publisher.publish(event, lane)
+
+    async def publish_many(
+        self, changes: Iterable[DocumentChanged], lane: Lane = Lane.LIVE
+    ) -> list[Receipt]:
+        """Publish changes, pipelined; see ``Publisher.publish_many``."""
+        return await self._publisher.publish_many(changes, lane)
+
+    async def ask(
+        self,
+        project: str,
+        text: str,
+        *,
+        agent: str | None = None,
+        limit: int = 10,
+        mode: Literal["hybrid", "vector", "keyword"] = "hybrid",
+        weights: Weights | None = None,
+        filters: Filters | None = None,
+        min_event: str | None = None,
+        max_wait: timedelta = timedelta(seconds=5),
+        explain: bool = False,
+        context_tokens: int | None = None,
+        timeout: timedelta = _TIMEOUT,
+    ) -> QueryAnswer:
+        """The answer of whichever worker takes the question.
+
+        Args:
+            project: the project to search.
+            text: the question, at most 2,000 characters.
+            agent: also search what is private to this agent.
+            limit: results, at most 100.
+            mode: which legs to search.
+            weights: weight of each leg in the fusion.
+            filters: which documents to search.
+            min_event: a receipt's token: the answer shall reflect that change.
+            max_wait: how long to wait for ``min_event`` before a stale answer.
+            explain: say in each result why it matched.
+            context_tokens: also assemble a context of so many tokens.
+            timeout: the query's deadline.
+
+        Raises:
+            QueryRefused: the query has failed; its ``problem`` says why.
+            UsageError: an argument is out of its limits.
+            Unavailable: no reply in time, or Redis can't be reached.
+        """
+        query = {
+            "project": project,
+            "text": text,
+            "agent": agent,
+            "limit": limit,
+            "mode": mode,
+            "weights": weights,
+            "filters": filters or Filters(),
+            "min_event": min_event,
+            "max_wait_ms": int(max_wait.total_seconds() * 1000),
+            "explain": explain,
+            "context_tokens": context_tokens,
+        }
+        return await self._asker.ask(query, timeout)
+
+    def follow(
+        self, receipts: Iterable[Receipt], patience: timedelta = _TIMEOUT
+    ) -> AsyncIterator[Outcome]:
+        """The outcome of each receipt's change, as they come, each once.
+
+        Raises:
+            Unavailable: no outcome came for as long as ``patience``.
+        """
+        return follow(self._outcomes, receipts, patience)
+
+    async def wait(
+        self, receipts: Iterable[Receipt], timeout: timedelta = _TIMEOUT
+    ) -> dict[str, Outcome]:
+        """The outcome of each receipt's change, by token.
+
+        Raises:
+            Unavailable: some have no outcome in time.
+        """
+        found: dict[str, Outcome] = {}
+        wanted = list(receipts)
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                async for outcome in follow(self._outcomes, wanted, timeout):
+                    found[outcome.data.token] = outcome
+        except TimeoutError:
+            raise Unavailable(
+                f"{len(found)} of {len(wanted)} changes have an outcome after "
+                f"{timeout.total_seconds():g} s: are workers running?"
+            ) from None
+        return found
+
+    def statistics(self) -> Mapping[str, Any]:
+        """What is in hand: queries that wait for their reply, and reader tasks."""
+        return self._asker.statistics()

@@ -1,0 +1,52 @@
+"""Types of the fields of events: every one has a limit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+__all__ = [
+    "Agent",
+    "Collection",
+    "MediaType",
+    "Metadata",
+    "Project",
+    "ReplyKey",
+    "Scalar",
+    "Sha256",
+    "Text",
+    "Token",
+    "Uri",
+]
+
+
+def _storable(text: str) -> str:
+    """Postgres can't hold NUL, and UTF-8 can't hold a lone surrogate."""
+    if "\x00" in text:
+        raise ValueError("must not contain NUL")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("must not contain lone surrogates") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
+Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
+Uri = Annotated[Text, Field(min_length=1, max_length=2048)]
+Scalar = (
+    Annotated[Text, Field(max_length=2048)]
+    | bool
+    | int
+    | Annotated[float, Field(allow_inf_nan=False)]
+)
+Metadata = Annotated[
+    dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar], Field(max_length=64)
+]
+Token = Annotated[str, Field(pattern=r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+MediaType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+$", max_length=128)]
+ReplyKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.{}:@-]{1,256}$")]

@@ -1,0 +1,82 @@
+"""What became of each change, as a stream that publishers can follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+
+from events.entries import entries_of
+from events.models import DocumentIndexed, DocumentRejected, parse_event
+from events.names import Names, Position, Topic
+from events.retrying import retrying
+
+__all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
+
+Outcome = DocumentIndexed | DocumentRejected
+_KEEP_OUTCOMES = 100_000
+
+
+class OutcomeEntry(NamedTuple):
+    """An outcome and its place in its stream."""
+
+    entry_id: str
+    outcome: Outcome
+
+
+class Outcomes:
+    """The outcome streams: about the latest 100,000 outcomes of each partition.
+
+    Outcomes are told at least once: a worker that dies after its commit tells again.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+
+    async def publish(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell outcomes, in one round trip; each goes to the partition of its token.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+            LogFull: Redis is at its memory limit.
+        """
+        if outcomes:
+            await retrying(partial(self._add, outcomes))
+
+    async def _add(self, outcomes: Sequence[Outcome]) -> None:
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for outcome in outcomes:
+                partition = Position.from_token(outcome.data.token).partition
+                pipeline.xadd(
+                    self._names.stream(Topic.OUTCOME, partition),
+                    {"event": outcome.to_bytes()},
+                    maxlen=_KEEP_OUTCOMES,
+                    approximate=True,
+                )
+            await pipeline.execute()
+
+    async def read(
+        self, partition: int, after: str, *, limit: int = 500, block: timedelta | None = None
+    ) -> list[OutcomeEntry]:
+        """Outcomes after an entry id, oldest first; empty when there are none (within ``block``).
+
+        ``block`` is at most ``LONGEST_BLOCK``, and needs a blocking connection.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+        """
+        milliseconds = None if block is None else max(1, int(block.total_seconds() * 1000))
+        key = self._names.stream(Topic.OUTCOME, partition)
+        reply: Any = await retrying(
+            partial(self._redis.xread, {key: after}, count=limit, block=milliseconds)
+        )
+        found = []
+        for entry in entries_of(reply[0][1] if reply else None):
+            event = parse_event(entry.fields[b"event"])
+            if isinstance(event, DocumentIndexed | DocumentRejected):
+                found.append(OutcomeEntry(entry.id, event))
+        return found

@@ -1,0 +1,61 @@
+"""How far the index has come: for each document stream the id up to which all is handled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from events.entries import order, preceding
+from events.names import GROUPS, Lane, Names, Position, Topic
+
+__all__ = ["reached", "read_watermark"]
+
+
+def reached(watermark: Mapping[str, str], token: str) -> bool:
+    """Whether everything up to a token's entry is handled.
+
+    Raises:
+        MalformedEvent: not a token.
+    """
+    wanted = Position.from_token(token)
+    handled = watermark.get(f"{wanted.lane}:{wanted.partition}", "0-0")
+    return order(wanted.entry_id) <= order(handled)
+
+
+async def read_watermark(redis: Redis, names: Names) -> dict[str, str]:
+    """Entry id by ``lane:partition``; every entry up to it is applied or dead-lettered.
+
+    "0-0" where nothing was read yet. It errs to the low side only: the cursor is read before the
+    pending entries, so that what is delivered in between is not counted as handled.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    streams = [(lane, partition) for lane in Lane for partition in range(names.partitions)]
+    with redis_errors():
+        async with redis.pipeline(transaction=False) as pipeline:
+            for lane, partition in streams:
+                topic = Topic.of_lane(lane)
+                pipeline.xinfo_groups(names.stream(topic, partition))
+                pipeline.xpending(names.stream(topic, partition), GROUPS[topic])
+            replies = await pipeline.execute(raise_on_error=False)
+    return {
+        f"{lane}:{partition}": _handled(Topic.of_lane(lane), replies[2 * i], replies[2 * i + 1])
+        for i, (lane, partition) in enumerate(streams)
+    }
+
+
+def _handled(topic: Topic, groups: Any, pending: Any) -> str:
+    """A stream or a group that doesn't exist answers with an error: nothing is handled."""
+    if isinstance(groups, Exception) or isinstance(pending, Exception):
+        return "0-0"
+    for group in groups:
+        if group["name"] == GROUPS[topic].encode():
+            oldest = pending["min"]
+            return str(
+                preceding(oldest.decode()) if oldest else group["last-delivered-id"].decode()
+            )
+    return "0-0"
