@@ -1,0 +1,137 @@
+"""The Faust app of every worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, NoReturn
+
+import faust
+import structlog
+from faust.tables.manager import TableManager
+from yarl import URL
+
+from events.dead_letters import DeadLetter
+from events.transport.driver import register
+from events.transport.options import Options
+from runtime.errors import ConfigurationError, Unavailable
+
+__all__ = ["App", "run_app"]
+
+log = structlog.get_logger(__name__)
+
+_REDIS_SCHEMES = {"redis", "rediss", "unix"}
+_STOP_MARGIN = timedelta(seconds=12)
+# A channel that is full stops the delivery to every topic, so the windows do the bounding.
+_UNBOUNDED = 1_000_000
+
+OnDead = Callable[[DeadLetter], Awaitable[None]]
+
+
+class _NoTables(TableManager):
+    """Only resumes the flow, and without Faust's second of waiting for tables."""
+
+    async def on_start(self) -> None:
+        await self._update_channels()
+        await self.recovery.start()
+
+
+class App(faust.App):
+    """A Faust app without what needs Kafka's log: no tables, no leader, no web server.
+
+    Args:
+        id: Name of the application, for logs; groups are by topic (``events.names.GROUPS``).
+        broker: redis://, rediss://, unix:// or kafka://.
+        options: Behaviour of the transport; None: from the query of the URL.
+        on_dead: Awaited with each letter before it goes to the dead letters. When it raises, the
+            event is delivered again instead.
+
+    Raises:
+        ConfigurationError: an option in the URL is unknown or doesn't fit.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - Faust's name for it
+        *,
+        broker: str,
+        options: Options | None = None,
+        on_dead: OnDead | None = None,
+        **settings: Any,
+    ) -> None:
+        register()
+        url = URL(broker)
+        over_redis = url.scheme in _REDIS_SCHEMES
+        self.options = options or Options.from_query(url.query if over_redis else {})
+        self.redis_url = _without_query(broker) if over_redis else ""
+        self.prefetch: dict[str, int] = {}
+        self.on_dead = on_dead
+        self.on_rejected: dict[str, OnDead] = {}
+        super().__init__(
+            id,
+            broker="redis://" if over_redis else broker,
+            topic_disable_leader=True,
+            topic_allow_declare=False,
+            web_enabled=False,
+            autodiscover=False,
+            consumer_auto_offset_reset="earliest",
+            stream_wait_empty=True,
+            stream_buffer_maxsize=_UNBOUNDED if over_redis else self.options.max_inflight,
+            TableManager=_NoTables,
+            **settings,
+        )
+
+    @property
+    def over_redis(self) -> bool:
+        """Whether single messages can be acknowledged and handed back."""
+        return bool(self.redis_url)
+
+    def Table(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - Faust's name for it
+        """Tables need a changelog that can be read from any offset.
+
+        Raises:
+            ConfigurationError: always.
+        """
+        raise ConfigurationError("tables don't work over Redis Streams: keep state in Postgres")
+
+    GlobalTable = SetTable = SetGlobalTable = Table
+
+    def _create_directories(self) -> None:
+        """Faust's directories are for tables."""
+
+
+def _without_query(url: str) -> str:
+    return url.partition("?")[0]
+
+
+async def run_app(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+    """Run an app in this event loop until ``stop`` is set, then end it in bounded time.
+
+    Work that has begun gets ``shutdown_timeout`` to finish; after it, and for what has not begun,
+    entries are given back to be taken over at once.
+
+    Raises:
+        Unavailable: a part of the app failed for good.
+    """
+    ends = [asyncio.create_task(event.wait()) for event in (stop, app._crashed)]
+    try:
+        await app.start()
+        if ready is not None and not app.should_stop:
+            ready.set()
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for end in ends:
+            end.cancel()
+        await _stop(app)
+    if app.crash_reason is not None:
+        raise Unavailable(f"the worker failed: {app.crash_reason}") from app.crash_reason
+
+
+async def _stop(app: App) -> None:
+    limit = app.options.shutdown_timeout + _STOP_MARGIN
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            await app.stop()
+    except TimeoutError:
+        log.exception("worker.stop_timed_out", seconds=limit.total_seconds())

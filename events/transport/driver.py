@@ -1,0 +1,64 @@
+"""What Faust looks up by the scheme of the broker URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from faust.transport import base
+from faust.transport.drivers import TRANSPORTS
+from yarl import URL
+
+from events.dead_letters import DeadLetter
+from events.transport.consumer import Consumer
+from events.transport.options import Options
+from events.transport.producer import Producer
+
+__all__ = ["BeforeBurial", "Conductor", "Transport", "register"]
+
+BeforeBurial = Callable[[DeadLetter], Awaitable[None]]
+
+
+class Conductor(base.Conductor):
+    """Takes up topics that are added late at once: there is no rebalance to wait for."""
+
+    _resubscribe_sleep_lock_seconds = 0.05
+
+
+class Transport(base.Transport):
+    """Redis Streams under Faust.
+
+    ``redis_url`` and ``options`` come from the broker URL, unless ``events.transport.App`` sets
+    them. ``prefetch`` bounds entries in hand by topic. ``on_dead`` is awaited before an entry goes
+    to the dead letters, ``on_rejected`` (by topic) before that; when one raises, the entry stays.
+    """
+
+    Consumer = Consumer
+    Producer = Producer
+    Conductor = Conductor
+    default_port = 6379
+    driver_version = "headrace"
+
+    def __init__(
+        self, url: list[URL], app: Any, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        super().__init__(url, app, loop)
+        broker = url[0]
+        self.redis_url: str = getattr(app, "redis_url", None) or str(broker.with_query(None))
+        self.options: Options = getattr(app, "options", None) or Options.from_query(broker.query)
+        self.prefetch: dict[str, int] = getattr(app, "prefetch", {})
+
+    async def before_burial(self, letter: DeadLetter) -> None:
+        """Tell whoever waits for an outcome."""
+        for hook in (
+            getattr(self.app, "on_rejected", {}).get(letter.topic),
+            getattr(self.app, "on_dead", None),
+        ):
+            if hook is not None:
+                await hook(letter)
+
+
+def register() -> None:
+    """Make ``redis://`` known to Faust where the package's metadata isn't installed."""
+    TRANSPORTS.aliases["redis"] = "events.transport:Transport"

@@ -1,0 +1,197 @@
+"""The Redis commands of one consumer of one stream.
+
+Deliveries are counted by attempts that began, not by fetches: entries are claimed with XCLAIM and
+an explicit RETRYCOUNT, after XPENDING with IDLE named those that are overdue. XAUTOCLAIM would
+count each fetch, tell no counts, and return less than asked with a cursor that isn't at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from faust.types import TP
+from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+from redis.exceptions import ResponseError
+
+from events.transport.held import HeldEntry
+
+__all__ = ["Claimed", "Group", "Pending", "is_group_missing"]
+
+_IDS_PER_COMMAND = 1000
+
+
+def is_group_missing(error: Exception) -> bool:
+    """The stream or the group went away: a flush, or a failover to an older copy."""
+    return isinstance(error, ResponseError) and str(error).startswith(("NOGROUP", "UNBLOCKED"))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """One row of the list of pending entries."""
+
+    id: str
+    deliveries: int
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """What a claim brought, and the ids that were trimmed from the stream while pending."""
+
+    entries: list[HeldEntry] = field(default_factory=list)
+    lost_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One consumer in the group of one stream. Methods raise what redis-py raises."""
+
+    redis: Redis
+    tp: TP
+    stream: str
+    dead_stream: str
+    name: str
+    consumer: str
+    lease: timedelta
+
+    async def create(self) -> None:
+        """Make stream and group where they don't exist; the group starts at the first entry."""
+        try:
+            await self.redis.xgroup_create(self.stream, self.name, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    async def read(self, blocking: Redis, count: int, block: timedelta) -> list[HeldEntry]:
+        """Read new entries. Never cancel this: the entries would be pending and unseen."""
+        reply: Any = await blocking.xreadgroup(
+            self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
+        )
+        return [
+            HeldEntry(self.tp, entry_id.decode(), fields)
+            for _, entries in reply
+            for entry_id, fields in entries
+        ]
+
+    async def pending(
+        self, idle: timedelta, count: int, after: str = "", *, own: bool = False
+    ) -> list[Pending]:
+        """Pending entries idle at least that long, above an id, of all consumers or our own."""
+        rows: Any = await self.redis.xpending_range(
+            self.stream,
+            self.name,
+            min=f"({after}" if after else "-",
+            max="+",
+            count=count,
+            consumername=self.consumer if own else None,
+            idle=_ms(idle) or None,
+        )
+        return [Pending(row["message_id"].decode(), row["times_delivered"]) for row in rows]
+
+    async def claim(self, rows: Sequence[Pending], idle: timedelta) -> Claimed:
+        """Take entries over that are still idle; the delivery counters stay as they are."""
+        if not rows:
+            return Claimed()
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for row in rows:
+                pipeline.xclaim(
+                    self.stream,
+                    self.name,
+                    self.consumer,
+                    _ms(idle),
+                    [row.id],
+                    retrycount=row.deliveries,
+                )
+            replies = await pipeline.execute()
+        claimed = {row.id: _fields_of(reply) for row, reply in zip(rows, replies, strict=True)}
+        entries = [
+            HeldEntry(self.tp, row.id, fields, row.deliveries + 1, counted=False)
+            for row in rows
+            if (fields := claimed[row.id])
+        ]
+        missing = [entry_id for entry_id, fields in claimed.items() if not fields]
+        return Claimed(entries, await self._trimmed(missing))
+
+    async def _trimmed(self, entry_ids: Sequence[str]) -> list[str]:
+        """Those that the stream no longer has (and not just another consumer was faster)."""
+        if not entry_ids:
+            return []
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for entry_id in entry_ids:
+                pipeline.xrange(self.stream, entry_id, entry_id)
+            replies = await pipeline.execute()
+        return [entry_id for entry_id, reply in zip(entry_ids, replies, strict=True) if not reply]
+
+    async def count_attempt(self, entries: Iterable[HeldEntry]) -> None:
+        """Write the attempts of redelivered entries into Redis' delivery counters."""
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for entry in entries:
+                self.queue_claim(pipeline, [entry.id], timedelta(), entry.attempt)
+            await pipeline.execute()
+
+    async def renew(self, entry_ids: Sequence[str]) -> set[str]:
+        """Keep the leases of what is still ours; which that is."""
+        rows = await self._own(entry_ids)
+        if rows:
+            async with self.redis.pipeline(transaction=False) as pipeline:
+                for chunk in _chunks(sorted(rows)):
+                    pipeline.xclaim(self.stream, self.name, self.consumer, 0, chunk, justid=True)
+                await pipeline.execute()
+        return rows
+
+    async def _own(self, entry_ids: Sequence[str]) -> set[str]:
+        wanted, own, after = set(entry_ids), set[str](), ""
+        while page := await self.pending(timedelta(), _IDS_PER_COMMAND, after, own=True):
+            own.update(row.id for row in page)
+            after = page[-1].id
+        return own & wanted
+
+    def queue_acknowledgements(self, pipeline: Pipeline, entry_ids: Sequence[str]) -> None:
+        """Queue the acknowledgement of finished entries, in any order."""
+        for chunk in _chunks(entry_ids):
+            pipeline.xack(self.stream, self.name, *chunk)
+
+    def queue_claim(
+        self, pipeline: Pipeline, entry_ids: Sequence[str], idle: timedelta, deliveries: int
+    ) -> None:
+        """Queue setting idle time and delivery counter: ages an entry so that it is overdue."""
+        for chunk in _chunks(entry_ids):
+            pipeline.xclaim(
+                self.stream,
+                self.name,
+                self.consumer,
+                0,
+                chunk,
+                idle=_ms(idle),
+                retrycount=deliveries,
+                justid=True,
+            )
+
+    async def bury(self, entry_id: str, fields: dict[str, str | int | bytes]) -> None:
+        """Add a dead letter and acknowledge its entry, both or neither."""
+        async with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.xadd(self.dead_stream, fields)  # type: ignore[arg-type]  # dict is invariant
+            pipeline.xack(self.stream, self.name, entry_id)
+            await pipeline.execute()
+
+    async def leave(self) -> None:
+        """Forget this consumer, unless something is pending for it: that would be dropped too."""
+        if not await self.pending(timedelta(), 1, own=True):
+            await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
+
+
+def _fields_of(reply: Any) -> dict[bytes, bytes]:
+    """Fields of one claimed entry; empty when it wasn't claimed, or is trimmed (nil on 6.2)."""
+    return reply[0][1] or {} if reply else {}
+
+
+def _chunks(entry_ids: Sequence[str]) -> Iterable[list[Any]]:
+    for start in range(0, len(entry_ids), _IDS_PER_COMMAND):
+        yield list(entry_ids[start : start + _IDS_PER_COMMAND])
+
+
+def _ms(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

@@ -1,0 +1,114 @@
+"""What this process has in hand of a stream, and how much it may have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from faust.types import TP, ConsumerMessage
+
+__all__ = ["EVENT_FIELD", "HeldEntry", "HeldMessage", "Window"]
+
+EVENT_FIELD = b"event"
+_SEQUENCE_BITS = 20
+
+
+@dataclass(slots=True, eq=False)
+class HeldEntry:
+    """One pending entry that this process holds the lease of.
+
+    ``attempt`` counts from 1. ``counted`` says whether Redis' delivery counter has this attempt
+    already: it has for a first read, and for a redelivery from the moment that work on it begins,
+    so that a crash costs only those entries an attempt that were being worked on.
+    """
+
+    tp: TP
+    id: str
+    fields: Mapping[bytes, bytes]
+    attempt: int = 1
+    counted: bool = True
+    begun: bool = False
+    settled: bool = False
+    lost: bool = False
+
+    @property
+    def offset(self) -> int:
+        """The id as one number, which is what Faust knows entries by."""
+        milliseconds, _, sequence = self.id.partition("-")
+        return int(milliseconds) << _SEQUENCE_BITS | int(sequence)
+
+    @property
+    def event(self) -> bytes:
+        """Bytes of the event; empty when a publisher left the field out."""
+        return self.fields.get(EVENT_FIELD, b"")
+
+
+class HeldMessage(ConsumerMessage):
+    """A Faust message that knows its entry."""
+
+    __slots__ = ("entry",)
+
+    def __init__(self, entry: HeldEntry, generation_id: int) -> None:
+        headers = [
+            (name.decode(errors="replace"), value)
+            for name, value in entry.fields.items()
+            if name != EVENT_FIELD
+        ]
+        offset = entry.offset
+        super().__init__(
+            topic=entry.tp.topic,
+            partition=entry.tp.partition,
+            offset=offset,
+            timestamp=(offset >> _SEQUENCE_BITS) / 1000,
+            timestamp_type=1,
+            headers=headers or None,
+            key=None,
+            value=entry.event,
+            checksum=None,
+            tp=entry.tp,
+            generation_id=generation_id,
+        )
+        self.entry = entry
+
+
+class Window:
+    """Bounds the entries of one topic that are in hand, over all its partitions."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    async def room(self) -> int:
+        """Wait until half of the window is free; how much is free. 0 once it is closed.
+
+        Refilling by halves makes reads few and large.
+        """
+        while self.limit - self.held < max(1, self.limit // 2) and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        return 0 if self._closed else self.limit - self.held
+
+    def enter(self) -> None:
+        """Count one entry."""
+        self.held += 1
+
+    def leave(self, after: timedelta = timedelta()) -> None:
+        """Count one entry less, at once or later.
+
+        An entry that waits to be tried again keeps its place meanwhile: while a database is down
+        a worker holds one window of failed events, and not the whole backlog.
+        """
+        if after:
+            asyncio.get_running_loop().call_later(after.total_seconds(), self.leave)
+            return
+        self.held -= 1
+        self._changed.set()
+
+    def close(self) -> None:
+        """Let nothing more in, and end every wait for room."""
+        self._closed = True
+        self._changed.set()

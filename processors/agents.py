@@ -1,0 +1,242 @@
+"""Every agent is made here: the one place where an event's fate is decided.
+
+A plain Faust agent loses data: when it raises, Faust acknowledges all the same. So what Faust runs
+is only a pump that fills a queue; tasks of ours take batches from it, call the handler, and settle
+each event by itself:
+
+==================================  ==============================================
+handler returns                     acknowledged
+``Poison``, or bytes don't decode   dead letter at once
+``Retryable``, lost connections     again after a delay, as often as it takes
+anything else                       again after a delay; dead letter after N attempts
+task is cancelled                   given back, at no attempt's cost
+==================================  ==============================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import structlog
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from events.dead_letters import DeadLetter
+from events.names import Topic
+from events.transport import App, run_app
+from processors.deliveries import Deliveries, Delivery, deliveries_of
+from runtime.errors import HeadraceError, Poison, RateLimited, Retryable
+
+__all__ = ["Delivery", "agent", "batch_agent", "run_worker"]
+
+log = structlog.get_logger(__name__)
+
+E = TypeVar("E")
+Decode = Callable[[bytes], E]
+OnRejected = Callable[[DeadLetter], Awaitable[None]]
+
+_SERVER_FAILURES = (Retryable, ConnectionError, RedisConnectionError, RedisTimeoutError)
+_LEAST_PREFETCH = 32
+
+
+def batch_agent(
+    app: App,
+    topic: Topic,
+    *,
+    decode: Decode[E],
+    handle: Callable[[Sequence[Delivery[E]]], Awaitable[None]],
+    max_size: int,
+    within: timedelta,
+    concurrency: int,
+    on_rejected: OnRejected | None = None,
+) -> None:
+    """Declare an agent that handles events in batches.
+
+    A batch closes when it has ``max_size`` events or ``within`` after its first. When ``handle``
+    returns, every event that isn't ``done()`` yet is acknowledged; when it raises, those are tried
+    one by one, so that only the poison is dead-lettered (but a ``Retryable`` sends all of them
+    back at once). Redelivered events come in batches of one, since one of them may have killed
+    its last worker. ``on_rejected`` is awaited with each dead letter of the topic before it is
+    stored; when it raises, the event is delivered again instead.
+    """
+    app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
+    if on_rejected is not None:
+        app.on_rejected[topic] = on_rejected
+    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency)
+    channel = app.topic(
+        topic.value,
+        value_type=bytes,
+        value_serializer="raw",
+        key_type=bytes,
+        key_serializer="raw",
+        acks=not app.over_redis,
+    )
+    app.agent(channel, name=topic.value)(crew.pump)
+
+
+def agent(
+    app: App,
+    topic: Topic,
+    *,
+    decode: Decode[E],
+    handle: Callable[[Delivery[E]], Awaitable[None]],
+    concurrency: int,
+    on_rejected: OnRejected | None = None,
+) -> None:
+    """Declare an agent that handles events one at a time, ``concurrency`` of them at once."""
+
+    async def handle_one(batch: Sequence[Delivery[E]]) -> None:
+        await handle(batch[0])
+
+    batch_agent(
+        app,
+        topic,
+        decode=decode,
+        handle=handle_one,
+        max_size=1,
+        within=timedelta(),
+        concurrency=concurrency,
+        on_rejected=on_rejected,
+    )
+
+
+async def run_worker(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+    """Run all agents of an app in this event loop until ``stop`` is set.
+
+    ``ready`` is set once agents receive. Returns within the app's ``shutdown_timeout`` and a few
+    seconds, with everything unfinished given back.
+
+    Raises:
+        Unavailable: a part of the worker failed for good; failures of Redis are waited out.
+    """
+    await run_app(app, stop, ready)
+
+
+class _Crew(Generic[E]):
+    """The tasks behind one agent."""
+
+    def __init__(
+        self,
+        app: App,
+        topic: Topic,
+        decode: Decode[E],
+        handle: Callable[[Sequence[Delivery[E]]], Awaitable[None]],
+        max_size: int,
+        within: timedelta,
+        concurrency: int,
+    ) -> None:
+        self._topic = topic
+        self._decode = decode
+        self._handle = handle
+        self._max_size = max_size
+        self._within = within.total_seconds()
+        self._concurrency = concurrency
+        self._deliveries: Deliveries = deliveries_of(app, topic)
+        self._queue: asyncio.Queue[Any] = asyncio.Queue(app.prefetch[topic])
+        self._collecting = asyncio.Lock()
+
+    async def pump(self, stream: Any) -> None:
+        """Body of the Faust agent: never raises, never acknowledges."""
+        tasks = [
+            asyncio.create_task(self._work(), name=f"{self._topic} {number}")
+            for number in range(self._concurrency)
+        ]
+        try:
+            async for event in stream.noack().events():
+                await self._queue.put(event.message)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            messages = await self._collect()
+            if not self._deliveries.closing:
+                await self._deal_with(messages)
+
+    async def _collect(self) -> list[Any]:
+        """One task collects at a time, or each would get a crumb of the batch."""
+        async with self._collecting:
+            messages = [await self._queue.get()]
+            if self._max_size > 1:
+                await self._fill(messages)
+            return messages
+
+    async def _fill(self, messages: list[Any]) -> None:
+        try:
+            async with asyncio.timeout(self._within):
+                while len(messages) < self._max_size:
+                    if self._queue.empty():
+                        messages.append(await self._queue.get())
+                    else:
+                        messages.append(self._queue.get_nowait())
+        except TimeoutError:
+            pass
+
+    async def _deal_with(self, messages: Sequence[Any]) -> None:
+        with structlog.contextvars.bound_contextvars(topic=self._topic.value):
+            batch: list[Delivery[E]] = []
+            try:
+                batch = await self._deliveries.open(messages, self._decode)
+                await self._run(batch)
+            except Exception:
+                log.exception("agent.broken")
+                await self._give_back(batch)
+            except asyncio.CancelledError:
+                await self._give_back(batch)
+                raise
+
+    async def _give_back(self, batch: Sequence[Delivery[E]]) -> None:
+        for delivery in batch:
+            self._deliveries.give_back(delivery)
+
+    async def _run(self, batch: Sequence[Delivery[E]]) -> None:
+        fresh = [delivery for delivery in batch if delivery.attempts == 1]
+        if len(fresh) > 1:
+            await self._run_together(fresh)
+        for delivery in batch:
+            if not delivery.settled:
+                await self._run_alone(delivery)
+
+    async def _run_together(self, batch: Sequence[Delivery[E]]) -> None:
+        """Leaves unsettled what has to be tried one by one."""
+        try:
+            await self._handle(batch)
+        except _SERVER_FAILURES as error:
+            log.warning("batch.postponed", size=len(batch), error=str(error))
+            await asyncio.gather(*(self._fail(delivery, error) for delivery in batch))
+        except Exception as error:  # noqa: BLE001 - whose fault it is shows one by one
+            log.warning("batch.failed", size=len(batch), error=repr(error))
+        else:
+            for delivery in batch:
+                delivery.done()
+
+    async def _run_alone(self, delivery: Delivery[E]) -> None:
+        with structlog.contextvars.bound_contextvars(event_id=delivery.event_id):
+            while not delivery.settled:
+                try:
+                    await self._handle([delivery])
+                except Exception as error:  # noqa: BLE001 - an agent never raises
+                    await self._fail(delivery, error)
+                else:
+                    delivery.done()
+
+    async def _fail(self, delivery: Delivery[E], error: Exception) -> None:
+        if delivery.settled:
+            return
+        if isinstance(error, _SERVER_FAILURES):
+            wait = error.retry_after if isinstance(error, RateLimited) else None
+            await self._deliveries.retry(delivery, wait, counted=False)
+        elif isinstance(error, Poison) or delivery.attempts >= self._deliveries.most_attempts:
+            await self._deliveries.reject(delivery, _code(error), str(error) or repr(error))
+        else:
+            log.warning("event.failed", attempts=delivery.attempts, error=repr(error))
+            await self._deliveries.retry(delivery, None, counted=True)
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, HeadraceError) else type(error).__name__

@@ -1,0 +1,246 @@
+"""Messages become deliveries, and deliveries are settled, on either broker."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from events.dead_letters import DeadLetter
+from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
+from events.transport import App, HeldEntry, kept_position
+from runtime.errors import MalformedEvent, Poison
+
+__all__ = ["Deliveries", "Delivery", "deliveries_of"]
+
+E = TypeVar("E")
+
+_CHANGES = frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK})
+
+
+@dataclass(eq=False)
+class Delivery(Generic[E]):
+    """One event on its way through a handler.
+
+    ``position`` is the entry's own place in the log, None for what isn't a change; ``number`` is
+    the position that counts (the one from before a redrive; 0 without a position). ``attempts``
+    starts at 1 and leaves out those that a server's failure ended.
+    """
+
+    event: E
+    topic: Topic
+    partition: int
+    entry_id: str
+    position: Position | None
+    number: int
+    attempts: int
+    raw: bytes
+    message: Any = field(repr=False)
+    settle: Callable[[Delivery[E]], None] = field(repr=False)
+    settled: bool = False
+
+    @property
+    def event_id(self) -> str:
+        """CloudEvents id, for logs."""
+        return str(getattr(self.event, "id", self.entry_id))
+
+    def done(self) -> None:
+        """Acknowledge now: the effect has committed, whatever becomes of the rest of the batch."""
+        if not self.settled:
+            self.settled = True
+            self.settle(self)
+
+
+class Deliveries(ABC):
+    """Opens and settles the deliveries of one topic."""
+
+    def __init__(self, app: App, topic: Topic) -> None:
+        self._app = app
+        self._topic = topic
+
+    @property
+    def most_attempts(self) -> int:
+        """Attempts before an event goes to the dead letters."""
+        return self._app.options.max_deliveries
+
+    @property
+    def closing(self) -> bool:
+        """Whether no work may begin any more."""
+        return bool(getattr(self._app.consumer, "closing", False))
+
+    async def open(
+        self, messages: Sequence[Any], decode: Callable[[bytes], E]
+    ) -> list[Delivery[E]]:
+        """Begin work on messages; what isn't an event goes to the dead letters right here."""
+        batch: list[Delivery[E]] = []
+        for message in await self._begin(messages):
+            try:
+                batch.append(self._decode(message, decode))
+            except Exception as error:  # noqa: BLE001 - the same bytes never decode later
+                code = error.code if isinstance(error, Poison) else MalformedEvent.__name__
+                await self._bury(message, code, str(error) or repr(error), self._attempt(message))
+        return batch
+
+    async def retry(self, delivery: Delivery[E], wait: timedelta | None, *, counted: bool) -> None:
+        """Try again after a wait (the default one when None)."""
+        await self._retry(delivery, wait or self._app.options.retry_delay, counted=counted)
+
+    async def reject(self, delivery: Delivery[E], error: str, detail: str) -> None:
+        """Move to the dead letters."""
+        delivery.settled = True
+        await self._bury(delivery.message, error, detail, delivery.attempts)
+
+    @abstractmethod
+    def give_back(self, delivery: Delivery[E]) -> None:
+        """Leave unfinished work to whoever comes next."""
+
+    @abstractmethod
+    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]: ...
+
+    @abstractmethod
+    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None: ...
+
+    @abstractmethod
+    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None: ...
+
+    @abstractmethod
+    def _acknowledge(self, delivery: Delivery[Any]) -> None: ...
+
+    @abstractmethod
+    def _attempt(self, message: Any) -> int: ...
+
+    @abstractmethod
+    def _entry_id(self, message: Any) -> str: ...
+
+    @abstractmethod
+    def _fields(self, message: Any) -> Mapping[bytes, bytes]: ...
+
+    def _decode(self, message: Any, decode: Callable[[bytes], E]) -> Delivery[E]:
+        raw = message.value or b""
+        entry_id = self._entry_id(message)
+        position = self._position(message.partition, entry_id)
+        number = kept_position(self._fields(message), position) if position else 0
+        return Delivery(
+            event=decode(raw),
+            topic=self._topic,
+            partition=message.partition,
+            entry_id=entry_id,
+            position=position,
+            number=number,
+            attempts=self._attempt(message),
+            raw=raw,
+            message=message,
+            settle=self._acknowledge,
+        )
+
+    def _position(self, partition: int, entry_id: str) -> Position | None:
+        if self._topic not in _CHANGES:
+            return None
+        return Position(self._topic.lane, partition, entry_id)
+
+
+class _StreamDeliveries(Deliveries):
+    """Redis: each entry is settled by itself."""
+
+    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
+        entries: list[HeldEntry] = [message.entry for message in messages]
+        ours = set(await self._app.consumer.begin(entries))
+        return [message for message in messages if message.entry in ours]
+
+    def give_back(self, delivery: Delivery[E]) -> None:
+        if not delivery.settled:
+            delivery.settled = True
+            self._app.consumer.retry(delivery.message.entry, timedelta(), counted=False)
+
+    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None:
+        delivery.settled = True
+        self._app.consumer.retry(delivery.message.entry, wait, counted=counted)
+
+    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None:
+        await self._app.consumer.bury(message.entry, error, detail, attempts)
+
+    def _acknowledge(self, delivery: Delivery[Any]) -> None:
+        self._app.consumer.acknowledge(delivery.message.entry)
+
+    def _attempt(self, message: Any) -> int:
+        attempt: int = message.entry.attempt
+        return attempt
+
+    def _entry_id(self, message: Any) -> str:
+        entry_id: str = message.entry.id
+        return entry_id
+
+    def _fields(self, message: Any) -> Mapping[bytes, bytes]:
+        fields: Mapping[bytes, bytes] = message.entry.fields
+        return fields
+
+
+class _KafkaDeliveries(Deliveries):
+    """Kafka: no redelivery of one message, so it is tried again right here.
+
+    Entry ids are made of the timestamp and the offset's low bits; the topics need
+    ``message.timestamp.type=LogAppendTime`` for them to be in order.
+    """
+
+    def give_back(self, delivery: Delivery[E]) -> None:
+        """The offset isn't committed, so the message comes again."""
+
+    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
+        return messages
+
+    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None:
+        await asyncio.sleep(wait.total_seconds())
+        delivery.attempts += counted
+
+    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None:
+        letter = self._letter(message, error, detail, attempts)
+        for hook in (self._app.on_rejected.get(self._topic), self._app.on_dead):
+            if hook is not None:
+                await hook(letter)
+        headers = {
+            name: value if isinstance(value, bytes) else str(value).encode()
+            for name, value in letter.to_fields().items()
+            if name != "event"
+        }
+        await self._app.send(
+            self._topic + DEAD_SUFFIX,
+            value=letter.event,
+            headers=headers,
+            key_serializer="raw",
+            value_serializer="raw",
+        )
+        message.ack(self._app.consumer)
+
+    def _letter(self, message: Any, error: str, detail: str, attempts: int) -> DeadLetter:
+        return DeadLetter(
+            event=message.value or b"",
+            topic=self._topic,
+            partition=message.partition,
+            entry_id=self._entry_id(message),
+            group=GROUPS[self._topic],
+            error=error,
+            detail=detail,
+            attempts=attempts,
+            first_at=datetime.fromtimestamp(message.timestamp, UTC),
+            last_at=datetime.now(UTC),
+        )
+
+    def _acknowledge(self, delivery: Delivery[Any]) -> None:
+        delivery.message.ack(self._app.consumer)
+
+    def _attempt(self, message: Any) -> int:
+        return 1
+
+    def _entry_id(self, message: Any) -> str:
+        return f"{int(message.timestamp * 1000)}-{message.offset & 0xFFFFF}"
+
+    def _fields(self, message: Any) -> Mapping[bytes, bytes]:
+        return {name.encode(): value for name, value in message.headers or ()}
+
+
+def deliveries_of(app: App, topic: Topic) -> Deliveries:
+    """The kind of deliveries that the app's broker has."""
+    return (_StreamDeliveries if app.over_redis else _KafkaDeliveries)(app, topic)
