@@ -1,0 +1,68 @@
+"""How new an answer is: waits for ``min_event``, and says what was applied before the search."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+
+from events.models import Query
+from events.names import Position
+from store.store import Store
+
+__all__ = ["Freshness", "Observed"]
+
+FIRST_POLL_SECONDS = 0.004
+LONGEST_POLL_SECONDS = 0.1
+WATERMARK_AGE_SECONDS = 0.1
+
+ReadWatermark = Callable[[], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was applied when the search began; ``stale``: ``min_event`` was not."""
+
+    watermark: dict[str, str]
+    stale: bool
+
+
+class Freshness:
+    """Reads the ledger for one event, and the log's groups for all."""
+
+    def __init__(self, store: Store, read_watermark: ReadWatermark) -> None:
+        self._store = store
+        self._read_watermark = read_watermark
+        self._watermark: dict[str, str] = {}
+        self._read_at = -WATERMARK_AGE_SECONDS
+        self._reading = asyncio.Lock()
+
+    async def wait(self, query: Query) -> Observed:
+        """Wait until ``min_event`` is applied, for ``max_wait_ms`` at most.
+
+        The watermark was read before the search, at most 0.1 s ago: it never says too much.
+        """
+        stale = query.min_event is not None and not await self._reached(query)
+        return Observed(await self._current_watermark(), stale)
+
+    async def _reached(self, query: Query) -> bool:
+        assert query.min_event is not None
+        position = Position.from_token(query.min_event)
+        key = query.project, position.partition, position.number
+        give_up = monotonic() + query.max_wait_ms / 1000
+        pause = FIRST_POLL_SECONDS
+        while not await self._store.handled([key]):
+            if monotonic() + pause > give_up:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
+        return True
+
+    async def _current_watermark(self) -> dict[str, str]:
+        async with self._reading:
+            if monotonic() - self._read_at > WATERMARK_AGE_SECONDS:
+                started = monotonic()
+                self._watermark = dict(await self._read_watermark())
+                self._read_at = started
+        return self._watermark

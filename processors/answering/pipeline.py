@@ -1,0 +1,160 @@
+"""How a question gets its one reply: fresh → embed → search → fuse → assemble → reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from events.models import (
+    Problem,
+    Query,
+    QueryAnswer,
+    QueryAnswered,
+    QueryFailed,
+    QueryFailedData,
+    QueryRequested,
+)
+from events.replying import Replies
+from processors.agents import Delivery
+from processors.answering.assembling import Assembler
+from processors.answering.freshness import Freshness
+from processors.answering.fuse import fuse
+from processors.answering.query_vectors import QueryVectors
+from processors.answering.stopwatch import Stopwatch
+from runtime import metrics
+from runtime.errors import HeadraceError, Retryable
+from store.search import Search
+from store.types import Candidates, SearchRequest
+
+__all__ = ["Answering"]
+
+log = structlog.get_logger(__name__)
+
+CANDIDATES = 100
+"""Chunks that each leg brings to the fusion, at least."""
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+
+
+class Answering:
+    """The pipeline of questions."""
+
+    def __init__(
+        self,
+        search: Search,
+        query_vectors: QueryVectors,
+        freshness: Freshness,
+        assembler: Assembler,
+        replies: Replies,
+        default_deadline: timedelta,
+    ) -> None:
+        self._search = search
+        self._query_vectors = query_vectors
+        self._freshness = freshness
+        self._assembler = assembler
+        self._replies = replies
+        self._default_deadline = default_deadline
+
+    async def run(self, delivery: Delivery[QueryRequested]) -> None:
+        """Answer one query, or say why not. Exactly one reply is recorded, whoever sends it.
+
+        Raises:
+            Unavailable: the reply can't be sent, so the query stays pending.
+        """
+        event = delivery.event
+        reply = await self._reply(event)
+        await self._replies.reply(
+            reply,
+            query_id=event.id,
+            reply_to=event.data.reply_to,
+            entry_id=delivery.entry_id,
+        )
+        metrics.QUERIES.inc(outcome=reply.type)
+
+    async def _reply(self, event: QueryRequested) -> QueryAnswered | QueryFailed:
+        deadline = event.data.deadline or event.time + self._default_deadline
+        remaining = (deadline - datetime.now(UTC)).total_seconds()
+        try:
+            async with asyncio.timeout(max(remaining, 0)):
+                return QueryAnswered(data=await self.answer(event.id, event.data))
+        except TimeoutError:
+            detail = f"no answer before the deadline {deadline.isoformat()}"
+            return _failed(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
+        except HeadraceError as error:
+            retryable = isinstance(error, Retryable)
+            problem = Problem(type=error.code, detail=str(error)[:4000], retryable=retryable)
+            return _failed(event, problem)
+        except Exception:
+            log.exception("query.crashed", query_id=event.id)
+            detail = "the query met a defect of Headrace; the worker's log tells more"
+            return _failed(event, Problem(type="InternalError", detail=detail))
+
+    async def answer(self, query_id: str, query: Query) -> QueryAnswer:
+        """Answer without any stream in between.
+
+        Raises:
+            UsageError: no such project.
+            Unavailable: Postgres is down, or no leg could be searched.
+        """
+        watch = Stopwatch()
+        freshness = await self._freshness.wait(query)
+        watch.lap("wait")
+        vectors, failed = await self._embed(query)
+        watch.lap("embed")
+        found = await self._candidates(query, vectors, failed)
+        watch.lap("search")
+        ranked = fuse(
+            query.text, found, mode=query.mode, weights=query.weights, limit=query.limit
+        )
+        watch.lap("fuse")
+        results, context = await self._assembler.assemble(query, ranked, found)
+        watch.lap("assemble")
+        return QueryAnswer(
+            query_id=query_id,
+            project=query.project,
+            results=results,
+            context=context,
+            watermark=freshness.watermark,
+            stale=freshness.stale,
+            timings_ms={**watch.milliseconds, **found.timings_ms},
+            degraded=found.degraded,
+            corrections=dict(found.corrections),
+        )
+
+    async def _embed(self, query: Query) -> tuple[Vectors, tuple[str, ...]]:
+        """Query vectors by model; a hybrid query goes on without the models that are down."""
+        if query.mode == "keyword":
+            return {}, ()
+        vectors, errors = await self._query_vectors.embed(query.text)
+        if errors and (query.mode == "vector" or not _can_degrade(errors)) and not vectors:
+            raise errors[0]
+        return vectors, ("vector",) if errors else ()
+
+    async def _candidates(
+        self, query: Query, vectors: Vectors, failed: tuple[str, ...]
+    ) -> Candidates:
+        request = SearchRequest(
+            project=query.project,
+            agent=query.agent,
+            text=None if query.mode == "vector" else query.text,
+            vectors=vectors,
+            filters=query.filters,
+            candidates=max(CANDIDATES, query.limit),
+        )
+        found = await self._search.candidates(request)
+        return replace(found, degraded=tuple(dict.fromkeys(failed + found.degraded)))
+
+
+def _can_degrade(errors: list[HeadraceError]) -> bool:
+    return all(isinstance(error, Retryable) for error in errors)
+
+
+def _failed(event: QueryRequested, problem: Problem) -> QueryFailed:
+    data = QueryFailedData(query_id=event.id, project=event.data.project, problem=problem)
+    return QueryFailed(data=data)

@@ -1,0 +1,50 @@
+"""Query vectors, one per model in use, remembered for a while: agents repeat themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.inference.types import Embedder, Urgency
+from runtime.errors import HeadraceError
+
+__all__ = ["QueryVectors"]
+
+QueryVector = npt.NDArray[np.float32]
+
+
+class QueryVectors:
+    """Embeds a query by each model, with a least-recently-used cache of ``size`` vectors."""
+
+    def __init__(self, embedders: Sequence[Embedder], size: int = 4096) -> None:
+        self._embedders = embedders
+        self._size = size
+        self._cache: OrderedDict[tuple[str, str], QueryVector] = OrderedDict()
+
+    async def embed(self, text: str) -> tuple[dict[str, QueryVector], list[HeadraceError]]:
+        """Unit vectors of shape (dimensions,) by model name, and what the other models raised."""
+        results = await asyncio.gather(*(self._one(model, text) for model in self._embedders))
+        vectors = {
+            model.model: result
+            for model, result in zip(self._embedders, results, strict=True)
+            if not isinstance(result, HeadraceError)
+        }
+        return vectors, [one for one in results if isinstance(one, HeadraceError)]
+
+    async def _one(self, embedder: Embedder, text: str) -> QueryVector | HeadraceError:
+        key = embedder.model, text
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        try:
+            vector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
+        except HeadraceError as error:
+            return error
+        self._cache[key] = vector
+        if len(self._cache) > self._size:
+            self._cache.popitem(last=False)
+        return vector

@@ -1,0 +1,109 @@
+"""Before an event goes to the dead letters: whoever waits for it is told why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import ValidationError
+
+from events.dead_letters import DeadLetter
+from events.models import (
+    DocumentRejected,
+    DocumentRejectedData,
+    Problem,
+    QueryFailed,
+    QueryFailedData,
+)
+from events.names import Position, Topic
+from events.outcomes import Outcomes
+from events.replying import Replies
+from runtime import metrics
+from runtime.errors import MalformedEvent
+from store.store import Store
+
+__all__ = ["Burial"]
+
+
+class Burial:
+    """Tells the ledger, the outcome stream or the asker. Parts that can't be read are left out."""
+
+    def __init__(self, store: Store, outcomes: Outcomes, replies: Replies) -> None:
+        self._store = store
+        self._outcomes = outcomes
+        self._replies = replies
+
+    async def __call__(self, letter: DeadLetter) -> None:
+        """Run once or more for each letter, before it is written.
+
+        Raises:
+            Unavailable: Redis or Postgres is down; the event stays pending.
+        """
+        metrics.DEAD_LETTERS.inc(topic=letter.topic)
+        if letter.topic == Topic.QUERY:
+            await self._fail_query(letter)
+        else:
+            await self._reject_document(letter)
+
+    async def _reject_document(self, letter: DeadLetter) -> None:
+        event = _readable(letter.event)
+        data = event.get("data")
+        data = data if isinstance(data, dict) else {}
+        position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
+        rejected = DocumentRejectedData(
+            event_id=_text(event.get("id")),
+            token=position.token,
+            project=_text(data.get("project")),
+            uri=_text(data.get("uri")),
+            problem=_problem(letter),
+            attempts=letter.attempts,
+        )
+        await self._record(letter, rejected, position)
+        await self._outcomes.publish([DocumentRejected(data=rejected)])
+
+    async def _record(
+        self, letter: DeadLetter, rejected: DocumentRejectedData, position: Position
+    ) -> None:
+        if rejected.project is None or not await self._store.has_project(rejected.project):
+            return
+        await self._store.record_rejected(
+            project=rejected.project,
+            partition=letter.partition,
+            position=letter.position or position.number,
+            event_id=rejected.event_id or "",
+            problem=rejected.problem,
+        )
+
+    async def _fail_query(self, letter: DeadLetter) -> None:
+        event = _readable(letter.event)
+        data = event.get("data")
+        reply_to = _text(data.get("reply_to")) if isinstance(data, dict) else None
+        query_id = _text(event.get("id"))
+        if reply_to is None or query_id is None:
+            return
+        failed = QueryFailed(data=QueryFailedData(query_id=query_id, problem=_problem(letter)))
+        try:
+            await self._replies.reply(
+                failed, query_id=query_id, reply_to=reply_to, entry_id=letter.entry_id
+            )
+        except (MalformedEvent, ValidationError):
+            return
+
+
+def _readable(raw: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(raw)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    """A value that can be reported: hostile events carry anything."""
+    if not isinstance(value, str) or not value:
+        return None
+    return value.encode(errors="replace").decode().replace("\x00", "")[:128] or None
+
+
+def _problem(letter: DeadLetter) -> Problem:
+    return Problem(type=letter.error, detail=letter.detail[:4000])

@@ -1,0 +1,74 @@
+"""A document on its way through the indexing pipeline, step by step."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from events.models import DocumentChange, DocumentChanged, content_hash
+from processors.agents import Delivery
+from processors.indexing.chunking.types import Chunk
+from runtime.errors import Poison
+from store.types import DocumentWrite
+
+__all__ = ["Change", "CutDocument", "EmbeddedDocument", "Failure", "ResolvedDocument"]
+
+Change = Delivery[DocumentChanged]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A change that can't be processed, and why."""
+
+    delivery: Change
+    error: Poison
+
+
+@dataclass(frozen=True)
+class ResolvedDocument:
+    """A change with its content at hand; ``content`` is empty for a delete."""
+
+    delivery: Change
+    content: str
+    kind: str
+
+    @property
+    def data(self) -> DocumentChange:
+        """What the event says."""
+        return self.delivery.event.data
+
+    @cached_property
+    def content_hash(self) -> str | None:
+        """SHA-256 of the content in hex; None for a delete."""
+        return None if self.data.change == "delete" else content_hash(self.content)
+
+
+@dataclass(frozen=True)
+class CutDocument:
+    """A document in chunks, with the name of the model that embeds them."""
+
+    resolved: ResolvedDocument
+    chunks: tuple[Chunk, ...]
+    model: str
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """What is embedded for each chunk: its header, then its content."""
+        return tuple(f"{c.header}\n{c.content}" if c.header else c.content for c in self.chunks)
+
+    @cached_property
+    def hashes(self) -> tuple[bytes, ...]:
+        """SHA-256 (32 bytes) of each text; equal hashes have equal vectors."""
+        return tuple(hashlib.sha256(text.encode()).digest() for text in self.texts)
+
+
+@dataclass(frozen=True)
+class EmbeddedDocument:
+    """A document ready to be written, with what its embedding took."""
+
+    delivery: Change
+    write: DocumentWrite
+    chunks_embedded: int = 0
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0

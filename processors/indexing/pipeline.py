@@ -1,0 +1,155 @@
+"""How a change becomes searchable: skip → resolve → cut → embed → write → report.
+
+The documents of a batch go through together, so that the model and the database see few, large
+requests. A document that can't be processed fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from events.models import DocumentIndexed, DocumentIndexedData
+from events.names import Lane
+from events.outcomes import Outcomes
+from processors.indexing.cutting import Cutter
+from processors.indexing.documents import Change, EmbeddedDocument, Failure
+from processors.indexing.embedding import EmbeddingStep
+from processors.indexing.resolving import Resolver
+from processors.inference.types import Urgency
+from runtime import metrics
+from store.store import Store
+from store.types import Applied
+
+__all__ = ["Indexing"]
+
+log = structlog.get_logger(__name__)
+
+GROUP_CHARACTERS = 192 * 1024
+"""One write transaction holds about this much text, so that work is acknowledged steadily."""
+
+
+class Indexing:
+    """The pipeline of changes.
+
+    Not guaranteed: any order between documents, batches or workers. What keeps an older change
+    from overwriting a newer one is the fence in ``Store.apply``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        resolver: Resolver,
+        cutter: Cutter,
+        embedding: EmbeddingStep,
+        outcomes: Outcomes,
+    ) -> None:
+        self._store = store
+        self._resolver = resolver
+        self._cutter = cutter
+        self._embedding = embedding
+        self._outcomes = outcomes
+
+    async def run(self, deliveries: Sequence[Change]) -> None:
+        """Index a batch.
+
+        Raises:
+            Poison: a change can't be processed; every other one of the batch is done by then.
+            Unavailable: a server or a model is down; what isn't done stays pending.
+        """
+        failures: list[Failure] = []
+        for group in _groups(deliveries):
+            failures += await self._index(group)
+        if failures:
+            raise failures[0].error
+
+    async def _index(self, group: Sequence[Change]) -> list[Failure]:
+        fresh = await self._skip_handled(group)
+        resolved, unresolved = await self._resolver.resolve(fresh)
+        cut, uncut = await self._cutter.cut(resolved)
+        embedded = await self._embedding.embed(cut, _urgency(group))
+        applied = await self._store.apply([document.write for document in embedded])
+        await self._report(embedded, applied)
+        return unresolved + uncut
+
+    async def _skip_handled(self, group: Sequence[Change]) -> list[Change]:
+        """Leave out what a worker that died had written but not acknowledged."""
+        keys = {(d.event.data.project, d.partition, d.number): d for d in group}
+        handled = await self._store.handled(list(keys))
+        await self._finish([(keys[key], _duplicate(keys[key])) for key in handled])
+        return [delivery for key, delivery in keys.items() if key not in handled]
+
+    async def _report(
+        self, embedded: Sequence[EmbeddedDocument], applied: Sequence[Applied]
+    ) -> None:
+        await self._finish(
+            [
+                (document.delivery, _indexed(document, result))
+                for document, result in zip(embedded, applied, strict=True)
+            ]
+        )
+
+    async def _finish(self, results: Sequence[tuple[Change, DocumentIndexedData]]) -> None:
+        await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
+        for delivery, data in results:
+            delivery.done()
+            _count(data)
+
+
+def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:
+    group: list[Change] = []
+    size = 0
+    for delivery in deliveries:
+        length = len(delivery.raw)
+        if group and size + length > GROUP_CHARACTERS:
+            yield group
+            group, size = [], 0
+        group.append(delivery)
+        size += length
+    if group:
+        yield group
+
+
+def _urgency(group: Sequence[Change]) -> Urgency:
+    live = any(d.position is not None and d.position.lane is Lane.LIVE for d in group)
+    return Urgency.LIVE if live else Urgency.BULK
+
+
+def _duplicate(delivery: Change) -> DocumentIndexedData:
+    return _outcome(delivery, Applied(delivery.event.id, "duplicate"))
+
+
+def _indexed(document: EmbeddedDocument, applied: Applied) -> DocumentIndexedData:
+    return _outcome(document.delivery, applied).model_copy(
+        update={
+            "chunks_embedded": document.chunks_embedded,
+            "tokens_embedded": document.tokens_embedded,
+            "cost_usd": document.cost_usd,
+        }
+    )
+
+
+def _outcome(delivery: Change, applied: Applied) -> DocumentIndexedData:
+    event = delivery.event
+    assert delivery.position is not None
+    elapsed = datetime.now(UTC) - event.time
+    return DocumentIndexedData(
+        event_id=event.id,
+        token=delivery.position.token,
+        project=event.data.project,
+        uri=event.data.uri,
+        change=event.data.change,
+        outcome=applied.outcome,
+        chunks_kept=applied.chunks_kept,
+        chunks_added=applied.chunks_added,
+        chunks_removed=applied.chunks_removed,
+        searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+    )
+
+
+def _count(data: DocumentIndexedData) -> None:
+    metrics.DOCUMENTS.inc(outcome=data.outcome)
+    metrics.CHUNKS_EMBEDDED.inc(data.chunks_embedded)
+    log.debug("document.indexed", uri=data.uri, outcome=data.outcome, token=data.token)

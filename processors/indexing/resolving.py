@@ -1,0 +1,57 @@
+"""Step 1: bring the content to hand, and decide what kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from events.models import DocumentChange, content_hash
+from processors.indexing.chunking.detect import kind_of
+from processors.indexing.documents import Change, Failure, ResolvedDocument
+from runtime.errors import LimitExceeded, MalformedEvent, Poison
+from store.store import Store
+
+__all__ = ["Resolver"]
+
+
+class Resolver:
+    """Fetches content that travelled by reference."""
+
+    def __init__(self, store: Store, max_document_bytes: int) -> None:
+        self._store = store
+        self._max_document_bytes = max_document_bytes
+
+    async def resolve(
+        self, changes: Sequence[Change]
+    ) -> tuple[list[ResolvedDocument], list[Failure]]:
+        """Every change with its content, and those whose content can't be used."""
+        resolved: list[ResolvedDocument] = []
+        failures: list[Failure] = []
+        for change in changes:
+            try:
+                resolved.append(await self._resolve(change))
+            except Poison as error:
+                failures.append(Failure(change, error))
+        return resolved, failures
+
+    async def _resolve(self, change: Change) -> ResolvedDocument:
+        data = change.event.data
+        content = await self._content(data)
+        self._check_size(data, content)
+        kind = data.kind or kind_of(data.uri, data.media_type, content)
+        return ResolvedDocument(change, content, str(kind))
+
+    async def _content(self, data: DocumentChange) -> str:
+        if data.content_ref is None:
+            return data.content or ""
+        content = await self._store.get_content(data.project, data.content_ref.sha256)
+        if content_hash(content) != data.content_ref.sha256:
+            raise MalformedEvent(f"{data.uri}: the stored content is not what content_ref names")
+        return content
+
+    def _check_size(self, data: DocumentChange, content: str) -> None:
+        size = len(content.encode())
+        if size > self._max_document_bytes:
+            raise LimitExceeded(
+                f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}; "
+                "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES"
+            )
