@@ -1,0 +1,48 @@
+"""One owner of a directory at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from runtime.errors import UsageError
+
+__all__ = ["DirectoryLock"]
+
+
+class DirectoryLock:
+    """Ownership of a directory; the kernel ends it when the owner dies, however it dies."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            UsageError: another process has it.
+        """
+        handle = (self._directory / "owner.lock").open("a+")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            owner = handle.read().strip() or "unknown"
+            handle.close()
+            raise UsageError(
+                f"{self._directory} is in use by process {owner}: stop it, "
+                "or set HEADRACE_HOME to another directory"
+            ) from None
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        self._file = handle
+
+    def release(self) -> None:
+        """Let go of the lock; harmless when it isn't held."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

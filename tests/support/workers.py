@@ -1,0 +1,136 @@
+"""Workers inside a test's event loop, and what a test wants to know of their stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.dead_letters import DeadLetter, DeadLetters
+from events.names import GROUPS, Names, Topic
+from events.transport import App, Options
+from processors.agents import Delivery, batch_agent, run_worker
+from runtime.errors import MalformedEvent
+
+__all__ = [
+    "FAST",
+    "NAMES",
+    "STREAM",
+    "TOPIC",
+    "batches",
+    "decode",
+    "letters",
+    "letters_are",
+    "nothing_pending",
+    "pending",
+    "pending_is",
+    "publish",
+    "running",
+    "until",
+]
+
+NAMES = Names()
+TOPIC = Topic.CHANGED_LIVE
+STREAM = NAMES.stream(TOPIC)
+FAST = Options(
+    lease=timedelta(seconds=1),
+    claim_interval=timedelta(milliseconds=50),
+    retry_delay=timedelta(milliseconds=50),
+    max_deliveries=3,
+    shutdown_timeout=timedelta(seconds=2),
+)
+
+
+def decode(raw: bytes) -> str:
+    """An event of these tests is text that starts with "event"."""
+    if not raw.startswith(b"event"):
+        raise MalformedEvent("not an event")
+    return raw.decode()
+
+
+@asynccontextmanager
+async def running(app: App) -> AsyncIterator[None]:
+    """Run a worker for the length of a block."""
+    stop, ready = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(run_worker(app, stop, ready))
+    async with asyncio.timeout(10):
+        await ready.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+@asynccontextmanager
+async def batches(
+    url: str,
+    handle: Callable[[Sequence[Delivery[str]]], Awaitable[None]],
+    *,
+    on_dead: Callable[[DeadLetter], Awaitable[None]] | None = None,
+    max_size: int = 8,
+    options: Options = FAST,
+) -> AsyncIterator[App]:
+    """Run a worker with one batch agent on ``TOPIC``."""
+    app = App("test", broker=url, options=options, on_dead=on_dead)
+    batch_agent(
+        app,
+        TOPIC,
+        decode=decode,
+        handle=handle,
+        max_size=max_size,
+        within=timedelta(milliseconds=20),
+        concurrency=1,
+    )
+    async with running(app):
+        yield app
+
+
+async def publish(redis: Redis, *events: str) -> list[str]:
+    """Add events to ``STREAM``; their entry ids."""
+    entry_ids: list[Any] = [await redis.xadd(STREAM, {"event": event}) for event in events]
+    return [entry_id.decode() for entry_id in entry_ids]
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
+    """Wait for a condition.
+
+    Raises:
+        TimeoutError: it doesn't come true in time.
+    """
+    async with asyncio.timeout(seconds):
+        while True:
+            reached = condition()
+            if reached if isinstance(reached, bool) else await reached:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def pending(redis: Redis) -> list[str]:
+    """Ids that are delivered and not acknowledged."""
+    rows: Any = await redis.xpending_range(STREAM, GROUPS[TOPIC], "-", "+", 10_000)
+    return [row["message_id"].decode() for row in rows]
+
+
+async def pending_is(redis: Redis, expected: list[str]) -> bool:
+    """Whether exactly these are pending."""
+    return await pending(redis) == expected
+
+
+def nothing_pending(redis: Redis) -> Callable[[], Awaitable[bool]]:
+    """A condition for ``until``."""
+    return lambda: pending_is(redis, [])
+
+
+async def letters(redis: Redis) -> list[DeadLetter]:
+    """The dead letters."""
+    return await DeadLetters(redis, NAMES).list()
+
+
+async def letters_are(redis: Redis, count: int) -> bool:
+    """Whether there are that many dead letters."""
+    return len(await letters(redis)) == count
