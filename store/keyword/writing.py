@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import asyncpg
+
 from store.keyword.postings import MAX_CHUNKS, Postings
 from store.keyword.segments import INLINE_CHUNKS, encode_chunks, encode_inline
 from store.keyword.tokens import terms
 from store.keyword.vocabulary import words_of
-from store.named_queries import Connection, named
+from store.named_queries import named
 
 __all__ = ["ChunkTerms", "add", "insert_segment"]
 
@@ -42,7 +44,7 @@ class ChunkTerms:
         return cls(chunk_id, [*terms(content), *terms("\n".join(about))])
 
 
-async def add(connection: Connection, project_id: int, rows: Sequence[ChunkTerms]) -> None:
+async def add(connection: asyncpg.Connection, project_id: int, rows: Sequence[ChunkTerms]) -> None:
     """Make chunks findable by their words once the connection's transaction commits.
 
     A chunk is added once in its life, in the transaction that inserts its row: where its terms
@@ -60,7 +62,7 @@ async def add(connection: Connection, project_id: int, rows: Sequence[ChunkTerms
         await _add_words(connection, project_id, chain.from_iterable(row.terms for row in part))
 
 
-async def insert_segment(connection: Connection, project_id: int, postings: Postings) -> None:
+async def insert_segment(connection: asyncpg.Connection, project_id: int, postings: Postings) -> None:
     """Write one segment, its postings inside its row or, if it is large, in rows of their own."""
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
@@ -82,7 +84,7 @@ async def insert_segment(connection: Connection, project_id: int, postings: Post
         )
 
 
-async def _add_words(connection: Connection, project_id: int, occurring: Iterable[str]) -> None:
+async def _add_words(connection: asyncpg.Connection, project_id: int, occurring: Iterable[str]) -> None:
     """Keep the words themselves too, for the correction of misspelt ones."""
     words = words_of(occurring)
     if words:

@@ -1,0 +1,159 @@
+"""The keyword leg: a query's text → the chunks that score best by BM25."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import asyncpg
+import structlog
+
+from store.filters import Visibility
+from store.keyword.cache import SegmentCache
+from store.keyword.postings import term_hash, unpack
+from store.keyword.scoring import Matches, ScoredChunks, Segment, TermHits, score
+from store.keyword.segments import decode_chunks, decode_inline
+from store.keyword.tokens import terms
+from store.keyword.vocabulary import nearest
+from store.named_queries import named
+
+__all__ = ["KeywordFound", "KeywordLeg"]
+
+log = structlog.get_logger(__name__)
+
+CACHE_BYTES = 256 * 2**20
+CORRECTION_WEIGHT = 0.5
+"""A word that stands in for a misspelt one says less than one that was really asked for."""
+
+MAX_CORRECTIONS = 8
+_THREAD_FROM_POSTINGS = 200_000
+_ROUNDS = (2, 16)
+_QUERIES = named("keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordFound:
+    """Chunk ids with BM25 scores, best first, and the terms that stood in for misspelt ones."""
+
+    ranked: list[tuple[int, float]]
+    corrections: Mapping[str, str] = field(default_factory=dict)
+
+
+class KeywordLeg:
+    """Searches by words. One per process: it remembers the segments it has read."""
+
+    def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
+        self._cache = SegmentCache(cache_bytes)
+
+    async def search(
+        self,
+        connection: asyncpg.Connection,
+        project_id: int,
+        text: str,
+        visibility: Visibility,
+        limit: int,
+    ) -> KeywordFound:
+        """The best visible chunks; a chunk deleted or hidden never appears.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        weights: dict[str, float] = dict(Counter(terms(text)))
+        matches = await self._read(connection, project_id, weights)
+        corrections = await self._correct(connection, project_id, weights, matches)
+        for term, word in corrections.items():
+            weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
+        if corrections:
+            matches = await self._read(connection, project_id, weights)
+        scored = await _score(matches, {term_hash(term): w for term, w in weights.items()})
+        return KeywordFound(await _visible(connection, scored, visibility, limit), corrections)
+
+    async def _read(
+        self, connection: asyncpg.Connection, project_id: int, words: Iterable[str]
+    ) -> Matches:
+        hashes = [term_hash(word) for word in words]
+        known = self._cache.get(project_id)
+        rows = await connection.fetch(_QUERIES["read_segments"], project_id, list(known), hashes)
+        heads = [row for row in rows if row["term"] is None]
+        segments = {row["segment_id"]: known.get(row["segment_id"]) or _decode(row) for row in heads}
+        self._cache.put(project_id, segments)
+        large = _group([row for row in rows if row["term"] is not None])
+        return Matches(
+            segments=list(segments.values()),
+            hits=[
+                large.get(segment_id, []) if segment.inline is None else _inline(segment, hashes)
+                for segment_id, segment in segments.items()
+            ],
+            total_terms=sum(row["terms"] for row in heads),
+        )
+
+    async def _correct(
+        self,
+        connection: asyncpg.Connection,
+        project_id: int,
+        asked: Iterable[str],
+        matches: Matches,
+    ) -> dict[str, str]:
+        """For each term that occurs nowhere, the most frequent of the nearest words that do."""
+        if not matches.segments:
+            return {}
+        found = matches.document_frequencies()
+        missing = [term for term in asked if term_hash(term) not in found][:MAX_CORRECTIONS]
+        near = {term: await nearest(connection, project_id, term) for term in missing}
+        candidates = {word for words in near.values() for word in words}
+        if not candidates:
+            return {}
+        occurring = await self._read(connection, project_id, candidates)
+        frequency = occurring.document_frequencies()
+        best = {
+            term: max(words, key=lambda word: frequency.get(term_hash(word), 0))
+            for term, words in near.items()
+            if words
+        }
+        return {term: word for term, word in best.items() if term_hash(word) in frequency}
+
+
+def _decode(row: Mapping[str, bytes]) -> Segment:
+    chunk_ids, lengths = decode_chunks(row["documents"])
+    inline = None
+    if row["postings"] is not None:
+        inline = decode_inline(row["documents"], row["postings"])
+    return Segment(chunk_ids, lengths, inline)
+
+
+def _group(rows: Iterable[Mapping[str, object]]) -> dict[int, list[TermHits]]:
+    grouped: dict[int, list[TermHits]] = defaultdict(list)
+    for row in rows:
+        segment_id, term, data = row["segment_id"], row["term"], row["postings"]
+        assert isinstance(segment_id, int) and isinstance(term, int) and isinstance(data, bytes)
+        grouped[segment_id].append(TermHits(term, *unpack(data)))
+    return grouped
+
+
+def _inline(segment: Segment, hashes: Sequence[int]) -> list[TermHits]:
+    if segment.inline is None:
+        return []
+    found = ((term, segment.inline.find(term)) for term in hashes)
+    return [TermHits(term, *hit) for term, hit in found if hit is not None]
+
+
+async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
+    """In a thread where it would hold up the event loop."""
+    if sum(matches.document_frequencies().values()) < _THREAD_FROM_POSTINGS:
+        return score(matches, weights)
+    return await asyncio.to_thread(score, matches, weights)
+
+
+async def _visible(
+    connection: asyncpg.Connection, scored: ScoredChunks, visibility: Visibility, limit: int
+) -> list[tuple[int, float]]:
+    """The best that the asker may see: first among the very best, then among more, then all."""
+    for factor in _ROUNDS:
+        best = scored.best(factor * limit)
+        seen = await visibility.among(connection, [chunk_id for chunk_id, _ in best])
+        kept = [pair for pair in best if pair[0] in seen]
+        if len(kept) >= limit or len(best) < factor * limit:
+            return kept[:limit]
+    return scored.best_of(await visibility.every(connection), limit)

@@ -1,0 +1,106 @@
+"""Text → the terms it is found by; the same for what is indexed and for what is asked.
+
+A word gives its stem. An identifier gives the stems of its parts, and itself whole behind
+``EXACT``, so that ``getHTTPResponse`` is found by "http responses" and, better, by its name. A
+dotted path (``asyncio.Queue``, ``std::vector``) gives its names and itself whole. Writing without
+spaces (Chinese, Japanese, Korean) gives pairs of neighbouring characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from itertools import chain, pairwise
+
+import Stemmer
+
+__all__ = ["EXACT", "STOP_WORDS", "terms"]
+
+EXACT = "="
+"""Begins the term of a whole identifier; no other term begins so."""
+
+STOP_WORDS = frozenset(
+    # Function words, question words included: they say how something is asked, not what.
+    "a about all also an and any are as at be been but by can could do does each for from had has "
+    "have he her his how i if in into is it its may must no not of on or our she should so such "
+    "than that the their them then there these they this those to us was we were what when where "
+    "which who whom whose why will with would you your".split()
+)
+
+MAX_WORD_CHARACTERS = 40
+"""A longer run of letters is no word: keys, hashes, encoded data."""
+
+MAX_IDENTIFIER_CHARACTERS = 80
+MAX_PATH_NAMES = 6
+_CACHED_WORDS = 100_000
+
+_RUN = re.compile(r"\w+(?:(?:\.|::|->|/)\w+)*")
+_JOINT = re.compile(r"\.|::|->|/")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text, in order, repeats included; each at most 81 characters long."""
+    if not text.isascii():
+        text = _fold(text)
+    return list(chain.from_iterable(map(_terms_of_run, _RUN.findall(text))))
+
+
+def _fold(text: str) -> str:
+    """Compatibility forms and accents give way to the plain letter: ``ﬁ`` → ``fi``, ``é`` → ``e``."""
+    spread = unicodedata.normalize("NFKD", text)
+    plain = "".join(letter for letter in spread if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", plain)
+
+
+@lru_cache(_CACHED_WORDS)
+def _terms_of_run(run: str) -> tuple[str, ...]:
+    names = _JOINT.split(run)
+    found = [term for name in names for term in _terms_of_name(name)]
+    if 1 < len(names) <= MAX_PATH_NAMES and len(run) <= MAX_IDENTIFIER_CHARACTERS:
+        found.append(EXACT + run.lower())
+    return tuple(found)
+
+
+def _terms_of_name(name: str) -> list[str]:
+    if not name.isascii() and _SPACELESS.search(name):
+        return _pairs(name)
+    parts = _parts(name)
+    found = [_stem(part) for part in parts if _tells(part)]
+    whole = name.strip("_").lower()
+    if len(parts) > 1 and 2 < len(whole) <= MAX_IDENTIFIER_CHARACTERS:
+        found.append(EXACT + whole)
+    return found
+
+
+def _parts(name: str) -> list[str]:
+    if not name.isascii():
+        return [part.lower() for part in name.split("_") if part]
+    if name.islower() and name.isalpha():
+        return [name]
+    return [part.lower() for part in _PART.findall(name)]
+
+
+def _tells(part: str) -> bool:
+    """Whether a part of a name says anything by itself."""
+    if len(part) == 1:
+        return part.isdigit() or not part.isascii()
+    return len(part) <= MAX_WORD_CHARACTERS and part not in STOP_WORDS
+
+
+def _pairs(name: str) -> list[str]:
+    found = [term for word in _SPACELESS.split(name) if word for term in _terms_of_name(word)]
+    for run in _SPACELESS.findall(name):
+        found += [a + b for a, b in pairwise(run)] or [run]
+    return found
+
+
+@lru_cache(1)
+def _stemmer() -> Stemmer.Stemmer:
+    return Stemmer.Stemmer("english", 0)
+
+
+def _stem(word: str) -> str:
+    return str(_stemmer().stemWord(word))
