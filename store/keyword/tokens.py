@@ -20,13 +20,14 @@ __all__ = ["EXACT", "STOP_WORDS", "terms"]
 EXACT = "="
 """Begins the term of a whole identifier; no other term begins so."""
 
-STOP_WORDS = frozenset(
-    # Function words, question words included: they say how something is asked, not what.
-    "a about all also an and any are as at be been but by can could do does each for from had has "
-    "have he her his how i if in into is it its may must no not of on or our she should so such "
-    "than that the their them then there these they this those to us was we were what when where "
-    "which who whom whose why will with would you your".split()
-)
+_FUNCTION_WORDS = """
+a about all also an and any are as at be been but by can could do does each for from had has have he
+her his how i if in into is it its may must no not of on or our she should so such than that the
+their them then there these they this those to us was we were what when where which who whom whose
+why will with would you your
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""Question words are among them: they say how something is asked, not what."""
 
 MAX_WORD_CHARACTERS = 40
 """A longer run of letters is no word: keys, hashes, encoded data."""
@@ -49,7 +50,7 @@ def terms(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """Compatibility forms and accents give way to the plain letter: ``ﬁ`` → ``fi``, ``é`` → ``e``."""
+    """Compatibility forms and accents give way to the plain letters: ``é`` to ``e``."""
     spread = unicodedata.normalize("NFKD", text)
     plain = "".join(letter for letter in spread if not unicodedata.combining(letter))
     return unicodedata.normalize("NFC", plain)
