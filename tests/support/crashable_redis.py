@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ from pathlib import Path
 
 from redis import Redis
 from redis.exceptions import RedisError
+
+from tests.support.waiting import eventually
 
 __all__ = ["CrashableRedis", "redis_binaries"]
 
@@ -21,8 +22,8 @@ def redis_binaries() -> list[Path]:
     assert package.origin is not None
     bundled = Path(package.origin).parent / "bin" / "redis-server"
     installed = shutil.which("redis-server")
-    own = [] if installed is None else [Path(installed).resolve()]
-    return list(dict.fromkeys([bundled.resolve(), *own]))
+    own = [] if installed is None else [Path(installed)]
+    return list(dict.fromkeys([bundled, *own]))
 
 
 class CrashableRedis:
@@ -39,6 +40,15 @@ class CrashableRedis:
         return f"unix://{self._socket}"
 
     async def start(self) -> None:
+        """Start it, with what its append-only file has."""
+        self._launch()
+        try:
+            await eventually(self._answers, "Redis answers")
+        except BaseException:
+            self.kill()
+            raise
+
+    def _launch(self) -> None:
         self._process = subprocess.Popen(
             [
                 *(str(self._binary), "--port", "0", "--unixsocket", str(self._socket)),
@@ -47,9 +57,6 @@ class CrashableRedis:
             ],
             stdout=subprocess.DEVNULL,
         )
-        async with asyncio.timeout(20):
-            while not self._answers():
-                await asyncio.sleep(0.01)
 
     def _answers(self) -> bool:
         try:

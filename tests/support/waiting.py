@@ -5,11 +5,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 __all__ = ["eventually"]
 
 Answer = TypeVar("Answer")
+
+
+@overload
+async def eventually(
+    condition: Callable[[], Awaitable[Answer]],
+    description: str,
+    *,
+    timeout: float = 10.0,
+    every: float = 0.02,
+) -> Answer: ...
+
+
+@overload
+async def eventually(
+    condition: Callable[[], Answer],
+    description: str,
+    *,
+    timeout: float = 10.0,
+    every: float = 0.02,
+) -> Answer: ...
 
 
 async def eventually(

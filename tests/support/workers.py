@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from events.dead_letters import DeadLetter, DeadLetters
 from events.names import GROUPS, Names, Topic
@@ -30,7 +31,6 @@ __all__ = [
     "pending_is",
     "publish",
     "running",
-    "until",
 ]
 
 NAMES = Names()
@@ -96,23 +96,12 @@ async def publish(redis: Redis, *events: str) -> list[str]:
     return [entry_id.decode() for entry_id in entry_ids]
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 10) -> None:
-    """Wait for a condition.
-
-    Raises:
-        TimeoutError: it doesn't come true in time.
-    """
-    async with asyncio.timeout(seconds):
-        while True:
-            reached = condition()
-            if reached if isinstance(reached, bool) else await reached:
-                return
-            await asyncio.sleep(0.01)
-
-
 async def pending(redis: Redis) -> list[str]:
-    """Ids that are delivered and not acknowledged."""
-    rows: Any = await redis.xpending_range(STREAM, GROUPS[TOPIC], "-", "+", 10_000)
+    """Ids that are delivered and not acknowledged; "?" while there is no group."""
+    try:
+        rows: Any = await redis.xpending_range(STREAM, GROUPS[TOPIC], "-", "+", 10_000)
+    except ResponseError:
+        return ["?"]
     return [row["message_id"].decode() for row in rows]
 
 
