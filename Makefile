@@ -1,0 +1,51 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv. Start with `make demo`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+.PHONY: help install demo up test check format bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(INSTALLED) ## make .venv, with what requirements.lock names and nothing else
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo 'Headrace needs Python 3.11 or newer: make PYTHON=python3.11 …' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PIP) install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: install ## index this repository and ask it a few questions
+	@$(BIN)/headrace demo
+
+up: install ## servers, migrations and workers, until Ctrl-C
+	@$(BIN)/headrace up
+
+test: check ## check, then every test
+	$(BIN)/python -m pytest
+
+check: install ## format, lint, types, directions of import
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## put the code in shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install ## every measured figure (minutes)
+	@for name in indexing asking; do $(BIN)/headrace bench $$name || exit 1; done
+
+lock: ## renew requirements.lock after a change of dependencies
+	tools/lock
+
+clean: ## remove what was made here; the state under HEADRACE_HOME stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
