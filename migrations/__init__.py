@@ -1,0 +1,1 @@
+"""Numbered changes of the database schema, applied by ``headrace migrate``."""

@@ -1,0 +1,13 @@
+"""Documents, their chunks and vectors, the ledger; row-level security on all of it."""
+
+from __future__ import annotations
+
+from migrations.statements import run_script
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create what ``0001_documents.sql`` says."""
+    run_script(__file__)

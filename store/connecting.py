@@ -1,0 +1,112 @@
+"""Opens connections, and turns what Postgres says into errors that name the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import asyncpg
+import numpy as np
+
+from runtime.errors import ConfigurationError, Unavailable
+from store.types import Vector
+
+__all__ = ["connect", "explained", "prepare"]
+
+_CONNECT_TIMEOUT_S = 10.0
+_HEADER_BYTES = 4
+
+_GONE = (
+    OSError,
+    TimeoutError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.ConnectionFailureError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.DiskFullError,
+    asyncpg.OutOfMemoryError,
+    asyncpg.QueryCanceledError,
+)
+_REFUSED = (
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ClientConfigurationError,
+    asyncpg.UndefinedObjectError,
+    asyncpg.InvalidParameterValueError,
+)
+_NOT_MIGRATED = (
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
+)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise our errors in place of those of the driver.
+
+    Raises:
+        Unavailable: the server can't be reached, stopped, or has no room.
+        ConfigurationError: it refuses us, or the schema isn't the one expected.
+    """
+    try:
+        yield
+    except _NOT_MIGRATED as error:
+        raise ConfigurationError(
+            f"the database lacks what this version needs ({error}): run `headrace migrate`"
+        ) from error
+    except _REFUSED as error:
+        raise ConfigurationError(
+            f"Postgres refuses: {error}; check HEADRACE_DATABASE_URL and run `headrace migrate`"
+        ) from error
+    except _GONE as error:
+        raise _unavailable(error) from error
+    except asyncpg.InterfaceError as error:
+        if "clos" not in str(error):
+            raise
+        raise _unavailable(error) from error
+
+
+async def connect(url: str, **options: Any) -> asyncpg.Connection:
+    """One connection of our own.
+
+    Raises:
+        Unavailable: the server can't be reached.
+        ConfigurationError: the URL is wrong, or the server refuses it.
+    """
+    with explained(), _sound_url():
+        return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, **options)
+
+
+async def prepare(connection: asyncpg.Connection) -> None:
+    """Let a connection carry vectors as float16 arrays, in the binary form of pgvector."""
+    await connection.set_type_codec(
+        "halfvec", schema="public", encoder=_encode, decoder=_decode, format="binary"
+    )
+
+
+@contextmanager
+def _sound_url() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError(f"HEADRACE_DATABASE_URL is no Postgres URL: {error}") from error
+
+
+def _unavailable(error: BaseException) -> Unavailable:
+    reason = str(error) or type(error).__name__
+    return Unavailable(
+        f"Postgres can't be reached ({reason}): is it up, and HEADRACE_DATABASE_URL right?"
+    )
+
+
+def _encode(vector: Vector) -> bytes:
+    return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
+
+
+def _decode(data: bytes) -> Vector:
+    return np.frombuffer(data, ">f2", offset=_HEADER_BYTES).astype(np.float16)

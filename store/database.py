@@ -1,0 +1,120 @@
+"""The pool of connections, each use of it fenced in by a project and an agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+import asyncpg
+
+from runtime.errors import ConfigurationError
+from store.connecting import explained, prepare
+from store.named_queries import named
+from store.schema import check
+
+__all__ = ["EVERY_AGENT", "Database"]
+
+EVERY_AGENT = "*"
+"""For upkeep (counting, merging): sees the private rows of all agents. No agent can be named so."""
+
+_QUERIES = named("database")
+_CONNECT_TIMEOUT_S = 10.0
+_COMMAND_TIMEOUT_S = 60.0
+_IDLE_S = 300.0
+
+
+class Database:
+    """Postgres as a worker sees it: never past row-level security."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    @classmethod
+    async def open(
+        cls, url: str, *, role: str | None = None, min_size: int = 1, max_size: int = 12
+    ) -> Self:
+        """Connect, as ``role`` where given, and make sure that both role and schema are right.
+
+        Raises:
+            Unavailable: the server can't be reached.
+            ConfigurationError: the role could bypass row-level security, or the schema isn't the
+                one that this code needs.
+        """
+        with explained():
+            pool = await _pool(url, role, min_size, max_size)
+            database = cls(pool)
+            try:
+                async with pool.acquire() as connection:
+                    await _check_role(connection)
+                    await check(connection)
+            except BaseException:
+                await database.close()
+                raise
+        return database
+
+    async def close(self) -> None:
+        """Close all connections, waiting for those in use."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection with no project: the tables of tenants look empty.
+
+        Raises:
+            Unavailable: the server can't be reached or went away.
+            ConfigurationError: the schema isn't the one expected.
+        """
+        with explained():
+            async with self._pool.acquire() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def scope(
+        self, project_id: int, agent: str | None = None
+    ) -> AsyncIterator[asyncpg.Connection]:
+        """A transaction that sees one project: its shared rows and the agent's private ones.
+
+        Raises:
+            Unavailable: the server can't be reached or went away; nothing is written then.
+            ConfigurationError: the schema isn't the one expected.
+        """
+        async with self.connection() as connection, connection.transaction():
+            await connection.execute(_QUERIES["enter_scope"], str(project_id), agent or "")
+            yield connection
+
+
+async def _pool(url: str, role: str | None, min_size: int, max_size: int) -> asyncpg.Pool:
+    settings = {"application_name": "headrace"} | ({"role": role} if role else {})
+    try:
+        return await asyncpg.create_pool(
+            url,
+            min_size=min_size,
+            max_size=max_size,
+            init=prepare,
+            reset=_nothing_to_reset,
+            server_settings=settings,
+            timeout=_CONNECT_TIMEOUT_S,
+            command_timeout=_COMMAND_TIMEOUT_S,
+            max_inactive_connection_lifetime=_IDLE_S,
+        )
+    except ValueError as error:
+        if "unknown type" in str(error):
+            raise ConfigurationError(
+                "the database has no pgvector: run `headrace migrate`"
+            ) from error
+        raise ConfigurationError(f"HEADRACE_DATABASE_URL is no Postgres URL: {error}") from error
+
+
+async def _nothing_to_reset(_: asyncpg.Connection) -> None:
+    """Settings end with the transaction that made them, so that a round trip is saved."""
+
+
+async def _check_role(connection: asyncpg.Connection) -> None:
+    row = await connection.fetchrow(_QUERIES["describe_role"])
+    reason = next((str(key) for key, holds in row.items() if key != "name" and holds), None)
+    if reason is not None:
+        raise ConfigurationError(
+            f"the Postgres role {row['name']} {reason.replace('_', ' ')}, so it is not bound by "
+            "row-level security: set HEADRACE_WORKER_ROLE=headrace_worker"
+        )
