@@ -58,9 +58,9 @@ def batch_agent(
     A batch closes when it has ``max_size`` events or ``within`` after its first. When ``handle``
     returns, every event that isn't ``done()`` yet is acknowledged; when it raises, those are tried
     one by one, so that only the poison is dead-lettered (but a ``Retryable`` sends all of them
-    back at once). Redelivered events come in batches of one, since one of them may have killed
-    its last worker. ``on_rejected`` is awaited with each dead letter of the topic before it is
-    stored; when it raises, the event is delivered again instead.
+    back at once). From its third attempt on an event is handled alone: it may be what killed the
+    workers before it, and takes no neighbour along then. ``on_rejected`` is awaited with each dead
+    letter of the topic before it is stored; when it raises, the event is delivered again instead.
     """
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     if on_rejected is not None:
@@ -137,6 +137,7 @@ class _Crew(Generic[E]):
         self._deliveries: Deliveries = deliveries_of(app, topic)
         self._queue: asyncio.Queue[Any] = asyncio.Queue(app.prefetch[topic])
         self._collecting = asyncio.Lock()
+        self._quarantine = asyncio.Lock()
 
     async def pump(self, stream: Any) -> None:
         """Body of the Faust agent: never raises, never acknowledges."""
@@ -155,8 +156,11 @@ class _Crew(Generic[E]):
     async def _work(self) -> None:
         while True:
             messages = await self._collect()
-            if not self._deliveries.closing:
-                await self._deal_with(messages)
+            regular, suspect = self._deliveries.split(messages)
+            await self._deal_with(regular)
+            for message in suspect:
+                async with self._quarantine:
+                    await self._deal_with([message])
 
     async def _collect(self) -> list[Any]:
         """One task collects at a time, or each would get a crumb of the batch."""
@@ -178,6 +182,8 @@ class _Crew(Generic[E]):
             pass
 
     async def _deal_with(self, messages: Sequence[Any]) -> None:
+        if not messages or self._deliveries.closing:
+            return
         with structlog.contextvars.bound_contextvars(topic=self._topic.value):
             batch: list[Delivery[E]] = []
             try:
@@ -195,9 +201,8 @@ class _Crew(Generic[E]):
             self._deliveries.give_back(delivery)
 
     async def _run(self, batch: Sequence[Delivery[E]]) -> None:
-        fresh = [delivery for delivery in batch if delivery.attempts == 1]
-        if len(fresh) > 1:
-            await self._run_together(fresh)
+        if len(batch) > 1:
+            await self._run_together(batch)
         for delivery in batch:
             if not delivery.settled:
                 await self._run_alone(delivery)

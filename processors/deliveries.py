@@ -18,6 +18,7 @@ __all__ = ["Deliveries", "Delivery", "deliveries_of"]
 
 E = TypeVar("E")
 
+_TRUSTED_ATTEMPTS = 2
 _CHANGES = frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK})
 
 
@@ -70,6 +71,11 @@ class Deliveries(ABC):
     def closing(self) -> bool:
         """Whether no work may begin any more."""
         return bool(getattr(self._app.consumer, "closing", False))
+
+    def split(self, messages: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Those to handle together, and those that had two attempts without an outcome."""
+        suspect = [message for message in messages if self._attempt(message) > _TRUSTED_ATTEMPTS]
+        return [message for message in messages if message not in suspect], suspect
 
     async def open(
         self, messages: Sequence[Any], decode: Callable[[bytes], E]

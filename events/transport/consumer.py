@@ -132,6 +132,9 @@ class Consumer(base.Consumer):
         redelivered = [entry for entry in ours if not entry.counted]
         for entry in ours:
             entry.begun = True
+        if redelivered:
+            # a neighbour that is finished must not count as begun, should this one kill us
+            await self._send_rest()
         for tp in {entry.tp for entry in redelivered}:
             await self._count_attempt(tp, [entry for entry in redelivered if entry.tp == tp])
         return ours

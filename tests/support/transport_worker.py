@@ -1,0 +1,39 @@
+"""A worker process for tests that kill it: ``python transport_worker.py URL held|crash|echo``.
+
+``held`` takes events and never finishes one; ``crash`` dies on the event "event poison"; what
+others it finishes it adds to the list "applied".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+from redis.asyncio import Redis
+
+from events.transport import App
+from processors.agents import Delivery, agent, run_worker
+from tests.support.workers import FAST, TOPIC, decode
+
+
+async def main(url: str, behaviour: str) -> None:
+    """Run until killed."""
+    redis = Redis.from_url(url)
+
+    async def handle(delivery: Delivery[str]) -> None:
+        await redis.rpush("begun", delivery.event)
+        if behaviour == "held":
+            await asyncio.Event().wait()
+        if behaviour == "crash" and "poison" in delivery.event:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await redis.rpush("applied", delivery.event)
+
+    app = App("test", broker=url, options=FAST)
+    agent(app, TOPIC, decode=decode, handle=handle, concurrency=2)
+    await run_worker(app, asyncio.Event())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2]))
