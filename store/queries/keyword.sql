@@ -91,3 +91,7 @@ insert into keyword_vocabulary (project_id, length, words)
 select $1, length, words
 from unnest($2::int[], $3::text[]) as new (length, words)
 on conflict (project_id, length) do update set words = excluded.words
+
+-- name: alive_chunks
+-- Which of some chunks still exist; in a scope of upkeep, so that private ones count.
+select id from chunks where project_id = $1 and id = any ($2::bigint[])

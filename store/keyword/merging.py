@@ -1,0 +1,171 @@
+"""Folding small segments into large ones, so that a question meets few of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import asyncpg
+import numpy as np
+
+from store.keyword.postings import MAX_CHUNKS, Postings
+from store.keyword.segments import decode_chunks, decode_inline
+from store.keyword.writing import insert_segment
+from store.named_queries import named
+
+__all__ = [
+    "SegmentSize",
+    "find_wasteful",
+    "list_sizes",
+    "merge_segments",
+    "plan_merges",
+    "sort_words",
+]
+
+FAN_IN = 8
+"""So many segments of about one size make one of the next: a chunk is rewritten about 5 times on
+its way from a segment of its own to a full one, and a question meets at most 35 small segments."""
+
+MAX_DEAD_SHARE = 0.2
+_WORD_ROWS = 512
+_QUERIES = named("keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSize:
+    """A segment and how many chunks it was written with."""
+
+    segment_id: int
+    chunks: int
+
+
+def plan_merges(segments: Iterable[SegmentSize]) -> list[list[int]]:
+    """Which segments to make one of: groups of ids, oldest first."""
+    levels: dict[int, list[SegmentSize]] = defaultdict(list)
+    for segment in sorted(segments, key=lambda segment: segment.segment_id):
+        if segment.chunks <= MAX_CHUNKS // 2:
+            levels[_level(segment.chunks)].append(segment)
+    return [group for level in levels.values() for group in _groups(level)]
+
+
+def _level(chunks: int) -> int:
+    """How often ``FAN_IN`` goes into it."""
+    level = 0
+    while chunks >= FAN_IN:
+        chunks //= FAN_IN
+        level += 1
+    return level
+
+
+def _groups(segments: Sequence[SegmentSize]) -> Iterable[list[int]]:
+    """Runs that are worth merging: many, or enough to fill a segment."""
+    group: list[SegmentSize] = []
+    for segment in segments:
+        if _chunks(group) + segment.chunks > MAX_CHUNKS:
+            yield _ids(group)
+            group = []
+        group.append(segment)
+    if len(group) >= FAN_IN:
+        yield _ids(group)
+
+
+def _chunks(group: Iterable[SegmentSize]) -> int:
+    return sum(segment.chunks for segment in group)
+
+
+def _ids(group: Iterable[SegmentSize]) -> list[int]:
+    return [segment.segment_id for segment in group]
+
+
+async def list_sizes(connection: asyncpg.Connection, project_id: int) -> list[SegmentSize]:
+    """Every segment of a project, oldest first."""
+    rows = await connection.fetch(_QUERIES["list_segments"], project_id)
+    return [SegmentSize(row["segment_id"], row["chunks"]) for row in rows]
+
+
+async def merge_segments(
+    connection: asyncpg.Connection, project_id: int, segment_ids: Sequence[int]
+) -> None:
+    """Put one segment in the place of several, without the chunks that no longer exist.
+
+    For one caller at a time per project. Questions and writers go on meanwhile; a question sees
+    all of the old segments or the new one.
+    """
+    parts = await _read(connection, project_id, segment_ids)
+    chunk_ids = np.concatenate([part.chunk_ids for part in parts])
+    alive = await _alive(connection, project_id, chunk_ids.tolist())
+    merged = await asyncio.to_thread(Postings.merge, parts, np.array(alive, np.int64))
+    await connection.execute(_QUERIES["delete_postings"], project_id, segment_ids)
+    await connection.execute(_QUERIES["delete_segments"], project_id, segment_ids)
+    if len(merged.chunk_ids):
+        await insert_segment(connection, project_id, merged)
+
+
+async def find_wasteful(connection: asyncpg.Connection, project_id: int) -> list[int]:
+    """Ids of the segments too many of whose chunks no longer exist."""
+    wasteful = []
+    for segment in await list_sizes(connection, project_id):
+        rows = await connection.fetch(
+            _QUERIES["read_for_merge"], project_id, [segment.segment_id]
+        )
+        for row in rows:
+            chunk_ids, _ = decode_chunks(row["documents"])
+            alive = await _alive(connection, project_id, chunk_ids.tolist())
+            if segment.chunks - len(alive) > MAX_DEAD_SHARE * segment.chunks:
+                wasteful.append(segment.segment_id)
+    return wasteful
+
+
+async def _read(
+    connection: asyncpg.Connection, project_id: int, segment_ids: Sequence[int]
+) -> list[Postings]:
+    parts = []
+    for row in await connection.fetch(_QUERIES["read_for_merge"], project_id, segment_ids):
+        if row["postings"] is not None:
+            parts.append(decode_inline(row["documents"], row["postings"]))
+        else:
+            rows = await connection.fetch(
+                _QUERIES["read_postings_for_merge"], project_id, row["segment_id"]
+            )
+            chunk_ids, lengths = decode_chunks(row["documents"])
+            packed = [(term, data) for term, data in rows]
+            parts.append(await asyncio.to_thread(Postings.from_packed, chunk_ids, lengths, packed))
+    return parts
+
+
+async def _alive(
+    connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]
+) -> list[int]:
+    rows = await connection.fetch(_QUERIES["alive_chunks"], project_id, chunk_ids)
+    return [row["id"] for row in rows]
+
+
+async def sort_words(connection: asyncpg.Connection, project_id: int) -> bool:
+    """Move newly written words into the vocabulary; false: there was none.
+
+    For one caller at a time per project.
+    """
+    taken = await connection.fetch(_QUERIES["take_words"], project_id, _WORD_ROWS)
+    new: dict[int, set[str]] = defaultdict(set)
+    for word in set(chain.from_iterable(row["words"].split("\n") for row in taken)):
+        new[len(word)].add(word)
+    rows = await connection.fetch(_QUERIES["read_whole_vocabulary"], project_id, list(new))
+    grown = _grown({row["length"]: row["words"] for row in rows}, new)
+    if grown:
+        await connection.execute(
+            _QUERIES["upsert_vocabulary"], project_id, list(grown), list(grown.values())
+        )
+    return bool(taken)
+
+
+def _grown(known: Mapping[int, str], new: Mapping[int, set[str]]) -> dict[int, str]:
+    """The rows of the vocabulary that change: newline-separated words by their length."""
+    grown = {}
+    for length, words in new.items():
+        old = set(known[length].split("\n")) if length in known else set()
+        if words - old:
+            grown[length] = "\n".join(sorted(old | words))
+    return grown

@@ -1,0 +1,55 @@
+-- name: kinds
+-- The document is of one of some kinds.
+d.kind = any ({parameter}::text[])
+
+-- name: collections
+-- The document is in one of some collections.
+exists (
+    select 1
+    from document_collections dc
+    join collections k on k.project_id = dc.project_id and k.id = dc.collection_id
+    where
+        dc.project_id = d.project_id
+        and dc.document_id = d.id
+        and k.name = any ({parameter}::text[])
+)
+
+-- name: uri_prefix
+-- The document's uri begins so; no character is a wildcard.
+starts_with(d.uri, {parameter}::text)
+
+-- name: metadata
+-- The document's metadata hold all of these. JSON values: 1 is 1.0, but neither "1" nor true.
+d.metadata @> {parameter}::text::jsonb
+
+-- name: chunk_passes
+-- The chunk's document fulfils the conditions.
+exists (
+    select 1
+    from chunks c
+    join documents d on d.project_id = c.project_id and d.id = c.document_id
+    where c.project_id = {project_id} and c.id = {chunk} and {conditions}
+    {fence}
+)
+
+-- name: among
+-- Which of some chunks exist, and are visible to the asker.
+select id from chunks where project_id = $1 and id = any ($2::bigint[])
+
+-- name: among_filtered
+-- Which of some chunks exist, are visible to the asker, and pass the filters.
+select c.id
+from chunks c
+join documents d on d.project_id = c.project_id and d.id = c.document_id
+where c.project_id = $1 and c.id = any ($2::bigint[]) and {conditions}
+
+-- name: every
+-- Every chunk that is visible to the asker.
+select id from chunks where project_id = $1
+
+-- name: every_filtered
+-- Every chunk that is visible to the asker and passes the filters.
+select c.id
+from chunks c
+join documents d on d.project_id = c.project_id and d.id = c.document_id
+where c.project_id = $1 and d.project_id = $1 and {conditions}

@@ -1,0 +1,138 @@
+"""Questions to the index: both legs at once, and the rows that they found."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeVar
+
+import asyncpg
+import structlog
+
+from runtime.errors import HeadraceError, Unavailable, UsageError
+from store.database import Database
+from store.filters import Visibility
+from store.keyword.leg import KeywordFound, KeywordLeg
+from store.named_queries import named
+from store.types import Candidates, ChunkRow, SearchRequest
+from store.vectors import VectorLeg
+
+__all__ = ["EF_SEARCH", "Search"]
+
+log = structlog.get_logger(__name__)
+
+EF_SEARCH = 100
+_QUERIES = named("search")
+_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
+
+Found = TypeVar("Found")
+Similar = dict[str, list[tuple[int, float]]]
+
+
+@dataclass
+class _Run:
+    """One search in the making: what took how long, and what failed."""
+
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+
+    async def leg(
+        self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found
+    ) -> Found:
+        """Run a leg; where it fails, note that and go on with nothing found."""
+        begin = perf_counter()
+        try:
+            return await search
+        except _FAILURES as error:
+            self.errors[name] = error
+            log.warning("search.leg_failed", leg=name, error=repr(error))
+            return otherwise
+        finally:
+            self.timings_ms[name] = (perf_counter() - begin) * 1000
+
+
+class Search:
+    """Finds chunks. One per process: it remembers what never changes."""
+
+    def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
+        self._database = database
+        self._keyword = KeywordLeg()
+        self._vectors = VectorLeg(ef_search)
+
+    async def candidates(self, request: SearchRequest) -> Candidates:
+        """What each leg asked for finds, both at once on connections of their own.
+
+        A leg that fails is named in ``degraded``. Not guaranteed: that both see the same moment.
+
+        Raises:
+            UsageError: no such project.
+            Unavailable: every leg that was asked for failed.
+        """
+        project_id = await self._project(request.project)
+        run = _Run()
+        vector, keyword = await asyncio.gather(
+            run.leg("vector", self._similar(project_id, request), {}),
+            run.leg("keyword", self._worded(project_id, request), KeywordFound([])),
+        )
+        asked = {
+            name
+            for name, wanted in (("vector", request.vectors), ("keyword", request.text is not None))
+            if wanted
+        }
+        if run.errors and run.errors.keys() >= asked:
+            error = next(iter(run.errors.values()))
+            raise Unavailable(f"the index can't be searched: {error}") from error
+        return Candidates(
+            vector=vector,
+            keyword=keyword.ranked,
+            degraded=tuple(run.errors),
+            corrections=keyword.corrections,
+            timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
+        )
+
+    async def rows(
+        self, project: str, agent: str | None, chunk_ids: Sequence[int]
+    ) -> dict[int, ChunkRow]:
+        """The rows of some chunks by id; those deleted meanwhile, or not visible, are absent.
+
+        Raises:
+            UsageError: no such project.
+        """
+        project_id = await self._project(project)
+        async with self._database.scope(project_id, agent) as connection:
+            rows = await connection.fetch(_QUERIES["rows"], project_id, list(chunk_ids))
+        return {row["chunk_id"]: _chunk_row(row) for row in rows}
+
+    async def _project(self, name: str) -> int:
+        raise NotImplementedError
+
+    async def _similar(self, project_id: int, request: SearchRequest) -> Similar:
+        if not request.vectors:
+            return {}
+        visibility = Visibility(project_id, request.filters)
+        async with self._database.scope(project_id, request.agent) as connection:
+            return {
+                model: await self._vectors.search(
+                    connection, project_id, model, vector, visibility, request.candidates
+                )
+                for model, vector in request.vectors.items()
+            }
+
+    async def _worded(self, project_id: int, request: SearchRequest) -> KeywordFound:
+        if request.text is None:
+            return KeywordFound([])
+        visibility = Visibility(project_id, request.filters)
+        async with self._database.scope(project_id, request.agent) as connection:
+            return await self._keyword.search(
+                connection, project_id, request.text, visibility, request.candidates
+            )
+
+
+def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
+    values = dict(row)
+    values["heading_path"] = tuple(values["heading_path"])
+    values["metadata"] = json.loads(values["metadata"])
+    return ChunkRow(**values)

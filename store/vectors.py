@@ -1,0 +1,111 @@
+"""The vector leg: a query's vector → the chunks whose vectors are nearest by cosine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from store.filters import Visibility
+from store.named_queries import named
+
+__all__ = ["VectorLeg"]
+
+_QUERIES = named("vectors")
+_REMEMBERED_S = 5.0
+_MAX_SCANNED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What is known of a project's vectors of one model; ``watermark`` None: no index."""
+
+    model_id: int
+    dimensions: int
+    watermark: int | None
+    known_at: float
+
+
+class VectorLeg:
+    """Searches by meaning. One per process: it remembers for some seconds which indexes exist.
+
+    An index that went away meanwhile makes a question slower, never wrong: what a newer one covers
+    includes what the older one did.
+    """
+
+    def __init__(self, ef_search: int) -> None:
+        self._ef_search = ef_search
+        self._indexes: dict[tuple[int, str], _Index] = {}
+
+    async def search(
+        self,
+        connection: asyncpg.Connection,
+        project_id: int,
+        model: str,
+        vector: npt.NDArray[np.float32],
+        visibility: Visibility,
+        limit: int,
+    ) -> list[tuple[int, float]]:
+        """Ids of visible chunks with their cosine similarity, best first.
+
+        Without an index the result is exact. Not guaranteed with one: that the best are all found.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        index = await self._find(connection, project_id, model)
+        if index is None or index.dimensions != len(vector):
+            return []
+        search = _Search(connection, project_id, index, vector.tolist(), visibility, limit)
+        if index.watermark is None:
+            return await search.exact()
+        await connection.execute(
+            _QUERIES["settings"], str(max(self._ef_search, limit)), str(_MAX_SCANNED)
+        )
+        found = await search.indexed()
+        return found if len(found) >= limit else await search.exact()
+
+    async def _find(
+        self, connection: asyncpg.Connection, project_id: int, model: str
+    ) -> _Index | None:
+        known = self._indexes.get((project_id, model))
+        if known is not None and known.known_at > monotonic() - _REMEMBERED_S:
+            return known
+        row = await connection.fetchrow(_QUERIES["find_index"], project_id, model)
+        if row is None:
+            return None
+        found = _Index(row["model_id"], row["dimensions"], row["watermark"], monotonic())
+        self._indexes[project_id, model] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    connection: asyncpg.Connection
+    project_id: int
+    index: _Index
+    vector: list[float]
+    visibility: Visibility
+    limit: int
+
+    async def exact(self) -> list[tuple[int, float]]:
+        return await self._run("exact")
+
+    async def indexed(self) -> list[tuple[int, float]]:
+        return await self._run("indexed")
+
+    async def _run(self, name: str) -> list[tuple[int, float]]:
+        fenced = name == "indexed"
+        visible = self.visibility.of_chunk("e.chunk_id", first_parameter=3, fenced=fenced)
+        sql = _QUERIES[name].format(
+            project_id=int(self.project_id),
+            model_id=int(self.index.model_id),
+            dimensions=int(self.index.dimensions),
+            watermark=int(self.index.watermark or 0),
+            visible=f"and {visible.sql}" if visible.sql else "",
+        )
+        rows = await self.connection.fetch(sql, self.vector, self.limit, *visible.arguments)
+        return [(row["chunk_id"], row["similarity"]) for row in rows]
