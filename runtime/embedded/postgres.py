@@ -19,8 +19,8 @@ from urllib.parse import quote
 
 import asyncpg
 
+from runtime.child import ChildProcess, User, command_of, end_orphan
 from runtime.embedded.lock import DirectoryLock
-from runtime.embedded.process import ServerProcess, User, command_of, end_orphan
 from runtime.embedded.users import server_user, short_directory
 from runtime.errors import ConfigurationError
 
@@ -75,7 +75,7 @@ class EmbeddedPostgres:
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
         self._lock = DirectoryLock(self._directory)
-        self._server: ServerProcess | None = None
+        self._server: ChildProcess | None = None
         self._socket_directory: Path | None = None
 
     @property
@@ -127,7 +127,7 @@ class EmbeddedPostgres:
             worker=f"postgresql://{self._worker_role}@/{database}?host={host}",
         )
 
-    def _started(self) -> ServerProcess:
+    def _started(self) -> ChildProcess:
         if self._server is None:
             raise ConfigurationError("the embedded Postgres was not started")
         return self._server
@@ -141,8 +141,8 @@ class EmbeddedPostgres:
         self._check_version()
         wanted = self._directory / "socket"
         self._socket_directory = short_directory(wanted, _SOCKET_NAME, user)
-        self._server = ServerProcess(
-            "Postgres",
+        self._server = ChildProcess(
+            "the embedded Postgres",
             self._command(programs, self._socket_directory),
             log=self._log,
             stop_signal=signal.SIGINT,
@@ -167,7 +167,7 @@ class EmbeddedPostgres:
             return
         command = command_of(pid)
         if str(self._data) in command:
-            await end_orphan(pid, "Postgres", signal.SIGINT, self._stop_timeout)
+            await end_orphan(pid, "embedded Postgres", signal.SIGINT, self._stop_timeout)
         elif command:
             file.unlink()
 
@@ -178,7 +178,7 @@ class EmbeddedPostgres:
             os.chown(draft, user.uid, user.gid)
         command = [str(programs / "initdb"), "-D", str(draft), "-U", _OWNER, "--auth=trust"]
         command += ["--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8"]
-        initdb = ServerProcess(
+        initdb = ChildProcess(
             "initdb", command, log=self._log, stop_signal=signal.SIGTERM, user=user
         )
         initdb.start()
@@ -212,7 +212,7 @@ class EmbeddedPostgres:
         await _ensure_database(admin)
 
     @staticmethod
-    def _restart_or_fail(server: ServerProcess) -> None:
+    def _restart_or_fail(server: ChildProcess) -> None:
         try:
             server.check()
         except ConfigurationError as error:

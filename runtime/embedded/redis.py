@@ -18,8 +18,8 @@ from typing import Literal
 from redis import exceptions
 from redis.asyncio import Redis
 
+from runtime.child import ChildProcess, command_of, end_orphan
 from runtime.embedded.lock import DirectoryLock
-from runtime.embedded.process import ServerProcess, command_of, end_orphan
 from runtime.errors import ConfigurationError
 
 __all__ = ["EmbeddedRedis", "RedisBinary", "find_redis"]
@@ -85,7 +85,7 @@ class EmbeddedRedis:
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
         self._lock = DirectoryLock(self._directory)
-        self._server: ServerProcess | None = None
+        self._server: ChildProcess | None = None
 
     @property
     def binary(self) -> RedisBinary:
@@ -128,7 +128,7 @@ class EmbeddedRedis:
             self._server = None
         self._lock.release()
 
-    def _started(self) -> ServerProcess:
+    def _started(self) -> ChildProcess:
         if self._server is None:
             raise ConfigurationError("the embedded Redis was not started")
         return self._server
@@ -146,8 +146,8 @@ class EmbeddedRedis:
         configuration = self._directory / "redis.conf"
         configuration.touch(mode=0o600)
         configuration.write_text(self._configuration(port, password))
-        self._server = ServerProcess(
-            "Redis",
+        self._server = ChildProcess(
+            "the embedded Redis",
             [str(self.binary.path), str(configuration)],
             log=self._log,
             stop_signal=signal.SIGTERM,
@@ -191,7 +191,7 @@ class EmbeddedRedis:
         except (OSError, ValueError):
             return
         if "redis-server" in command_of(pid):
-            await end_orphan(pid, "Redis", signal.SIGTERM, self._stop_timeout)
+            await end_orphan(pid, "embedded Redis", signal.SIGTERM, self._stop_timeout)
 
     async def _is_ready(self, url: str) -> bool:
         """False: somebody else took the port in the meantime."""
@@ -239,7 +239,7 @@ async def _answers(client: Redis) -> bool:
     return True
 
 
-def _port_is_taken(server: ServerProcess) -> bool:
+def _port_is_taken(server: ChildProcess) -> bool:
     """Raises ConfigurationError when it ended for another reason."""
     try:
         server.check()

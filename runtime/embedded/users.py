@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.embedded.process import User
+from runtime.child import User
 from runtime.errors import ConfigurationError
 
 __all__ = ["server_user", "short_directory"]

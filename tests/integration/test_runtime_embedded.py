@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
-from runtime.embedded.process import is_alive
+from runtime.child import is_alive
 from runtime.embedded.users import short_directory
 from runtime.errors import ConfigurationError, UsageError
 from tests.support.waiting import eventually

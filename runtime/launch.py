@@ -1,4 +1,4 @@
-"""Becomes a server: asks to be told when the parent dies, gives up root, then executes it.
+"""Becomes a child program: asks to be told when the parent dies, gives up root, then executes it.
 
 Run as a script (``python -I -S launch.py …``) between fork and exec, where a thread-safe
 ``preexec_fn`` can't be had. It imports nothing but the standard library.
@@ -23,7 +23,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def main(arguments: list[str]) -> None:
-    """Never returns: the process becomes the server, or ends with what went wrong."""
+    """Never returns: the process becomes the program, or ends with what went wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--signal", type=int, required=True)

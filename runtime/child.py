@@ -1,4 +1,4 @@
-"""A server process that we own, and that ends when we do."""
+"""A child process that we own, and that ends when we do: a server or a worker."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import IO
 
 from runtime.errors import ConfigurationError, Unavailable
 
-__all__ = ["ServerProcess", "User", "command_of", "end_orphan", "is_alive"]
+__all__ = ["ChildProcess", "User", "command_of", "end_orphan", "is_alive"]
 
 _LAUNCHER = Path(__file__).with_name("launch.py")
+_PROC = Path("/proc")
 _LOG_LIMIT_BYTES = 10 * 2**20
 _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class User:
-    """The system user that a server runs as.
+    """The system user that a child runs as.
 
     ``reach``: it keeps the right to enter directories that are closed to it.
     """
@@ -33,12 +35,12 @@ class User:
     reach: bool
 
 
-class ServerProcess:
+class ChildProcess:
     """A child process whose end is tied to ours.
 
-    Start it from a thread that lives as long as the server shall: Linux reports the death of the
+    Start it from a thread that lives as long as the child shall: Linux reports the death of the
     thread that forked, not of the process. Its end is polled for, because an asyncio subprocess
-    belongs to one event loop, and a server may outlive that.
+    belongs to one event loop, and a child may outlive that.
     """
 
     def __init__(
@@ -46,8 +48,8 @@ class ServerProcess:
         name: str,
         command: Sequence[str],
         *,
-        log: Path,
-        stop_signal: signal.Signals,
+        log: Path | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
         user: User | None = None,
     ) -> None:
         self._name = name
@@ -59,27 +61,29 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the running server.
+        """Process id while it runs.
 
         Raises:
             Unavailable: it isn't running.
         """
         if self._child is None or self._child.poll() is not None:
-            raise Unavailable(f"the embedded {self._name} is not running; see {self._log}")
+            raise Unavailable(f"{self._name} is not running; {self.last_words()}")
         return self._child.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and hasn't ended."""
+        return self._child is not None and self._child.poll() is None
+
     def start(self) -> None:
-        """Start the server; its output goes to the log file."""
+        """Start it; its output goes to the log file, or where ours goes when there is none."""
+        if self._log is None:
+            self._spawn(None)
+            return
         if self._log.exists() and self._log.stat().st_size > _LOG_LIMIT_BYTES:
             self._log.replace(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as output:
-            self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
-                [*self._launcher(), "--", *self._command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # the terminal's Ctrl-C is for us: we stop it in order
-            )
+            self._spawn(output)
 
     def check(self) -> None:
         """Make sure that it hasn't ended.
@@ -88,14 +92,14 @@ class ServerProcess:
             ConfigurationError: it has; the message holds the last line of its log.
         """
         if self._child is not None and self._child.poll() is not None:
-            raise ConfigurationError(
-                f"the embedded {self._name} ended: {self.last_words()} (log: {self._log})"
-            )
+            raise ConfigurationError(f"{self._name} ended: {self.last_words()}")
 
     def last_words(self) -> str:
-        """Last line of its log."""
+        """Last line of its log, and where the rest is."""
+        if self._log is None or not self._log.exists():
+            return "no log"
         lines = self._log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "no output"
+        return f"{lines[-1] if lines else 'no output'} (log: {self._log})"
 
     async def finish(self, timeout: timedelta) -> int:
         """Wait until it ends by itself; its exit code.
@@ -109,7 +113,7 @@ class ServerProcess:
         return 0 if self._child is None else self._child.wait()
 
     async def stop(self, timeout: timedelta) -> None:
-        """Ask the server to end; kill it when it takes longer than ``timeout``."""
+        """Ask it to end; kill it when it takes longer than ``timeout``."""
         child = self._child
         if child is None:
             return
@@ -121,6 +125,15 @@ class ServerProcess:
             child.kill()
             child.wait()
         self._child = None
+
+    def _spawn(self, output: IO[bytes] | None) -> None:
+        self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
+            [*self._launcher(), "--", *self._command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # the terminal's Ctrl-C is for us: we stop it in order
+        )
 
     def _launcher(self) -> list[str]:
         options = ["--parent", str(os.getpid()), "--signal", str(int(self._stop_signal))]
@@ -139,16 +152,16 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
-        return sys.platform != "linux"
+        return not _PROC.is_dir()
 
 
 def command_of(pid: int) -> str:
     """Command line of a process, so that a reused id isn't taken for it; empty when it's gone."""
-    if sys.platform == "linux":
+    if _PROC.is_dir():
         try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             return ""
     command = ["/bin/ps", "-o", "command=", "-p", str(pid)]
@@ -156,9 +169,9 @@ def command_of(pid: int) -> str:
 
 
 async def end_orphan(pid: int, name: str, number: signal.Signals, timeout: timedelta) -> None:
-    """End a server whose owner was killed, or wait for its end.
+    """End a process whose owner was killed, or wait for its end.
 
-    The caller holds the lock of the server's directory, so nobody else counts on it.
+    The caller holds the lock of its directory, so nobody else counts on it.
 
     Raises:
         ConfigurationError: it doesn't end in time.
@@ -172,5 +185,5 @@ async def end_orphan(pid: int, name: str, number: signal.Signals, timeout: timed
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         raise ConfigurationError(
-            f"an earlier embedded {name} (process {pid}) does not end: kill it, then try again"
+            f"an earlier {name} (process {pid}) does not end: kill it, then try again"
         ) from None

@@ -1,0 +1,110 @@
+"""How a process lives: uvloop, signals that ask it to stop, tasks that somebody owns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import structlog
+import uvloop
+
+__all__ = ["OwnedTasks", "run", "stop_on_signals"]
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Run ``main(stop)`` to its end; SIGINT and SIGTERM set ``stop``.
+
+    Raises:
+        KeyboardInterrupt: a second signal came while it was stopping.
+    """
+
+    async def whole() -> T:
+        stop = asyncio.Event()
+        with stop_on_signals(stop):
+            return await main(stop)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(whole())
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Turn the first SIGINT or SIGTERM into ``stop``; a second one cancels the current task."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    assert main is not None  # noqa: S101  # a context manager of an async function runs in a task
+
+    def heed(number: signal.Signals) -> None:
+        if stop.is_set():
+            log.warning("process.stopping_at_once", signal=number.name)
+            main.cancel()
+        log.info("process.stopping", signal=number.name)
+        stop.set()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, heed, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+class OwnedTasks:
+    """Named tasks that end with their owner, the last started first.
+
+    A task that fails sets ``stop``, and its error comes out of ``close``: no failure goes unseen.
+    """
+
+    def __init__(self, stop: asyncio.Event, *, timeout: timedelta) -> None:
+        self._stop = stop
+        self._timeout = timeout
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Start ``work``; it should end soon after ``stop`` is set."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._heed)
+        self._tasks.append(task)
+
+    async def close(self) -> None:
+        """Set ``stop``, then wait for each task in turn; cancel one that takes too long.
+
+        Raises:
+            ExceptionGroup: what the tasks failed with.
+        """
+        self._stop.set()
+        failures: list[Exception] = []
+        while self._tasks:
+            task = self._tasks.pop()
+            error = await self._end(task)
+            if error is not None:
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("tasks failed", failures)
+
+    async def _end(self, task: asyncio.Task[None]) -> Exception | None:
+        done, _ = await asyncio.wait([task], timeout=self._timeout.total_seconds())
+        if not done:
+            log.warning("task.cancelled", task=task.get_name(), after=str(self._timeout))
+            task.cancel()
+            await asyncio.wait([task])
+        if task.cancelled():
+            return None
+        error = task.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return error
+
+    def _heed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            log.error("task.failed", task=task.get_name(), error=str(task.exception()))
+            self._stop.set()

@@ -1,0 +1,83 @@
+"""What a process says: structlog, as JSON or for a terminal, on stderr.
+
+The standard library's loggers (those of Faust, aiohttp, LiteLLM) come out the same way. Correlation
+ids (``event_id``, ``query_id``, ``project``) are bound once, with ``structlog.contextvars``, and
+appear on every line below.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+__all__ = ["configure_logs", "without_secrets"]
+
+# heard only from their warnings on: they tell at info what we already tell ourselves
+_TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
+_SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
+_MASK = "***"
+
+
+def configure_logs(form: Literal["console", "json"], level: str) -> None:
+    """Set up logging for this process; composition roots call it once.
+
+    Args:
+        form: one JSON object a line, or readable lines (coloured on a terminal).
+        level: the least severe level that is shown.
+    """
+    steps: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        without_secrets,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *steps,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=steps,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_rendering(form),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Mask what must not reach a log: values with a telling name, and passwords in URLs."""
+    for name, value in event.items():
+        if _SECRET_NAMES.search(name):
+            event[name] = _MASK
+        elif isinstance(value, str) and "://" in value:
+            event[name] = _PASSWORD_IN_URL.sub(rf"\1:{_MASK}@", value)
+    return event
+
+
+def _rendering(form: Literal["console", "json"]) -> list[Processor]:
+    if form == "json":
+        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]

@@ -1,0 +1,156 @@
+"""Every metric, declared here and nowhere else; kept in the process, read by ``snapshot``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "CHUNKS_EMBEDDED",
+    "DEAD_LETTERS",
+    "DOCUMENTS",
+    "FRESHNESS_SECONDS",
+    "QUERIES",
+    "TOKENS_EMBEDDED",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "snapshot",
+]
+
+_MAX_SERIES = 100
+_SMALLEST = 1e-4
+_BUCKETS_PER_DOUBLING = 4
+_BUCKETS = 88  # up to about 400 seconds
+_LabelValues = tuple[str, ...]
+
+
+class Metric:
+    """A named quantity, split by the values of its labels.
+
+    After 100 different label values further ones are counted together as ``other``, so that a
+    label taken from hostile input can't fill the memory.
+    """
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        self.name = name
+        self.description = description
+        self.labels = labels
+
+    def _series(self, known: Mapping[_LabelValues, object], labels: dict[str, str]) -> _LabelValues:
+        """Raises ValueError unless exactly the declared labels are given."""
+        if labels.keys() != set(self.labels):
+            raise ValueError(f"{self.name} has the labels {self.labels}, not {tuple(labels)}")
+        values = tuple(labels[label] for label in self.labels)
+        return values if values in known or len(known) < _MAX_SERIES else ("other",) * len(values)
+
+    def _shown(self, values: _LabelValues) -> str:
+        """``name{label=value}``, as snapshots show a series."""
+        pairs = ",".join(f"{k}={v}" for k, v in zip(self.labels, values, strict=True))
+        return f"{self.name}{{{pairs}}}" if pairs else self.name
+
+    def read(self) -> dict[str, float]:
+        """Values by series."""
+        raise NotImplementedError
+
+
+class Counter(Metric):
+    """Only grows."""
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        super().__init__(name, description, *labels)
+        self._values: dict[_LabelValues, float] = {}
+
+    def inc(self, amount: float = 1, **labels: str) -> None:
+        """Count ``amount`` more."""
+        series = self._series(self._values, labels)
+        self._values[series] = self._values.get(series, 0) + amount
+
+    def read(self) -> dict[str, float]:
+        """Totals by series."""
+        return {self._shown(series): value for series, value in self._values.items()}
+
+
+class Gauge(Metric):
+    """Goes up and down."""
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        super().__init__(name, description, *labels)
+        self._values: dict[_LabelValues, float] = {}
+
+    def set(self, value: float, **labels: str) -> None:
+        """It is ``value`` now."""
+        self._values[self._series(self._values, labels)] = value
+
+    def read(self) -> dict[str, float]:
+        """Last values by series."""
+        return {self._shown(series): value for series, value in self._values.items()}
+
+
+class Histogram(Metric):
+    """Spread of a duration in seconds; quantiles are exact to about 19 %."""
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        super().__init__(name, description, *labels)
+        self._counts: dict[_LabelValues, list[int]] = {}
+        self._sums: dict[_LabelValues, float] = {}
+
+    def observe(self, seconds: float, **labels: str) -> None:
+        """Count one duration."""
+        series = self._series(self._counts, labels)
+        buckets = self._counts.setdefault(series, [0] * _BUCKETS)
+        buckets[_bucket(seconds)] += 1
+        self._sums[series] = self._sums.get(series, 0) + seconds
+
+    def read(self) -> dict[str, float]:
+        """Count, sum, p50 and p99 by series."""
+        values: dict[str, float] = {}
+        for series, buckets in self._counts.items():
+            shown = self._shown(series)
+            values[f"{shown}.count"] = sum(buckets)
+            values[f"{shown}.sum"] = self._sums[series]
+            values[f"{shown}.p50"] = _quantile(buckets, 0.50)
+            values[f"{shown}.p99"] = _quantile(buckets, 0.99)
+        return values
+
+
+def _bucket(seconds: float) -> int:
+    if seconds <= _SMALLEST:
+        return 0
+    return min(_BUCKETS - 1, math.ceil(math.log2(seconds / _SMALLEST) * _BUCKETS_PER_DOUBLING))
+
+
+def _quantile(buckets: list[int], share: float) -> float:
+    """Upper bound of the bucket in which the quantile lies."""
+    wanted = share * sum(buckets)
+    seen = 0
+    for index, count in enumerate(buckets):
+        seen += count
+        if seen >= wanted:
+            return float(_SMALLEST * 2 ** (index / _BUCKETS_PER_DOUBLING))
+    return math.nan
+
+
+_declared: list[Metric] = []
+M = TypeVar("M", bound=Metric)
+
+
+def _declare(metric: M) -> M:
+    _declared.append(metric)
+    return metric
+
+
+DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome"))
+CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
+TOKENS_EMBEDDED = _declare(Counter("tokens_embedded", "Tokens sent to a model.", "model"))
+FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
+QUERIES = _declare(Counter("queries", "Queries that got their reply.", "outcome"))
+ANSWER_SECONDS = _declare(Histogram("answer_seconds", "From taking up a query to its reply."))
+DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
+
+
+def snapshot() -> dict[str, float]:
+    """Every series that has a value; histograms as ``.count``, ``.sum``, ``.p50`` and ``.p99``."""
+    return {name: value for metric in _declared for name, value in metric.read().items()}

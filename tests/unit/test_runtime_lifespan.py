@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+
+from runtime.lifespan import OwnedTasks, run, stop_on_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_asks_to_stop(number: signal.Signals) -> None:
+    """The first signal lets the work end by itself."""
+
+    async def main(stop: asyncio.Event) -> str:
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), 5)
+        return "stopped in order"
+
+    assert run(main) == "stopped in order"
+
+
+async def test_second_signal_stops_at_once() -> None:
+    """Whoever presses Ctrl-C twice doesn't want to wait."""
+
+    async def stubborn() -> None:
+        stop = asyncio.Event()
+        with stop_on_signals(stop):
+            os.kill(os.getpid(), signal.SIGINT)
+            await stop.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(stubborn())
+    await asyncio.wait([task], timeout=5)
+    assert task.cancelled()
+
+
+async def test_tasks_end_in_reverse_order() -> None:
+    """What was started last, and may rest on the others, ends first."""
+    stop = asyncio.Event()
+    ended: list[str] = []
+    tasks = OwnedTasks(stop, timeout=timedelta(seconds=5))
+
+    async def work(name: str, after: list[str]) -> None:
+        await stop.wait()
+        while ended != after:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        ended.append(name)
+
+    tasks.start("reader", work("reader", ["writer"]))
+    tasks.start("writer", work("writer", []))
+    await tasks.close()
+    assert ended == ["writer", "reader"]
+
+
+async def test_failed_task_stops_the_process_and_is_told() -> None:
+    """No failure goes unseen: it asks for a stop, and comes out at the end."""
+    stop = asyncio.Event()
+    tasks = OwnedTasks(stop, timeout=timedelta(seconds=5))
+
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    tasks.start("fragile", fail())
+    await asyncio.wait_for(stop.wait(), 5)
+    with pytest.raises(ExceptionGroup, match="tasks failed"):
+        await tasks.close()
+
+
+async def test_task_that_does_not_end_is_cancelled() -> None:
+    """Shutdown takes no longer than its timeout."""
+    tasks = OwnedTasks(asyncio.Event(), timeout=timedelta(milliseconds=10))
+    tasks.start("endless", asyncio.sleep(3600))
+    await asyncio.wait_for(tasks.close(), 5)
