@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError
 
 from events.models import ContentReference, DocumentChanged, content_hash
 from events.names import Lane, Names, Topic
-from events.retrying import retrying
+from events.retrying import PATIENCE, retrying
 from events.scripts import PublishOnce
 from runtime.errors import LimitExceeded, LogFull
 
@@ -71,19 +71,21 @@ class Publisher:
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
+        patience: timedelta = PATIENCE,
     ) -> None:
         self._redis = redis
         self._names = names
         self._inline_limit_bytes = inline_limit_bytes
         self._content_store = content_store
         self._script = PublishOnce(redis)
-        self._headroom = _Headroom(redis)
+        self._headroom = _Headroom(redis, patience)
+        self._patience = patience
 
     async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
         """Publish one change.
 
         Raises:
-            Unavailable: Redis could not be reached for 10 s.
+            Unavailable: Redis could not be reached for as long as ``patience``.
             LogFull: Redis is near its memory limit.
             LimitExceeded: the content is over the inline limit and there is no content store.
         """
@@ -113,7 +115,7 @@ class Publisher:
         if not chunk:
             return []
         await self._headroom.check()
-        replies = await retrying(partial(self._send, chunk, lane))
+        replies = await retrying(partial(self._send, chunk, lane), self._patience)
         return [
             Receipt(token.decode(), outgoing.event_id, bool(duplicate))
             for outgoing, (token, duplicate) in zip(chunk, replies, strict=True)
@@ -173,15 +175,16 @@ class Publisher:
 class _Headroom:
     """Refuses new work while Redis still has room for what the workers must write."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, patience: timedelta) -> None:
         self._redis = redis
+        self._patience = patience
         self._checked_at = -math.inf
 
     async def check(self) -> None:
         now = asyncio.get_running_loop().time()
         if now < self._checked_at + _HEADROOM_SECONDS:
             return
-        memory = await retrying(partial(self._redis.info, "memory"))
+        memory = await retrying(partial(self._redis.info, "memory"), self._patience)
         limit_bytes = int(memory["maxmemory"])
         if limit_bytes and memory["used_memory"] > _FULL * limit_bytes:
             raise LogFull(

@@ -1,0 +1,223 @@
+"""Publishing on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from redis.asyncio import Redis
+
+from events import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    Lane,
+    Names,
+    Position,
+    Publisher,
+    Topic,
+    connect,
+    content_hash,
+    parse_event,
+)
+from runtime.errors import LimitExceeded, LogFull, Unavailable
+from tests.support.streams import read_stream
+
+NAMES = Names()
+LIVE = NAMES.stream(Topic.CHANGED_LIVE)
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    client = connect(redis_url)
+    yield client
+    await client.aclose()
+
+
+def change(uri: str = "a.md", content: str = "text", project: str = "p") -> DocumentChanged:
+    return DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
+
+
+async def test_publishing_an_event_id_twice_adds_one_entry(redis: Redis) -> None:
+    event = change()
+    publisher = Publisher(redis, NAMES)
+
+    first = await publisher.publish(event)
+    second = await publisher.publish(event, Lane.BULK)
+
+    assert await redis.xlen(LIVE) == 1
+    assert await redis.xlen(NAMES.stream(Topic.CHANGED_BULK)) == 0
+    assert (first.duplicate, second.duplicate) == (False, True)
+    assert first.token == second.token
+
+
+async def test_a_token_names_the_entry_that_holds_the_event(redis: Redis) -> None:
+    event = change()
+
+    receipt = await Publisher(redis, NAMES).publish(event)
+
+    position = Position.from_token(receipt.token)
+    [entry] = await read_stream(redis, LIVE)
+    assert position == Position(Lane.LIVE, 0, entry.id)
+    assert parse_event(entry.fields[b"event"]) == event
+
+
+async def test_an_event_id_of_another_project_is_another_event(redis: Redis) -> None:
+    event = change()
+    namesake = change(project="q").model_copy(update={"id": event.id})
+
+    receipts = await Publisher(redis, NAMES).publish_many([event, namesake])
+
+    assert [receipt.duplicate for receipt in receipts] == [False, False]
+
+
+async def test_concurrent_publishers_of_one_event_add_one_entry(redis: Redis) -> None:
+    event = change()
+
+    receipts = await asyncio.gather(*(Publisher(redis, NAMES).publish(event) for _ in range(50)))
+
+    assert await redis.xlen(LIVE) == 1
+    assert sum(not receipt.duplicate for receipt in receipts) == 1
+    assert len({receipt.token for receipt in receipts}) == 1
+
+
+async def test_many_changes_keep_their_order_over_several_round_trips(redis: Redis) -> None:
+    changes = [change(f"{i}.md") for i in range(1000)]
+
+    receipts = await Publisher(redis, NAMES).publish_many(changes, Lane.BULK)
+
+    entries = await read_stream(redis, NAMES.stream(Topic.CHANGED_BULK))
+    assert [parse_event(entry.fields[b"event"]) for entry in entries] == changes
+    positions = [Position.from_token(receipt.token).number for receipt in receipts]
+    assert positions == sorted(positions)
+
+
+async def test_publishing_survives_a_flush_of_the_scripts(redis: Redis) -> None:
+    publisher = Publisher(redis, NAMES)
+    await publisher.publish(change("a"))
+    await redis.script_flush()
+
+    receipts = await publisher.publish_many([change("b"), change("c")])
+
+    assert [receipt.duplicate for receipt in receipts] == [False, False]
+    assert await redis.xlen(LIVE) == 3
+
+
+async def test_changes_spread_over_partitions_by_document(redis: Redis) -> None:
+    names = Names(partitions=4)
+
+    receipts = await Publisher(redis, names).publish_many([change(f"{i}") for i in range(64)])
+
+    for i, receipt in enumerate(receipts):
+        assert Position.from_token(receipt.token).partition == names.partition_of("p", f"{i}")
+    lengths = [await redis.xlen(names.stream(Topic.CHANGED_LIVE, p)) for p in range(4)]
+    assert sum(lengths) == 64
+    assert min(lengths) > 0
+
+
+class Shelf:
+    """Content by hash, in memory."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, str] = {}
+
+    async def put(self, project: str, content: str) -> ContentReference:
+        digest = content_hash(content)
+        self.contents[digest] = content
+        return ContentReference(sha256=digest, size_bytes=len(content.encode()))
+
+
+async def test_big_content_travels_by_reference(redis: Redis) -> None:
+    shelf = Shelf()
+    publisher = Publisher(redis, NAMES, inline_limit_bytes=10, content_store=shelf)
+
+    await publisher.publish_many([change("small", "é" * 5), change("big", "é" * 6)])
+
+    small, big = [parse_event(entry.fields[b"event"]) for entry in await read_stream(redis, LIVE)]
+    assert isinstance(small, DocumentChanged)
+    assert isinstance(big, DocumentChanged)
+    assert small.data.content == "é" * 5
+    assert big.data.content is None
+    assert big.data.content_ref is not None
+    assert shelf.contents[big.data.content_ref.sha256] == "é" * 6
+
+
+async def test_big_content_without_a_store_is_refused_with_the_cure(redis: Redis) -> None:
+    with pytest.raises(LimitExceeded, match=r"11 bytes .*at most 10.*content_ref"):
+        await Publisher(redis, NAMES, inline_limit_bytes=10).publish(change(content="x" * 11))
+    assert not await redis.exists(LIVE)
+
+
+async def test_a_nearly_full_redis_refuses_new_changes(redis: Redis) -> None:
+    used = (await redis.info("memory"))["used_memory"]
+    await redis.config_set("maxmemory", int(used * 1.02))
+    try:
+        with pytest.raises(LogFull, match="maxmemory"):
+            await Publisher(redis, NAMES).publish(change())
+    finally:
+        await redis.config_set("maxmemory", 0)
+
+
+async def test_an_unreachable_redis_names_the_setting() -> None:
+    redis = connect("redis://127.0.0.1:1")
+    publisher = Publisher(redis, NAMES, patience=timedelta())
+    with pytest.raises(Unavailable, match="HEADRACE_REDIS_URL"):
+        await publisher.publish(change())
+    await redis.aclose()
+
+
+async def upstream_of(redis_url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    parts = urlsplit(redis_url)
+    if parts.scheme == "unix":
+        return await asyncio.open_unix_connection(parts.path)
+    return await asyncio.open_connection(parts.hostname, parts.port)
+
+
+@asynccontextmanager
+async def stalling_proxy(redis_url: str, directory: Path) -> AsyncIterator[str]:
+    """A door to Redis that swallows the reply to the first EVALSHA, and whatever follows it."""
+    swallowing: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await upstream_of(redis_url)
+
+        async def forward() -> None:
+            while received := await reader.read(65536):
+                if b"EVALSHA" in received and not swallowing:
+                    swallowing.add(writer)
+                upstream_writer.write(received)
+            upstream_writer.close()
+
+        async def back() -> None:
+            while received := await upstream_reader.read(65536):
+                if writer not in swallowing:
+                    writer.write(received)
+            writer.close()
+
+        await asyncio.gather(forward(), back())
+
+    server = await asyncio.start_unix_server(serve, directory / "proxy.sock")
+    user, at, _ = urlsplit(redis_url).netloc.rpartition("@")
+    yield f"unix://{user}{at}{directory / 'proxy.sock'}?socket_timeout=0.3"
+    server.close()
+    assert swallowing
+
+
+async def test_a_stalled_reply_does_not_make_a_second_entry(
+    redis: Redis, redis_url: str, tmp_path: Path
+) -> None:
+    await Publisher(redis, NAMES).publish(change("teaches the server the script"))
+    async with stalling_proxy(redis_url, tmp_path) as proxy_url:
+        through_proxy = connect(proxy_url)
+
+        receipt = await Publisher(through_proxy, NAMES).publish(change("b.md"))
+
+        await through_proxy.aclose()
+    entries = await read_stream(redis, LIVE)
+    assert len(entries) == 2
+    assert receipt.token == f"live:0:{entries[1].id}"

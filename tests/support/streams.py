@@ -1,0 +1,24 @@
+"""Reading streams in tests, with types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.entries import Entry, entries_of
+
+__all__ = ["read_group", "read_stream"]
+
+
+async def read_stream(redis: Redis, key: str) -> list[Entry]:
+    """Every entry of a stream, oldest first."""
+    return entries_of(await redis.xrange(key))
+
+
+async def read_group(redis: Redis, key: str, group: str, count: int = 1) -> list[Entry]:
+    """The next entries of a group, delivered to the consumer ``test``; waits for the first."""
+    reply: Any = None
+    while not reply:
+        reply = await redis.xreadgroup(group, "test", {key: ">"}, count=count, block=1000)
+    return entries_of(reply[0][1])
