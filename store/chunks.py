@@ -1,0 +1,141 @@
+"""Chunks: what is stored of a document against what it shall be."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from store.named_queries import named
+from store.types import ChunkWrite
+
+__all__ = ["Difference", "NewChunk", "StoredChunk", "compare", "delete", "insert", "move", "stored"]
+
+_QUERIES = named("chunks")
+
+Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
+"""What makes two chunks the same: hash, model, symbol, headings; all that they are found by."""
+
+Place = tuple[int, int, int, int | None]
+"""Ordinal, start line, end line, page: free to change without anything being indexed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """A chunk's row, without its text."""
+
+    chunk_id: int
+    identity: Identity
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class NewChunk:
+    """A chunk that gets a row, and the model that its vector is of (None: it has no vector)."""
+
+    write: ChunkWrite
+    model_id: int | None
+
+    @property
+    def identity(self) -> Identity:
+        """Compares with that of a stored chunk."""
+        write = self.write
+        return write.content_hash, self.model_id, write.symbol, write.heading_path
+
+    @property
+    def place(self) -> Place:
+        """Compares with that of a stored chunk."""
+        write = self.write
+        return write.ordinal, write.start_line, write.end_line, write.page
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What must happen to a document's rows. ``moved``: kept rows whose place changed."""
+
+    added: Sequence[NewChunk]
+    moved: Sequence[tuple[int, Place]]
+    removed: Sequence[int]
+    kept: int
+
+
+def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Difference:
+    """Pair equal chunks, in order; the rest is added or removed."""
+    unpaired: defaultdict[Identity, deque[StoredChunk]] = defaultdict(deque)
+    for old in before:
+        unpaired[old.identity].append(old)
+    added: list[NewChunk] = []
+    moved: list[tuple[int, Place]] = []
+    kept = 0
+    for new in after:
+        if not unpaired[new.identity]:
+            added.append(new)
+            continue
+        old = unpaired[new.identity].popleft()
+        kept += 1
+        if old.place != new.place:
+            moved.append((old.chunk_id, new.place))
+    removed = [old.chunk_id for rest in unpaired.values() for old in rest]
+    return Difference(added, moved, removed, kept)
+
+
+async def stored(
+    connection: asyncpg.Connection, project_id: int, document_ids: Sequence[int]
+) -> Mapping[int, list[StoredChunk]]:
+    """Rows by document, in order."""
+    found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+    for row in await connection.fetch(_QUERIES["stored_chunks"], project_id, document_ids):
+        identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
+        place = row["ordinal"], row["start_line"], row["end_line"], row["page"]
+        found[row["document_id"]].append(StoredChunk(row["id"], identity, place))
+    return found
+
+
+async def insert(
+    connection: asyncpg.Connection,
+    project_id: int,
+    agent: str,
+    rows: Sequence[tuple[int, NewChunk]],
+) -> list[int]:
+    """Add chunks, each with its document's id; their ids, in order."""
+    taken = await connection.fetch(_QUERIES["take_chunk_ids"], len(rows))
+    chunk_ids = [row["id"] for row in taken]
+    await connection.executemany(
+        _QUERIES["insert_chunk"],
+        [
+            (project_id, agent, chunk_id, document_id, *_columns(new))
+            for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
+        ],
+    )
+    return chunk_ids
+
+
+def _columns(new: NewChunk) -> tuple[object, ...]:
+    write = new.write
+    return (
+        new.model_id,
+        *new.place,
+        write.tokens,
+        write.symbol,
+        write.heading_path,
+        write.content_hash,
+        write.content,
+    )
+
+
+async def move(
+    connection: asyncpg.Connection, project_id: int, moved: Sequence[tuple[int, Place]]
+) -> None:
+    """Give kept chunks their new places."""
+    rows = [(chunk_id, *place) for chunk_id, place in sorted(moved)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    await connection.execute(_QUERIES["move_chunks"], project_id, *columns)
+
+
+async def delete(
+    connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]
+) -> None:
+    """Remove chunks and their vectors."""
+    await connection.execute(_QUERIES["delete_chunks"], project_id, chunk_ids)

@@ -1,0 +1,90 @@
+"""Documents: the fence that decides which change of each uri stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from store.named_queries import named
+from store.types import DocumentWrite
+
+__all__ = ["Revision", "StoredDocument", "advance", "lock", "newest"]
+
+_QUERIES = named("documents")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as it was before the batch."""
+
+    document_id: int
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What one change makes of one uri. A rename makes two: its old uri is deleted."""
+
+    uri: str
+    write: DocumentWrite
+    deleted: bool
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Place in the log: the position, and between equal ones of two partitions, the partition."""
+        return self.write.position, self.write.partition
+
+
+def newest(writes: Iterable[DocumentWrite]) -> dict[str, Revision]:
+    """The last revision of each uri, in order of uri."""
+    latest: dict[str, Revision] = {}
+    for revision in _revisions(writes):
+        known = latest.get(revision.uri)
+        if known is None or known.order < revision.order:
+            latest[revision.uri] = revision
+    return dict(sorted(latest.items()))
+
+
+def _revisions(writes: Iterable[DocumentWrite]) -> Iterable[Revision]:
+    for write in writes:
+        yield Revision(write.uri, write, write.change == "delete")
+        if write.old_uri is not None:
+            yield Revision(write.old_uri, write, deleted=True)
+
+
+async def lock(
+    connection: asyncpg.Connection, project_id: int, agent: str, uris: Sequence[str]
+) -> dict[str, StoredDocument]:
+    """What is stored by uri, held until the transaction ends; always taken in order of uri."""
+    rows = await connection.fetch(_QUERIES["lock_documents"], project_id, agent, uris)
+    return {row["uri"]: StoredDocument(row["id"], row["title"]) for row in rows}
+
+
+async def advance(
+    connection: asyncpg.Connection, project_id: int, agent: str, revisions: Mapping[str, Revision]
+) -> dict[str, int]:
+    """Store those revisions that are newer than what is stored; their document ids by uri."""
+    rows = [_row(revision) for revision in revisions.values()]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    found = await connection.fetch(_QUERIES["advance_documents"], project_id, agent, *columns)
+    return {row["uri"]: row["id"] for row in found}
+
+
+def _row(revision: Revision) -> tuple[object, ...]:
+    write = revision.write
+    head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
+    if revision.deleted:
+        return *head, None, write.kind, None, None, None, None, "{}"
+    return (
+        *head,
+        write.content_hash,
+        write.kind,
+        write.media_type,
+        write.title,
+        write.commit,
+        write.permalink_template,
+        json.dumps(dict(write.metadata)),
+    )

@@ -1,0 +1,68 @@
+"""The ledger: what became of each change. It answers duplicates and "is this event applied?"."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import asyncpg
+
+from store.named_queries import named
+
+__all__ = ["Entry", "applied", "prune", "record"]
+
+_QUERIES = named("ledger")
+
+Place = tuple[int, int]
+"""Partition and position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One handled change. ``detail``: why it was rejected."""
+
+    place: Place
+    event_id: str
+    outcome: Literal["indexed", "superseded", "rejected"]
+    published_at: datetime | None = None
+    detail: dict[str, object] | None = None
+
+
+async def applied(
+    connection: asyncpg.Connection, project_id: int, places: Sequence[Place]
+) -> set[Place]:
+    """Those that are done with. A rejected change isn't: it may be redriven and succeed."""
+    rows = await connection.fetch(
+        _QUERIES["applied"], project_id, [place[0] for place in places], [place[1] for place in places]
+    )
+    return {(row["partition"], row["position"]) for row in rows}
+
+
+async def record(
+    connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]
+) -> None:
+    """Write entries; one that is there stands, unless it was a rejection."""
+    rows = [
+        (
+            *entry.place,
+            entry.event_id,
+            entry.outcome,
+            entry.published_at,
+            None if entry.detail is None else json.dumps(entry.detail),
+        )
+        for entry in sorted(entries, key=lambda entry: entry.place)
+    ]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    await connection.execute(_QUERIES["record"], project_id, *columns)
+
+
+async def prune(connection: asyncpg.Connection, project_id: int, keep: timedelta) -> int:
+    """Drop entries handled longer ago than ``keep``; returns how many.
+
+    Their events must have left the log: what is applied again without its entry counts as
+    superseded instead of duplicate.
+    """
+    return int(await connection.fetchval(_QUERIES["prune"], project_id, keep))

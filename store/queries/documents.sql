@@ -1,0 +1,35 @@
+-- name: lock_documents
+select uri, id, title
+from documents
+where project_id = $1 and agent = $2 and uri = any ($3::text[])
+order by uri
+for update
+
+-- name: advance_documents
+-- The fence: an older or equal position changes nothing and returns no row. A deleted document stays
+-- as a tombstone that keeps its position.
+insert into documents as d (
+    project_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
+    media_type, title, commit, permalink_template, metadata
+)
+select $1, $2, n.*
+from unnest(
+    $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::text[],
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[]
+) as n
+on conflict (project_id, agent, uri) do update
+set
+    position = excluded.position,
+    partition = excluded.partition,
+    deleted = excluded.deleted,
+    published_at = excluded.published_at,
+    updated_at = now(),
+    content_hash = excluded.content_hash,
+    kind = excluded.kind,
+    media_type = excluded.media_type,
+    title = excluded.title,
+    commit = excluded.commit,
+    permalink_template = excluded.permalink_template,
+    metadata = excluded.metadata
+where (d.position, d.partition) < (excluded.position, excluded.partition)
+returning uri, id

@@ -1,0 +1,25 @@
+-- name: cached_vectors
+select content_hash, embedding
+from vector_cache
+where
+    project_id = $1
+    and model_id = (select id from models where name = $2)
+    and content_hash = any ($3::bytea[])
+
+-- name: add_embeddings
+-- Cached in order of hash, so that two batches with the same texts can't wait for each other.
+with
+new as materialized (
+    select *
+    from unnest($3::bigint[], $4::smallint[], $5::bytea[], $6::halfvec[])
+        as n (chunk_id, model_id, content_hash, embedding)
+),
+cache as (
+    insert into vector_cache (project_id, model_id, content_hash, embedding)
+    select distinct on (model_id, content_hash) $1, model_id, content_hash, embedding
+    from new
+    order by model_id, content_hash
+    on conflict do nothing
+)
+insert into embeddings (project_id, agent, chunk_id, model_id, embedding)
+select $1, $2, chunk_id, model_id, embedding from new

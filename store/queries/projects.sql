@@ -1,0 +1,12 @@
+-- name: find_project
+select find_project($1)
+
+-- name: ensure_project
+select ensure_project($1)
+
+-- name: list_projects
+select id, name from list_projects()
+
+-- name: ensure_model
+-- The model's id and the width of its vectors, which stays what it was at first.
+select id, dimensions from ensure_model($1, $2)

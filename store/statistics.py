@@ -1,0 +1,49 @@
+"""What ``status`` shows of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import asyncpg
+
+from store.named_queries import named
+
+__all__ = ["ProjectStatistics", "measure"]
+
+_QUERIES = named("statistics")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStatistics:
+    """Counts, private documents included, and freshness: from publish to searchable.
+
+    ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied changes;
+    None: there is none.
+    """
+
+    project: str
+    documents: int
+    tombstones: int
+    chunks: int
+    outcomes: Mapping[str, int]
+    freshness_p50_ms: float | None
+    freshness_p99_ms: float | None
+
+
+async def measure(
+    connection: asyncpg.Connection, project_id: int, project: str
+) -> ProjectStatistics:
+    """Count in a scope of ``EVERY_AGENT``."""
+    counts = await connection.fetchrow(_QUERIES["count_rows"], project_id)
+    outcomes = await connection.fetch(_QUERIES["count_outcomes"], project_id)
+    freshness = await connection.fetchrow(_QUERIES["freshness"], project_id)
+    return ProjectStatistics(
+        project,
+        counts["documents"],
+        counts["tombstones"],
+        counts["chunks"],
+        {row["outcome"]: row["entries"] for row in outcomes},
+        freshness["p50_ms"],
+        freshness["p99_ms"],
+    )

@@ -1,0 +1,184 @@
+"""What the pipelines keep and look up: the write side of the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import structlog
+
+from events.models import ContentReference, Problem
+from runtime.errors import Unavailable, UnsupportedContent
+from store import contents, embeddings, ledger, source_states, statistics
+from store.database import EVERY_AGENT, Database
+from store.projects import Models, Projects
+from store.statistics import ProjectStatistics
+from store.types import Applied, DocumentWrite, Vector
+from store.writing import write_batch
+
+__all__ = ["Store"]
+
+log = structlog.get_logger(__name__)
+
+Change = tuple[str, int, int]
+"""Project, partition and position of a change."""
+
+_MAX_TRIES = 6
+_CONFLICTS = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+)
+
+
+class Store:
+    """Everything that changes the index.
+
+    Every method raises ``Unavailable`` when Postgres can't be reached, and ``ConfigurationError``
+    when its schema isn't the one expected; nothing is written then.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._projects = Projects(database)
+        self._models = Models(database)
+
+    async def has_project(self, project: str) -> bool:
+        """Whether anything was ever written to a project of this name."""
+        return await self._projects.find(project) is not None
+
+    async def projects(self) -> list[str]:
+        """Names of all projects, sorted."""
+        return sorted(await self._projects.all())
+
+    async def known_vectors(
+        self, project: str, model: str, hashes: Sequence[bytes]
+    ) -> dict[bytes, Vector]:
+        """Vectors of texts that were embedded before, by content hash; others are absent."""
+        project_id = await self._projects.find(project)
+        if project_id is None or not hashes:
+            return {}
+        async with self._database.scope(project_id) as connection:
+            return await embeddings.cached(connection, project_id, model, hashes)
+
+    async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
+        """Apply changes; what became of each, in order.
+
+        One transaction for each project and agent among them. A change is visible, whole, when
+        this returns; one that is older than what is stored changes nothing.
+
+        Raises:
+            ConfigurationError: a vector's width isn't that of its model.
+        """
+        groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for index, write in enumerate(writes):
+            groups[write.project, write.agent or ""].append(index)
+        applied: dict[int, Applied] = {}
+        for (project, agent), indexes in sorted(groups.items()):
+            results = await self._apply(project, agent, [writes[index] for index in indexes])
+            applied.update(zip(indexes, results, strict=True))
+        return [applied[index] for index in range(len(writes))]
+
+    async def handled(self, changes: Sequence[Change]) -> set[Change]:
+        """Those that are applied or superseded. A rejected one isn't: it may be redriven."""
+        places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for project, partition, position in changes:
+            places[project].append((partition, position))
+        found: set[Change] = set()
+        for project, wanted in places.items():
+            project_id = await self._projects.find(project)
+            if project_id is None:
+                continue
+            async with self._database.scope(project_id) as connection:
+                done = await ledger.applied(connection, project_id, wanted)
+            found |= {(project, partition, position) for partition, position in done}
+        return found
+
+    async def record_rejected(
+        self, *, project: str, partition: int, position: int, event_id: str, problem: Problem
+    ) -> None:
+        """Note that a change went to the dead letters, and why."""
+        project_id = await self._projects.ensure(project)
+        detail = problem.model_dump(mode="json")
+        entry = ledger.Entry((partition, position), event_id, "rejected", detail=detail)
+        async with self._database.scope(project_id) as connection:
+            await ledger.record(connection, project_id, [entry])
+
+    async def put(self, project: str, content: str) -> ContentReference:
+        """Keep content that is too big for an event.
+
+        Raises:
+            UnsupportedContent: it is not text.
+            LimitExceeded: it is too big.
+        """
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            return await contents.put(connection, project_id, content)
+
+    async def get_content(self, project: str, sha256: str) -> str:
+        """Content by its hash in hex.
+
+        Raises:
+            UnsupportedContent: the project has none of this hash.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
+        async with self._database.scope(project_id) as connection:
+            return await contents.get(connection, project_id, sha256)
+
+    async def source_state(self, project: str, source: str) -> dict[str, Any] | None:
+        """What was saved last for a source, or None."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return None
+        async with self._database.scope(project_id) as connection:
+            return await source_states.load(connection, project_id, source)
+
+    async def save_source_state(self, project: str, source: str, state: Mapping[str, Any]) -> None:
+        """Replace a source's state, any JSON object."""
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            await source_states.save(connection, project_id, source, state)
+
+    async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
+        """Counts and freshness of one project, or of all, by name; unknown: an empty list."""
+        known = await self._projects.all()
+        wanted = sorted(known) if project is None else [project] if project in known else []
+        return [await self._measure(name, known[name]) for name in wanted]
+
+    async def prune_ledger(self, project: str, keep: timedelta) -> int:
+        """Drop ledger entries older than ``keep``, which must exceed the log's retention."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return 0
+        async with self._database.scope(project_id) as connection:
+            return await ledger.prune(connection, project_id, keep)
+
+    async def _measure(self, project: str, project_id: int) -> ProjectStatistics:
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            return await statistics.measure(connection, project_id, project)
+
+    async def _apply(
+        self, project: str, agent: str, writes: Sequence[DocumentWrite]
+    ) -> list[Applied]:
+        project_id = await self._projects.ensure(project)
+        widths = {
+            chunk.model: len(chunk.vector)
+            for write in writes
+            for chunk in write.chunks
+            if chunk.vector is not None
+        }
+        models = {name: await self._models.ensure(name, width) for name, width in widths.items()}
+        for tried in range(_MAX_TRIES):
+            try:
+                async with self._database.scope(project_id, agent) as connection:
+                    return await write_batch(connection, project_id, agent, models, writes)
+            except _CONFLICTS as error:
+                log.info("write.conflict", project=project, tried=tried, error=str(error))
+                await asyncio.sleep(0.01 * 2**tried)
+        raise Unavailable(f"{_MAX_TRIES} tries to write {project} met other writers; try again")

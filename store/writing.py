@@ -1,0 +1,190 @@
+"""The one write transaction: fence → compare → rows → words → ledger, all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import asyncpg
+
+from store import chunks, collections, documents, embeddings, ledger
+from store.chunks import Difference, NewChunk
+from store.documents import Revision, StoredDocument
+from store.embeddings import Embedding
+from store.keyword import writing as keyword
+from store.keyword.writing import ChunkTerms
+from store.types import Applied, DocumentWrite
+
+__all__ = ["write_batch"]
+
+_NEVER_STORED = StoredDocument(0, None)
+_THREAD_FROM_CHUNKS = 16
+Added = Sequence[tuple[int, Revision, NewChunk]]
+"""Document id, revision and chunk of each row to be added."""
+
+
+@dataclass
+class _Batch:
+    """A batch inside its transaction, and what it found there."""
+
+    connection: asyncpg.Connection
+    project_id: int
+    agent: str
+    models: Mapping[str, int]
+    revisions: Mapping[str, Revision]
+    before: Mapping[str, StoredDocument] = field(default_factory=dict)
+    won: Mapping[str, int] = field(default_factory=dict)
+
+
+async def write_batch(
+    connection: asyncpg.Connection,
+    project_id: int,
+    agent: str,
+    models: Mapping[str, int],
+    writes: Sequence[DocumentWrite],
+) -> list[Applied]:
+    """Apply changes of one project and agent; what became of each, in order.
+
+    ``models`` has the id of every model that a vector in ``writes`` is of. Runs in the caller's
+    transaction, which must be scoped to project and agent.
+    """
+    batch = _Batch(connection, project_id, agent, models, documents.newest(writes))
+    await _fence(batch)
+    differences = await _compare(batch)
+    await _write_rows(batch, differences)
+    await _join_collections(batch)
+    return await _record(batch, writes, differences)
+
+
+async def _fence(batch: _Batch) -> None:
+    """Hold the documents, and find out which revisions are newer than what is stored."""
+    at = batch.connection, batch.project_id, batch.agent
+    batch.before = await documents.lock(*at, list(batch.revisions))
+    batch.won = await documents.advance(*at, batch.revisions)
+
+
+async def _compare(batch: _Batch) -> dict[str, Difference]:
+    """What changes in each document that moves on, by uri."""
+    before = [batch.won[uri] for uri in batch.before if uri in batch.won]
+    rows = await chunks.stored(batch.connection, batch.project_id, before) if before else {}
+    return {
+        uri: _difference(batch, batch.revisions[uri], rows.get(document_id, []))
+        for uri, document_id in batch.won.items()
+    }
+
+
+def _difference(
+    batch: _Batch, revision: Revision, rows: Sequence[chunks.StoredChunk]
+) -> Difference:
+    after = [] if revision.deleted else [_new(batch, one) for one in revision.write.chunks]
+    if batch.before.get(revision.uri, _NEVER_STORED).title != revision.write.title:
+        # chunks are found by the words of the title too: every one is indexed again
+        return Difference(after, [], [row.chunk_id for row in rows], kept=0)
+    return chunks.compare(rows, after)
+
+
+def _new(batch: _Batch, write: chunks.ChunkWrite) -> NewChunk:
+    return NewChunk(write, None if write.vector is None else batch.models[write.model])
+
+
+async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> None:
+    removed = [one for difference in differences.values() for one in difference.removed]
+    moved = [one for difference in differences.values() for one in difference.moved]
+    added = [
+        (batch.won[uri], batch.revisions[uri], new)
+        for uri, difference in differences.items()
+        for new in difference.added
+    ]
+    if removed:
+        await chunks.delete(batch.connection, batch.project_id, removed)
+    if moved:
+        await chunks.move(batch.connection, batch.project_id, moved)
+    if added:
+        await _add(batch, added)
+
+
+async def _add(batch: _Batch, added: Added) -> None:
+    at = batch.connection, batch.project_id
+    rows = [(document_id, new) for document_id, _, new in added]
+    chunk_ids = await chunks.insert(*at, batch.agent, rows)
+    vectors = [
+        Embedding(chunk_id, new.model_id, new.write.content_hash, new.write.vector)
+        for chunk_id, (_, _, new) in zip(chunk_ids, added, strict=True)
+        if new.model_id is not None and new.write.vector is not None
+    ]
+    if vectors:
+        await embeddings.add(*at, batch.agent, vectors)
+    if len(added) < _THREAD_FROM_CHUNKS:
+        words = _words(chunk_ids, added)
+    else:
+        words = await asyncio.to_thread(_words, chunk_ids, added)
+    await keyword.add(*at, words)
+
+
+def _words(chunk_ids: Iterable[int], added: Added) -> list[ChunkTerms]:
+    return [
+        ChunkTerms.of(
+            chunk_id,
+            new.write.content,
+            uri=revision.uri,
+            title=revision.write.title,
+            symbol=new.write.symbol,
+            heading_path=new.write.heading_path,
+        )
+        for chunk_id, (_, revision, new) in zip(chunk_ids, added, strict=True)
+    ]
+
+
+async def _join_collections(batch: _Batch) -> None:
+    members = {
+        document_id: () if revision.deleted else revision.write.collections
+        for uri, document_id in batch.won.items()
+        if (revision := batch.revisions[uri]).write.collections or uri in batch.before
+    }
+    if members:
+        await collections.replace(batch.connection, batch.project_id, batch.agent, members)
+
+
+async def _record(
+    batch: _Batch, writes: Sequence[DocumentWrite], differences: Mapping[str, Difference]
+) -> list[Applied]:
+    """Enter every change into the ledger, and tell what it did."""
+    done = await ledger.applied(
+        batch.connection, batch.project_id, [(one.partition, one.position) for one in writes]
+    )
+    by_write: defaultdict[int, list[Difference]] = defaultdict(list)
+    for uri, difference in differences.items():
+        by_write[id(batch.revisions[uri].write)].append(difference)
+    results: list[Applied] = []
+    entries: list[ledger.Entry] = []
+    for write in writes:
+        place = write.partition, write.position
+        if place in done:
+            results.append(Applied(write.event_id, "duplicate"))
+            continue
+        done.add(place)
+        result = _applied(batch, write, by_write[id(write)])
+        results.append(result)
+        entries.append(_entry(write, result))
+    if entries:
+        await ledger.record(batch.connection, batch.project_id, entries)
+    return results
+
+
+def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -> Applied:
+    stands = write.uri in batch.won and batch.revisions[write.uri].write is write
+    return Applied(
+        write.event_id,
+        "indexed" if stands else "superseded",
+        chunks_kept=sum(part.kept for part in parts),
+        chunks_added=sum(len(part.added) for part in parts),
+        chunks_removed=sum(len(part.removed) for part in parts),
+    )
+
+
+def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
+    outcome = "indexed" if result.outcome == "indexed" else "superseded"
+    place = write.partition, write.position
+    return ledger.Entry(place, write.event_id, outcome, write.published_at)
