@@ -1,7 +1,7 @@
 """SQL lives in ``store/queries/*.sql`` as named, described statements; this finds them.
 
-A statement begins with ``-- name: its_name`` and runs to the next such line. The comment lines under
-the name describe it.
+A statement begins with ``-- name: its_name`` and runs to the next such line. The comment lines
+under the name describe it.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ __all__ = ["EF_SEARCH", "Search"]
 log = structlog.get_logger(__name__)
 
 EF_SEARCH = 100
+_LISTED = 20
 _QUERIES = named("search")
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
 
@@ -39,9 +40,7 @@ class _Run:
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
 
-    async def leg(
-        self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found
-    ) -> Found:
+    async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
         """Run a leg; where it fails, note that and go on with nothing found."""
         begin = perf_counter()
         try:
@@ -59,6 +58,7 @@ class Search:
 
     def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
         self._database = database
+        self._projects: dict[str, int] = {}
         self._keyword = KeywordLeg()
         self._vectors = VectorLeg(ef_search)
 
@@ -107,7 +107,14 @@ class Search:
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
     async def _project(self, name: str) -> int:
-        raise NotImplementedError
+        if name not in self._projects:
+            async with self._database.connection() as connection:
+                found = await connection.fetchval(_QUERIES["find_project"], name)
+                if found is None:
+                    known = await connection.fetch(_QUERIES["list_projects"])
+                    raise UsageError(_unknown(name, [row["name"] for row in known]))
+            self._projects[name] = found
+        return self._projects[name]
 
     async def _similar(self, project_id: int, request: SearchRequest) -> Similar:
         if not request.vectors:
@@ -129,6 +136,13 @@ class Search:
             return await self._keyword.search(
                 connection, project_id, request.text, visibility, request.candidates
             )
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"there is no project {name!r}, nor any other: run `headrace sync PATH` first"
+    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
+    return f"there is no project {name!r}; known projects: {listed}"
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from store.filters import Visibility
 from store.named_queries import named
+from store.types import Vector
 
 __all__ = ["VectorLeg"]
 
@@ -59,7 +60,9 @@ class VectorLeg:
         index = await self._find(connection, project_id, model)
         if index is None or index.dimensions != len(vector):
             return []
-        search = _Search(connection, project_id, index, vector.tolist(), visibility, limit)
+        search = _Search(
+            connection, project_id, index, vector.astype(np.float16), visibility, limit
+        )
         if index.watermark is None:
             return await search.exact()
         await connection.execute(
@@ -87,7 +90,7 @@ class _Search:
     connection: asyncpg.Connection
     project_id: int
     index: _Index
-    vector: list[float]
+    vector: Vector
     visibility: Visibility
     limit: int
 

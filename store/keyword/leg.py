@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import asyncpg
 import structlog
@@ -77,7 +78,9 @@ class KeywordLeg:
         known = self._cache.get(project_id)
         rows = await connection.fetch(_QUERIES["read_segments"], project_id, list(known), hashes)
         heads = [row for row in rows if row["term"] is None]
-        segments = {row["segment_id"]: known.get(row["segment_id"]) or _decode(row) for row in heads}
+        segments = {
+            row["segment_id"]: known.get(row["segment_id"]) or _decode(row) for row in heads
+        }
         self._cache.put(project_id, segments)
         large = _group([row for row in rows if row["term"] is not None])
         return Matches(
@@ -115,7 +118,7 @@ class KeywordLeg:
         return {term: word for term, word in best.items() if term_hash(word) in frequency}
 
 
-def _decode(row: Mapping[str, bytes]) -> Segment:
+def _decode(row: Mapping[str, Any]) -> Segment:
     chunk_ids, lengths = decode_chunks(row["documents"])
     inline = None
     if row["postings"] is not None:
@@ -123,12 +126,10 @@ def _decode(row: Mapping[str, bytes]) -> Segment:
     return Segment(chunk_ids, lengths, inline)
 
 
-def _group(rows: Iterable[Mapping[str, object]]) -> dict[int, list[TermHits]]:
+def _group(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[TermHits]]:
     grouped: dict[int, list[TermHits]] = defaultdict(list)
     for row in rows:
-        segment_id, term, data = row["segment_id"], row["term"], row["postings"]
-        assert isinstance(segment_id, int) and isinstance(term, int) and isinstance(data, bytes)
-        grouped[segment_id].append(TermHits(term, *unpack(data)))
+        grouped[row["segment_id"]].append(TermHits(row["term"], *unpack(row["postings"])))
     return grouped
 
 

@@ -108,9 +108,7 @@ async def find_wasteful(connection: asyncpg.Connection, project_id: int) -> list
     """Ids of the segments too many of whose chunks no longer exist."""
     wasteful = []
     for segment in await list_sizes(connection, project_id):
-        rows = await connection.fetch(
-            _QUERIES["read_for_merge"], project_id, [segment.segment_id]
-        )
+        rows = await connection.fetch(_QUERIES["read_for_merge"], project_id, [segment.segment_id])
         for row in rows:
             chunk_ids, _ = decode_chunks(row["documents"])
             alive = await _alive(connection, project_id, chunk_ids.tolist())

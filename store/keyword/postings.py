@@ -30,7 +30,9 @@ Int64s = npt.NDArray[np.int64]
 @lru_cache(maxsize=_HASHES)
 def term_hash(term: str) -> int:
     """Stable signed 64-bit hash: the first 8 bytes of BLAKE2b, little-endian."""
-    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=8).digest(), "little", signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(term.encode(), digest_size=8).digest(), "little", signed=True
+    )
 
 
 def pack(places: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:

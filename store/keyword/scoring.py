@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from store.keyword.postings import Postings
 
-__all__ = ["B", "K1", "Matches", "ScoredChunks", "Segment", "TermHits", "score"]
+__all__ = ["K1", "B", "Matches", "ScoredChunks", "Segment", "TermHits", "score"]
 
 K1 = 1.2
 """How soon further occurrences of a term stop to matter."""
@@ -190,9 +190,7 @@ def _top(scores: Float32s, limit: int) -> npt.NDArray[np.intp]:
     return _top_of(scores, np.concatenate([inside, rest]), limit)
 
 
-def _top_of(
-    scores: Float32s, places: npt.NDArray[np.intp], limit: int
-) -> npt.NDArray[np.intp]:
+def _top_of(scores: Float32s, places: npt.NDArray[np.intp], limit: int) -> npt.NDArray[np.intp]:
     places = places[scores[places] > 0]
     if len(places) <= limit:
         return places

@@ -26,7 +26,9 @@ def encode_chunks(postings: Postings) -> bytes:
     return postings.chunk_ids.tobytes() + postings.lengths.tobytes()
 
 
-def decode_chunks(data: bytes) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.uint32]]]:
+def decode_chunks(
+    data: bytes,
+) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.uint32]]]:
     """Inverse of ``encode_chunks``."""
     count = len(data) // _CHUNK_BYTES
     return np.frombuffer(data, np.int64, count), np.frombuffer(data, np.uint32, count, 8 * count)

@@ -14,7 +14,6 @@ import asyncpg
 import numpy as np
 import numpy.typing as npt
 
-
 from store.named_queries import named
 
 __all__ = ["allowed_edits", "edit_distances", "nearest", "words_of"]
@@ -61,9 +60,7 @@ async def nearest(connection: asyncpg.Connection, project_id: int, term: str) ->
     return sorted({word for distance, word in found if distance == best})[:MAX_NEAREST]
 
 
-def _by_length(
-    rows: Iterable[Mapping[str, object]], lengths: frozenset[int]
-) -> dict[int, str]:
+def _by_length(rows: Iterable[Mapping[str, object]], lengths: frozenset[int]) -> dict[int, str]:
     """Newline-ended words of each length; unsorted ones may repeat what is sorted."""
     texts: dict[int, list[str]] = defaultdict(list)
     unsorted: set[str] = set()
@@ -80,7 +77,7 @@ def _by_length(
 
 
 def _near(text: str, term: str, edits: int) -> list[tuple[int, str]]:
-    """Words of ``text``, all of one length, within ``edits`` of the term, each with its distance."""
+    """Words of ``text`` (all of one length) within ``edits`` of the term, with their distances."""
     width = text.index("\n") + 1
     matrix = np.frombuffer(text.encode("utf-32-le"), np.uint32).reshape(-1, width)[:, :-1]
     distances = edit_distances(matrix, term)

@@ -62,7 +62,9 @@ async def add(connection: asyncpg.Connection, project_id: int, rows: Sequence[Ch
         await _add_words(connection, project_id, chain.from_iterable(row.terms for row in part))
 
 
-async def insert_segment(connection: asyncpg.Connection, project_id: int, postings: Postings) -> None:
+async def insert_segment(
+    connection: asyncpg.Connection, project_id: int, postings: Postings
+) -> None:
     """Write one segment, its postings inside its row or, if it is large, in rows of their own."""
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
@@ -84,7 +86,9 @@ async def insert_segment(connection: asyncpg.Connection, project_id: int, postin
         )
 
 
-async def _add_words(connection: asyncpg.Connection, project_id: int, occurring: Iterable[str]) -> None:
+async def _add_words(
+    connection: asyncpg.Connection, project_id: int, occurring: Iterable[str]
+) -> None:
     """Keep the words themselves too, for the correction of misspelt ones."""
     words = words_of(occurring)
     if words:

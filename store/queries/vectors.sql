@@ -17,7 +17,7 @@ select
 -- take another project's index and filter afterwards.
 select chunk_id, 1 - distance as similarity
 from (
-    select e.chunk_id, e.embedding::halfvec({dimensions}) <=> $1::real[]::halfvec({dimensions}) as distance
+    select e.chunk_id, e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where e.project_id = {project_id} and e.model_id = {model_id} {visible}
     offset 0
@@ -33,17 +33,17 @@ with
 nearest as materialized (
     select
         e.chunk_id,
-        e.embedding::halfvec({dimensions}) <=> $1::real[]::halfvec({dimensions}) as distance
+        e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
         e.project_id = {project_id} and e.model_id = {model_id} and e.chunk_id < {watermark} {visible}
-    order by e.embedding::halfvec({dimensions}) <=> $1::real[]::halfvec({dimensions})
+    order by e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions})
     limit $2
 ),
 tail as materialized (
     select
         e.chunk_id,
-        e.embedding::halfvec({dimensions}) <=> $1::real[]::halfvec({dimensions}) as distance
+        e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
         e.project_id = {project_id} and e.model_id = {model_id} and e.chunk_id >= {watermark} {visible}
@@ -53,3 +53,79 @@ select chunk_id, 1 - distance as similarity
 from (select * from nearest union all select * from tail) found
 order by distance, chunk_id
 limit $2
+
+-- name: survey
+-- For each model of a project: what its index covers, and how many vectors lie beyond.
+select
+    m.id as model_id,
+    m.dimensions,
+    i.name,
+    i.vectors,
+    (
+        select count(*)
+        from embeddings e
+        where
+            e.project_id = $1
+            and e.model_id = m.id
+            and e.chunk_id >= coalesce(i.watermark, 0)
+    ) as tail
+from models m
+left join vector_indexes i on i.project_id = $1 and i.model_id = m.id
+order by m.id
+
+-- name: next_watermark
+select max(chunk_id) + 1 from embeddings where project_id = $1
+
+-- name: record_index
+-- From now on, questions use it. Counts what it covers.
+insert into vector_indexes (project_id, model_id, name, watermark, vectors)
+select $1, $2, $3, $4, count(*)
+from embeddings
+where project_id = $1 and model_id = $2 and chunk_id < $4
+on conflict (project_id, model_id) do update
+set name = excluded.name, watermark = excluded.watermark, vectors = excluded.vectors, built_at = now()
+
+-- name: other_indexes
+-- Names of a model's indexes in a project but one: superseded, or left by a build that died.
+select indexrelid::regclass::text as name
+from pg_index
+where
+    indrelid = 'embeddings'::regclass
+    and indexrelid::regclass::text like $1
+    and indexrelid::regclass::text <> $2
+
+-- name: build_concurrently
+-- By the owner of the table; writers go on meanwhile.
+create index concurrently {name} on embeddings
+using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 24, ef_construction = 100)
+where project_id = {project_id} and model_id = {model_id} and chunk_id < {watermark}
+
+-- name: drop_concurrently
+drop index concurrently if exists {name}
+
+-- name: build_as_worker
+-- By a worker that owns nothing; writers wait meanwhile.
+select build_vector_index($1, $2, $3, $4, $5)
+
+-- name: drop_as_worker
+select drop_vector_index($1)
+
+-- name: build_memory
+-- The graph is built several times faster if it fits. One process, so that it neither needs shared
+-- memory (containers have little) nor takes a core from the questions.
+select
+    set_config('maintenance_work_mem', '512MB', false),
+    set_config('max_parallel_maintenance_workers', '0', false)
+
+-- name: build_memory_here
+-- The same for this transaction; and rather give up than make others queue behind us for a lock.
+select
+    set_config('maintenance_work_mem', '512MB', true),
+    set_config('max_parallel_maintenance_workers', '0', true),
+    set_config('lock_timeout', $1, true)
+
+-- name: try_lock
+select pg_try_advisory_lock($1::int, $2::int)
+
+-- name: unlock
+select pg_advisory_unlock($1::int, $2::int)

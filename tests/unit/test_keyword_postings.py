@@ -13,7 +13,10 @@ def some_rows(seed: int, first_id: int = 1, chunks: int = 40) -> Rows:
     rng = random.Random(seed)
     words = [f"word{i}" for i in range(60)]
     return [
-        (first_id + i, [words[min(int(rng.expovariate(0.1)), 59)] for _ in range(rng.randrange(50))])
+        (
+            first_id + i,
+            [words[min(int(rng.expovariate(0.1)), 59)] for _ in range(rng.randrange(50))],
+        )
         for i in range(chunks)
     ]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from store.keyword.postings import Postings, term_hash
-from store.keyword.scoring import B, K1, Matches, ScoredChunks, Segment, TermHits, score
+from store.keyword.scoring import K1, B, Matches, ScoredChunks, Segment, TermHits, score
 
 Rows = list[tuple[int, list[str]]]
 
@@ -92,4 +92,6 @@ def test_nothing_matches_nothing() -> None:
     """A project without a segment, and a query without a known word, have no results."""
     assert score(Matches([], [], 0), {}).best(5) == []
     rows = zipf_rows(1, 10)
-    assert score(matches(rows, ["absent"], [10], small=50), {term_hash("absent"): 1.0}).best(5) == []
+    assert (
+        score(matches(rows, ["absent"], [10], small=50), {term_hash("absent"): 1.0}).best(5) == []
+    )

@@ -1,0 +1,206 @@
+"""HNSW indexes over a project's older vectors, built in the background.
+
+A build needs the owner of the table. With the owner's URL the index is built CONCURRENTLY, and
+writers go on; without, a function of the owner builds it, and writers wait meanwhile (about 0.4 ms
+for each vector), which fits small installations only. Questions go on in both cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import asyncpg
+import structlog
+
+from store.connecting import connect, explained
+from store.database import EVERY_AGENT, Database
+from store.named_queries import named
+
+__all__ = ["VectorIndexes"]
+
+log = structlog.get_logger(__name__)
+
+MIN_TAIL = 10_000
+"""So many vectors outside of an index are compared one by one without harm."""
+
+MAX_TAIL_SHARE = 4
+"""An index is rebuilt when more than a fourth of what it covers lies outside."""
+
+_LOCK_SPACE = 0x48445645
+_BUILD_TIMEOUT_S = 6 * 3600.0
+_LOCK_TIMEOUT = "3s"
+_QUERIES = named("vectors")
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """An index to be built."""
+
+    project_id: int
+    model_id: int
+    dimensions: int
+    watermark: int
+
+    @property
+    def name(self) -> str:
+        return f"embeddings_hnsw_{self.project_id}_{self.model_id}_{self.watermark}"
+
+    @property
+    def pattern(self) -> str:
+        """LIKE pattern of all indexes of this project and model."""
+        return f"embeddings\\_hnsw\\_{self.project_id}\\_{self.model_id}\\_%"
+
+
+class VectorIndexes:
+    """Keeps the HNSW indexes of all projects near to what is stored."""
+
+    def __init__(self, database: Database, owner_url: str | None, exact_chunks: int) -> None:
+        self._database = database
+        self._owner_url = owner_url
+        self._exact_chunks = exact_chunks
+
+    async def refresh(self, project_id: int) -> int:
+        """Build what is due in one project; returns how many indexes were built.
+
+        Does nothing where another worker builds already.
+
+        Raises:
+            Unavailable: the server can't be reached, or a lock can't be had for now.
+        """
+        due = await self._due(project_id)
+        if not due:
+            return 0
+        async with self._builder(project_id) as builder:
+            if builder is None:
+                return 0
+            for build in due:
+                await self._build(builder, build)
+        return len(due)
+
+    async def _due(self, project_id: int) -> list[_Build]:
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], project_id)
+            watermark = await connection.fetchval(_QUERIES["next_watermark"], project_id)
+        return [
+            _Build(project_id, row["model_id"], row["dimensions"], watermark)
+            for row in survey
+            if row["tail"] > self._allowed_tail(row["vectors"])
+        ]
+
+    def _allowed_tail(self, indexed: int | None) -> int:
+        if indexed is None:
+            return self._exact_chunks
+        return max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
+
+    async def _build(self, builder: _Builder, build: _Build) -> None:
+        log.info("vector_index.building", name=build.name)
+        await self._drop_others(builder, build, keep=await self._current(build))
+        await builder.build(build)
+        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+            await connection.execute(
+                _QUERIES["record_index"],
+                build.project_id,
+                build.model_id,
+                build.name,
+                build.watermark,
+            )
+        await self._drop_others(builder, build, keep=build.name)
+        log.info("vector_index.built", name=build.name)
+
+    async def _current(self, build: _Build) -> str:
+        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], build.project_id)
+        return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
+
+    async def _drop_others(self, builder: _Builder, build: _Build, keep: str) -> None:
+        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+            others = await connection.fetch(_QUERIES["other_indexes"], build.pattern, keep)
+        for row in others:
+            await builder.drop(build.project_id, row["name"])
+
+    @asynccontextmanager
+    async def _builder(self, project_id: int) -> AsyncIterator[_Builder | None]:
+        """Who builds; None where another process does. Holds the project's lock meanwhile."""
+        async with self._lock(project_id) as locked:
+            if not locked:
+                yield None
+            elif self._owner_url is None:
+                yield _WorkerBuilder(self._database)
+            else:
+                connection = await connect(self._owner_url, command_timeout=_BUILD_TIMEOUT_S)
+                try:
+                    with explained():
+                        yield _OwnerBuilder(connection)
+                finally:
+                    await connection.close()
+
+    @asynccontextmanager
+    async def _lock(self, project_id: int) -> AsyncIterator[bool]:
+        """An advisory lock outside of any transaction: an open one would hold up the build."""
+        async with self._database.connection() as connection:
+            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, project_id)
+            try:
+                yield bool(locked)
+            finally:
+                if locked:
+                    await connection.execute(_QUERIES["unlock"], _LOCK_SPACE, project_id)
+
+
+class _Builder:
+    """Builds and drops indexes in somebody's name."""
+
+    async def build(self, build: _Build) -> None:
+        raise NotImplementedError
+
+    async def drop(self, project_id: int, name: str) -> None:
+        raise NotImplementedError
+
+
+class _OwnerBuilder(_Builder):
+    """The owner of the table: nobody waits."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def build(self, build: _Build) -> None:
+        await self._connection.execute(_QUERIES["build_memory"])
+        await self._connection.execute(
+            _QUERIES["build_concurrently"].format(
+                name=build.name,
+                dimensions=int(build.dimensions),
+                project_id=int(build.project_id),
+                model_id=int(build.model_id),
+                watermark=int(build.watermark),
+            )
+        )
+
+    async def drop(self, project_id: int, name: str) -> None:
+        del project_id
+        await self._connection.execute(_QUERIES["drop_concurrently"].format(name=name))
+
+
+class _WorkerBuilder(_Builder):
+    """A worker, through the owner's functions: writers wait during a build."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def build(self, build: _Build) -> None:
+        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
+            await connection.execute(
+                _QUERIES["build_as_worker"],
+                build.name,
+                build.project_id,
+                build.model_id,
+                build.dimensions,
+                build.watermark,
+                timeout=_BUILD_TIMEOUT_S,
+            )
+
+    async def drop(self, project_id: int, name: str) -> None:
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
+            await connection.execute(_QUERIES["drop_as_worker"], name)
