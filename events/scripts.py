@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
-__all__ = ["PublishOnce", "Redrive", "ReplyOnce"]
+__all__ = ["ForgetConsumers", "PublishOnce", "Redrive", "ReplyOnce"]
 
 
 class _Script:
@@ -134,6 +134,32 @@ class Redrive(_Script):
         """The event's new entry id; None when there is no such letter."""
         entry_id = await self._run([dead_stream, stream], [dead_entry_id])
         return None if entry_id is None else entry_id.decode()
+
+
+class ForgetConsumers(_Script):
+    """Take consumers out of a group that are long silent and have nothing pending.
+
+    One step, because deleting a consumer drops what is pending for it.
+    """
+
+    LUA = """
+    local forgotten = 0
+    for _, row in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+      local consumer = {}
+      for i = 1, #row, 2 do
+        consumer[row[i]] = row[i + 1]
+      end
+      if consumer.pending == 0 and consumer.idle >= tonumber(ARGV[2]) then
+        redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer.name)
+        forgotten = forgotten + 1
+      end
+    end
+    return forgotten
+    """
+
+    async def __call__(self, *, stream: str, group: str, silent_for: timedelta) -> int:
+        """How many were taken out."""
+        return int(await self._run([stream], [group, _milliseconds(silent_for)]))
 
 
 def _milliseconds(duration: timedelta) -> int:

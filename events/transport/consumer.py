@@ -58,14 +58,14 @@ class Consumer(base.Consumer):
         self.subscriptions: dict[TP, Subscription] = {}
         self._settler = Settler(self._redis, self.subscriptions, self.options.ack_linger)
         self._windows: dict[str, Window] = {}
-        self._readers: dict[Reader, asyncio.Task[None]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._readers: dict[Reader, asyncio.Future[None]] = {}
+        self._tasks: list[asyncio.Future[None]] = []
 
     async def on_start(self) -> None:
-        """Start to send settlements and to renew leases."""
+        """Start to send settlements and to renew leases; an error in either ends the worker."""
         self._tasks = [
-            asyncio.create_task(self._settler.run(), name="settler"),
-            asyncio.create_task(keep_leases(self.subscriptions, self.options.lease), name="leases"),
+            self.add_future(self._settler.run()),
+            self.add_future(keep_leases(self.subscriptions, self.options.lease)),
         ]
 
     async def subscribe(self, topics: Iterable[str]) -> None:
@@ -83,7 +83,7 @@ class Consumer(base.Consumer):
             reader = Reader(
                 self.subscriptions[tp], self._blocking, self.options, self._deliver, self._give_up
             )
-            self._readers[reader] = asyncio.create_task(self._read(reader), name=f"read {tp}")
+            self._readers[reader] = self.add_future(self._read(reader))
 
     def _announce(self, assigned: set[TP]) -> None:
         """Faust's start of the flow. Not awaited: it waits for ``subscribe`` to return."""

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
+from events.scripts import ForgetConsumers
 from events.transport.held import HeldEntry
 
 __all__ = ["Claimed", "Group", "Pending", "is_group_missing"]
@@ -176,6 +177,12 @@ class Group:
             pipeline.xadd(self.dead_stream, fields)  # type: ignore[arg-type]  # dict is invariant
             pipeline.xack(self.stream, self.name, entry_id)
             await pipeline.execute()
+
+    async def forget_consumers(self, silent_for: timedelta) -> int:
+        """Take dead consumers that owe nothing out of the group; how many."""
+        return await ForgetConsumers(self.redis)(
+            stream=self.stream, group=self.name, silent_for=silent_for
+        )
 
     async def leave(self) -> None:
         """Forget this consumer, unless something is pending for it: that would be dropped too."""

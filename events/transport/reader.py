@@ -51,6 +51,7 @@ class Reader:
         self._group_exists = False
         self._own_drained = False
         self._next_claim = 0.0
+        self._next_tidying = 0.0
         self._pause = _FIRST_PAUSE
 
     def stop(self) -> None:
@@ -77,6 +78,10 @@ class Reader:
         if monotonic() >= self._next_claim:
             await self._take_over(self._options.lease)
             self._next_claim = monotonic() + self._options.claim_interval.total_seconds()
+        if monotonic() >= self._next_tidying:
+            silent_for = self._options.forget_consumers_after
+            await self._group.forget_consumers(silent_for)
+            self._next_tidying = monotonic() + silent_for.total_seconds() / 4
         if room := await self._subscription.window.room():
             await self._receive(await self._group.read(self._blocking, room, self._options.block))
 

@@ -165,6 +165,24 @@ async def _consumers(redis: Redis) -> list[Any]:
     return list(await redis.xinfo_consumers(STREAM, GROUPS[TOPIC]))
 
 
+async def test_consumers_of_dead_workers_are_forgotten(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """A long silent consumer that owes nothing goes; one with pending entries stays."""
+    group = GROUPS[TOPIC]
+    await own_client.xgroup_create(STREAM, group, id="0", mkstream=True)
+    await publish(own_client, "event")
+    await own_client.xgroup_createconsumer(STREAM, group, "idle")
+    await own_client.xreadgroup(group, "owing", {STREAM: ">"})
+    options = _options(forget_consumers_after=timedelta(), lease=timedelta(seconds=60))
+    async with batches(own_redis.url, forever, options=options):
+        await eventually(partial(_consumers_are, own_client, [b"owing"]), "only the owing one")
+
+
+async def _consumers_are(redis: Redis, names: list[bytes]) -> bool:
+    return [consumer["name"] for consumer in await _consumers(redis)] == names
+
+
 async def test_every_partition_is_read(own_redis: CrashableRedis, own_client: Redis) -> None:
     """Prefix and partitions may come from the broker URL."""
     names = Names("kb", 3)
