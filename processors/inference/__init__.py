@@ -1,0 +1,15 @@
+"""The only caller of models."""
+
+from processors.inference.registry import Inference, ModelOptions
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from processors.inference.types import Embedder, Embeddings, Urgency
+
+__all__ = [
+    "Embedder",
+    "Embeddings",
+    "Inference",
+    "ModelOptions",
+    "TokenCounter",
+    "Urgency",
+    "tokenizer_path",
+]

@@ -36,7 +36,7 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
 def _normalized(x: Array, weights: Tensors, name: str, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-    return scaled * weights[name + ".weight"] + weights[name + ".bias"]
+    return np.asarray(scaled * weights[name + ".weight"] + weights[name + ".bias"], np.float32)
 
 
 def _linear(x: Array, weights: Tensors, name: str) -> Array:

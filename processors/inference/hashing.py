@@ -1,0 +1,62 @@
+"""Vectors from a hash: for load tests and benches, where the model isn't what is measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from processors.inference.types import Embeddings, Urgency
+
+__all__ = ["HASHING_MODEL", "HashingEmbedder"]
+
+HASHING_MODEL = "local/hash-384"
+_DIMENSIONS = 384
+
+
+class HashingEmbedder:
+    """Deterministic unit vectors that carry no meaning: equal texts meet, all others are far apart.
+
+    Tokens are counted as whitespace-separated words.
+    """
+
+    @property
+    def model(self) -> str:
+        """``local/hash-384``."""
+        return HASHING_MODEL
+
+    @property
+    def dimensions(self) -> int:
+        """384, as the built-in model has."""
+        return _DIMENSIONS
+
+    @property
+    def limit_tokens(self) -> int:
+        """That of the built-in model, so that chunks come out alike."""
+        return 254
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Words of each text."""
+        return [len(text.split()) for text in texts]
+
+    async def start(self) -> None:
+        """Nothing to load."""
+
+    async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+        """One vector per text, whatever the urgency: 1/50 ms each, so no thread is needed."""
+        del urgency
+        vectors = np.empty((len(texts), _DIMENSIONS), np.float32)
+        for row, text in enumerate(texts):
+            vectors[row] = _vector(text)
+        return Embeddings(vectors, tokens=sum(self.count_tokens(texts)))
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+def _vector(text: str) -> npt.NDArray[np.float32]:
+    digest = hashlib.shake_128(text.encode("utf-8", "surrogatepass")).digest(_DIMENSIONS)
+    centred = np.frombuffer(digest, np.uint8).astype(np.float32) - np.float32(127.5)
+    return centred / np.float32(np.linalg.norm(centred))

@@ -1,0 +1,170 @@
+"""The one place that touches LiteLLM: a single request, and errors as ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from processors.inference.retrying import retry_after
+from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unavailable
+
+__all__ = ["Endpoint", "Provider", "Response"]
+
+_NO_KEY_NEEDED = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is, and how it is asked. ``dimensions``: the width to ask for, if any."""
+
+    model: str
+    api_key: str = ""
+    base_url: str = ""
+    dimensions: int | None = None
+    timeout: timedelta = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An embedding response as it came; ``tokens`` None: the provider didn't count."""
+
+    data: Sequence[Mapping[str, Any]]
+    tokens: int | None
+
+
+class Provider:
+    """A model behind LiteLLM. Building it imports LiteLLM, which takes seconds: use a thread.
+
+    Raises:
+        ConfigurationError: there is no key for the model's provider, or no such provider.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._litellm = _load_litellm()
+        self._key_variables = self._missing_keys()
+        self._require_key()
+        self._info = self._model_info()
+
+    @property
+    def limit_tokens(self) -> int | None:
+        """Longest text by LiteLLM's table; None: unknown."""
+        return self._info.get("max_input_tokens") or None
+
+    @property
+    def usd_per_token(self) -> float:
+        """Price by LiteLLM's table; 0 where it isn't known."""
+        return float(self._info.get("input_cost_per_token") or 0.0)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Counts by cl100k, the tokenizer of OpenAI's embedding models."""
+        encoding = self._litellm.encoding
+        return [len(row) for row in encoding.encode_ordinary_batch(list(texts), num_threads=1)]
+
+    async def embed(self, texts: Sequence[str]) -> Response:
+        """One request, sent once.
+
+        Raises:
+            Unavailable: no good answer within the timeout.
+            RateLimited: the provider asks to wait.
+            ConfigurationError: the provider refuses the key, the model or the request.
+        """
+        endpoint = self._endpoint
+        seconds = endpoint.timeout.total_seconds()
+        try:
+            # LiteLLM's own timeout is per read, so that a trickle of bytes would never end.
+            async with asyncio.timeout(seconds):
+                response = await self._litellm.aembedding(
+                    model=endpoint.model,
+                    input=list(texts),
+                    timeout=seconds,
+                    max_retries=0,
+                    **self._options(),
+                )
+        except TimeoutError:
+            raise Unavailable(f"{endpoint.model} didn't answer within {seconds:g} s") from None
+        except Exception as error:
+            raise self._translated(error) from error
+        usage = getattr(response, "usage", None)
+        return Response(response.data, getattr(usage, "prompt_tokens", None) or None)
+
+    def _options(self) -> dict[str, Any]:
+        endpoint = self._endpoint
+        key = endpoint.api_key or (_NO_KEY_NEEDED if self._key_variables else "")
+        options = {
+            "api_key": key,
+            "api_base": endpoint.base_url,
+            "dimensions": endpoint.dimensions,
+        }
+        return {name: value for name, value in options.items() if value}
+
+    def _translated(self, error: Exception) -> HeadraceError:
+        litellm, model = self._litellm, self._endpoint.model
+        reason = _first_line(error)
+        if isinstance(error, litellm.AuthenticationError | litellm.PermissionDeniedError):
+            return ConfigurationError(f"{model} refused the key: set {self._key_names()}")
+        if isinstance(error, litellm.RateLimitError):
+            wait = retry_after(_headers(error), datetime.now(UTC))
+            return RateLimited(f"{model} asks to slow down: {reason}", wait)
+        if isinstance(error, litellm.BadRequestError | litellm.NotFoundError):
+            return ConfigurationError(f"{model} refused the request, check its name: {reason}")
+        return Unavailable(f"{model} can't be reached: {reason}")
+
+    def _missing_keys(self) -> list[str]:
+        """Variables of the provider's key, where neither they nor our own setting are set."""
+        if self._endpoint.api_key:
+            return []
+        missing = self._litellm.validate_environment(self._endpoint.model)["missing_keys"]
+        return [variable for variable in missing if variable.endswith("_KEY")]
+
+    def _require_key(self) -> None:
+        if self._key_variables and not self._endpoint.base_url:
+            raise ConfigurationError(f"{self._endpoint.model} needs a key: set {self._key_names()}")
+
+    def _key_names(self) -> str:
+        return " or ".join(["HEADRACE_MODEL_API_KEY", *self._key_variables])
+
+    def _model_info(self) -> Mapping[str, Any]:
+        model = self._endpoint.model
+        try:
+            self._litellm.get_llm_provider(model)
+        except Exception as error:
+            raise ConfigurationError(
+                f"no provider is known for the model {model}: name it as <provider>/<model>"
+            ) from error
+        try:
+            return dict(self._litellm.get_model_info(model))
+        except Exception:  # noqa: BLE001 - a model that isn't in the table raises bare Exception
+            return {}
+
+
+@cache
+def _load_litellm() -> Any:
+    """Import LiteLLM: offline, without retries of its own, silent and without callbacks."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads a price list
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file
+    import litellm  # noqa: PLC0415 - takes seconds, and many deployments never need it
+
+    litellm.DEFAULT_MAX_RETRIES = 0  # it takes max_retries=0 as "not given"
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for callbacks in ("callbacks", "input_callback", "success_callback", "failure_callback"):
+        setattr(litellm, callbacks, [])
+    for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return litellm
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    response = getattr(error, "response", None)
+    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", {})
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,191 @@
+"""Any model that LiteLLM can reach."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import numpy as np
+import structlog
+
+from processors.inference.provider import Endpoint, Provider
+from processors.inference.responses import unit_vectors
+from processors.inference.retrying import backoff
+from processors.inference.types import Embeddings, Urgency
+from runtime.errors import ConfigurationError, RateLimited, Retryable, Unavailable
+
+__all__ = ["LiteLLMEmbedder", "request_batches"]
+
+log = structlog.get_logger(__name__)
+
+_LIMIT_TOKENS = 512
+_LONGEST_WAIT = timedelta(seconds=60)
+
+
+class LiteLLMEmbedder:
+    """Embeds over the network: batches, checks every response, and tries again by its own budget.
+
+    Token counts are by OpenAI's cl100k, an estimate for other providers' models. Queries don't
+    queue behind documents: the limit of ``concurrency`` holds for documents only.
+
+    Args:
+        model: LiteLLM's name of the model, e.g. ``voyage/voyage-code-3``.
+        api_key: empty: the provider's own environment variable.
+        base_url: empty: the provider's own.
+        dimensions: width to ask for; None: the model's own.
+        timeout: of one request.
+        retries: further tries of one request.
+        batch_texts: most texts of one request.
+        batch_tokens: most tokens of one request, where texts allow.
+        concurrency: requests for documents in flight.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        api_key: str = "",
+        base_url: str = "",
+        dimensions: int | None = None,
+        timeout: timedelta = timedelta(seconds=30),
+        retries: int = 4,
+        batch_texts: int = 96,
+        batch_tokens: int = 32_000,
+        concurrency: int = 4,
+    ) -> None:
+        self._endpoint = Endpoint(model, api_key, base_url, dimensions, timeout)
+        self._retries = retries
+        self._batch_texts = batch_texts
+        self._batch_tokens = batch_tokens
+        self._requests = asyncio.Semaphore(concurrency)
+        self._starting = asyncio.Lock()
+        self._loaded: Provider | None = None
+        self._width: int | None = None
+
+    @property
+    def model(self) -> str:
+        """LiteLLM's name of the model."""
+        return self._endpoint.model
+
+    @property
+    def dimensions(self) -> int:
+        """Width of its vectors.
+
+        Raises:
+            Unavailable: not known before the first response; ``start`` asks for one.
+        """
+        if self._width is None:
+            raise Unavailable(f"the width of {self.model} is not known before start()")
+        return self._width
+
+    @property
+    def limit_tokens(self) -> int:
+        """512 at most, though many models read more: a chunk is what an answer cites."""
+        return min(self._provider.limit_tokens or _LIMIT_TOKENS, _LIMIT_TOKENS)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Token counts by cl100k."""
+        return self._provider.count_tokens(texts)
+
+    async def start(self) -> None:
+        """Import LiteLLM and embed one text, which proves the key and tells the width.
+
+        Raises:
+            ConfigurationError: no key, unknown model, or another width than asked for.
+            Unavailable, RateLimited: no answer within the budget.
+        """
+        async with self._starting:
+            if self._loaded is None:
+                self._loaded = await asyncio.to_thread(Provider, self._endpoint)
+            if self._width is None:
+                self._width = (await self._request(["width"])).vectors.shape[1]
+
+    async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+        """Unit vectors of the texts, in several requests where needed."""
+        if self._width is None:
+            await self.start()
+        if not texts:
+            return Embeddings(np.empty((0, self.dimensions), np.float32), tokens=0)
+        counts = await asyncio.to_thread(self.count_tokens, texts)
+        batches = request_batches(counts, self._batch_texts, self._batch_tokens)
+        tasks = [
+            asyncio.create_task(self._queued([texts[index] for index in batch], urgency))
+            for batch in batches
+        ]
+        try:
+            return _joined(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Nothing is held between requests."""
+
+    @property
+    def _provider(self) -> Provider:
+        if self._loaded is None:
+            raise Unavailable(f"{self.model} is used before start()")
+        return self._loaded
+
+    async def _queued(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+        if urgency is Urgency.QUERY:
+            return await self._request(texts)
+        async with self._requests:
+            return await self._request(texts)
+
+    async def _request(self, texts: Sequence[str]) -> Embeddings:
+        """One request, tried again while the budget lasts."""
+        for attempt in range(self._retries):
+            try:
+                return await self._try(texts)
+            except Retryable as error:
+                wait = _wait(error, attempt)
+                if wait > _LONGEST_WAIT:
+                    raise
+                log.info("model.retried", model=self.model, attempt=attempt, reason=str(error))
+                await asyncio.sleep(wait.total_seconds())
+        return await self._try(texts)
+
+    async def _try(self, texts: Sequence[str]) -> Embeddings:
+        response = await self._provider.embed(texts)
+        vectors = unit_vectors(self.model, response.data, len(texts))
+        self._require_width(vectors.shape[1])
+        tokens = response.tokens or sum(self.count_tokens(texts))
+        return Embeddings(vectors, tokens, tokens * self._provider.usd_per_token)
+
+    def _require_width(self, width: int) -> None:
+        expected = self._width or self._endpoint.dimensions
+        if expected not in {None, width}:
+            raise ConfigurationError(
+                f"{self.model} sent vectors {width} wide where {expected} are expected:"
+                " check HEADRACE_MODEL_DIMENSIONS and the model's name"
+            )
+
+
+def request_batches(
+    counts: Sequence[int], most_texts: int, most_tokens: int
+) -> Iterator[list[int]]:
+    """Indexes in order, cut where a request would hold too many texts or tokens."""
+    batch: list[int] = []
+    tokens = 0
+    for index, count in enumerate(counts):
+        if batch and (len(batch) == most_texts or tokens + count > most_tokens):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(index)
+        tokens += count
+    if batch:
+        yield batch
+
+
+def _wait(error: Retryable, attempt: int) -> timedelta:
+    asked = error.retry_after if isinstance(error, RateLimited) else None
+    return backoff(attempt) if asked is None else asked + backoff(0)
+
+
+def _joined(parts: Sequence[Embeddings]) -> Embeddings:
+    return Embeddings(
+        np.concatenate([part.vectors for part in parts]),
+        sum(part.tokens for part in parts),
+        sum(part.cost_usd for part in parts),
+    )

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from processors.inference.hashing import HashingEmbedder
+from processors.inference.local import LocalEmbedder
+from processors.inference.registry import Inference, create_embedder
+from processors.inference.registry import ModelOptions as Options
+from processors.inference.remote import LiteLLMEmbedder, request_batches
+from processors.inference.retrying import backoff, retry_after
+from processors.inference.types import Urgency
+from processors.inference.weights import locate, model_name, read_shape
+from runtime.errors import ConfigurationError
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
+    """Kinds that name the same model share it; all others use the default."""
+    inference = Inference("local/hash-384", {"code": "openai/code", "pdf": "local/hash-384"})
+    assert isinstance(inference.for_kind("code"), LiteLLMEmbedder)
+    assert isinstance(inference.for_kind("markdown"), HashingEmbedder)
+    assert inference.for_kind("pdf") is inference.for_kind("markdown")
+    assert [embedder.model for embedder in inference.models] == ["local/hash-384", "openai/code"]
+
+
+def test_the_default_is_the_built_in_model() -> None:
+    """Without settings nothing but the packaged model is used."""
+    (embedder,) = Inference().models
+    assert isinstance(embedder, LocalEmbedder)
+    assert embedder.model == "local/all-MiniLM-L6-v2"
+    assert (embedder.dimensions, embedder.limit_tokens) == (384, 254)
+
+
+def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
+    """The message names what there is."""
+    with pytest.raises(ConfigurationError, match=r"local/all-MiniLM-L6-v2, local/hash-384"):
+        create_embedder("local/other", Options())
+
+
+async def test_hashed_vectors_are_equal_for_equal_texts_only() -> None:
+    """Deterministic, of unit length, and far apart for different texts."""
+    embedder = HashingEmbedder()
+    first, again, other = (await embedder.embed(["a b", "a b", "c"], Urgency.BULK)).vectors
+    assert np.array_equal(first, again)
+    assert abs(float(first @ other)) < 0.3
+    assert float(first @ first) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.fixture
+def model_copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(locate(None), tmp_path / "model"))
+
+
+def edit_config(directory: Path, **changes: object) -> None:
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_directory_of_ones_own_is_accepted(model_copy: Path) -> None:
+    """The user's copy of the official release passes as such, other weights don't."""
+    assert LocalEmbedder(model_copy).model == "local/all-MiniLM-L6-v2"
+    with (model_copy / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x01")
+    assert model_name(model_copy).startswith("local/model-")
+
+
+def test_tampered_packaged_weights_are_refused(
+    model_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One changed byte in the packaged tokenizer is enough."""
+    monkeypatch.setattr("processors.inference.weights._packaged_directory", lambda: model_copy)
+    locate(None)
+    with (model_copy / "tokenizer.json").open("ab") as file:
+        file.write(b"\n")
+    with pytest.raises(ConfigurationError, match="not the official"):
+        locate(None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "roberta"}, "bert"),
+        ({"hidden_act": "relu"}, "GELU"),
+        ({"position_embedding_type": "relative_key"}, "positions"),
+        ({"num_attention_heads": 7}, "heads"),
+    ],
+)
+def test_a_model_that_is_not_bert_is_refused(
+    model_copy: Path, changes: dict[str, object], message: str
+) -> None:
+    """The message says what is wrong with it."""
+    edit_config(model_copy, **changes)
+    with pytest.raises(ConfigurationError, match=message):
+        read_shape(model_copy)
+
+
+async def test_weights_that_do_not_fit_their_config_are_refused(model_copy: Path) -> None:
+    """More layers than the file holds is found at the start, as one line."""
+    edit_config(model_copy, num_hidden_layers=7)
+    embedder = LocalEmbedder(model_copy)
+    with pytest.raises(ConfigurationError, match="don't fit"):
+        await embedder.start()
+    await embedder.close()
+
+
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
+    """The message names the file that isn't there."""
+    with pytest.raises(ConfigurationError, match=r"no model.safetensors"):
+        locate(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("7", timedelta(seconds=7)),
+        ("0.5", timedelta(seconds=0.5)),
+        ("Fri, 02 Jan 2026 03:04:15 GMT", timedelta(seconds=10)),
+        ("Fri, 02 Jan 2026 03:04:00 GMT", timedelta(0)),
+        ("soon", None),
+        ("-1", None),
+        ("nan", None),
+        ("", None),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_date(value: str, expected: timedelta | None) -> None:
+    """Both forms of RFC 9110; nonsense counts as absent."""
+    assert retry_after({"retry-after": value}, NOW) == expected
+
+
+def test_backoff_grows_and_is_bounded() -> None:
+    """Later tries wait longer, never over 20 s."""
+    assert backoff(0) <= timedelta(seconds=0.25) < backoff(3) <= timedelta(seconds=2)
+    assert backoff(1000) <= timedelta(seconds=20)
+
+
+def test_requests_hold_neither_too_many_texts_nor_too_many_tokens() -> None:
+    """Order is kept; a text over the token limit travels alone."""
+    assert list(request_batches([1, 1, 1, 50, 9, 2], 2, 10)) == [[0, 1], [2], [3], [4], [5]]
