@@ -1,19 +1,20 @@
 """How long an answer takes at 50,000 chunks, beside the same search without any stream.
 
 ``stream_ratio`` is the median of asking over streams divided by the median of embedding the query
-and running the same answering pipeline in this process, the two taken in turn. ``import_ratio`` is the
-median while another worker imports documents, divided by the idle median.
+and running the same answering pipeline in this process, the two taken in turn. ``import_ratio`` is
+the median while another worker imports documents, divided by the idle median.
 """
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from itertools import islice
 from time import perf_counter
-from uuid import uuid4
 
 from bench.corpus import python_files, questions, topical_vector
 from bench.figures import Report, percentile
@@ -23,8 +24,8 @@ from events.models import DocumentChange, DocumentChanged, Query
 from events.names import Lane
 from processors.app import open_services
 from processors.indexing.chunking import chunk
-from processors.indexing.chunking.types import Source
-from processors.inference.local import LocalEmbedder
+from processors.indexing.chunking.types import Chunk, CountTokens, Source
+from processors.services import Services
 from runtime.settings import LOCAL_MODEL
 from store.types import ChunkWrite, DocumentWrite
 
@@ -34,3 +35,128 @@ PROJECT = "stdlib"
 CHUNKS = 50_000
 QUESTIONS = 300
 WARM_UP = 30
+DOCUMENTS_PER_WRITE = 32
+LIMIT_TOKENS = 254
+
+Ask = Callable[[str], Awaitable[object]]
+
+
+async def measure() -> Report:
+    """Fill an index, then ask each question once by one way; milliseconds and ratios."""
+    texts = iter(questions(2 * WARM_UP + 3 * QUESTIONS))
+    async with bench_stack() as stack, open_services(stack.settings()) as services:
+        chunks = await _fill(services)
+        await services.maintenance.run_once()
+        async with stack.worker("--only", "answerer"), Client.connect(stack.redis_url) as client:
+            streams, direct = _over_streams(client), _directly(services)
+            await _in_turn([streams, direct], texts, WARM_UP)
+            streamed, searched = await _in_turn([streams, direct], texts, QUESTIONS)
+            async with _importing(stack, client):
+                [busy] = await _in_turn([streams], texts, QUESTIONS)
+    return Report("asking", _figures(streamed, searched, busy) | {"chunks": chunks})
+
+
+def _figures(
+    streamed: Sequence[float], searched: Sequence[float], busy: Sequence[float]
+) -> dict[str, float]:
+    p50 = statistics.median(streamed)
+    return {
+        "stream_ratio": round(p50 / statistics.median(searched), 3),
+        "import_ratio": round(statistics.median(busy) / p50, 3),
+        "p50_ms": round(p50, 2),
+        "p99_ms": round(percentile(streamed, 99), 2),
+        "direct_p50_ms": round(statistics.median(searched), 2),
+        "importing_p50_ms": round(statistics.median(busy), 2),
+        "importing_p99_ms": round(percentile(busy, 99), 2),
+    }
+
+
+def _over_streams(client: Client) -> Ask:
+    async def ask(text: str) -> object:
+        return await client.ask(PROJECT, text)
+
+    return ask
+
+
+def _directly(services: Services) -> Ask:
+    async def ask(text: str) -> object:
+        query = Query(project=PROJECT, text=text, reply_to="nobody")
+        return await services.answering.answer("direct", query)
+
+    return ask
+
+
+async def _in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
+    """Milliseconds of each question, by way; no question is asked twice, so that none is cached."""
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(count):
+        for way, taken in zip(ways, times, strict=True):
+            text = next(texts)
+            started = perf_counter()
+            await way(text)
+            taken.append((perf_counter() - started) * 1000)
+    return times
+
+
+@asynccontextmanager
+async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
+    """Another worker is busy with an import for as long as this lasts."""
+    async with stack.worker("--only", "indexer"):
+        events = [
+            DocumentChanged(data=DocumentChange(project="import", uri=uri, content=content))
+            for uri, content in python_files()
+        ]
+        receipts = await client.publish_many(events, lane=Lane.BULK)
+        await client.wait(receipts[:1], timeout=timedelta(minutes=2))
+        yield
+
+
+async def _fill(services: Services) -> int:
+    """Real text, topical vectors: 50,000 embeddings would take minutes and change no figure."""
+    documents = _documents(services.count_tokens)
+    written = 0
+    while written < CHUNKS and (group := list(islice(documents, DOCUMENTS_PER_WRITE))):
+        await services.store.apply(group)
+        written += sum(len(one.chunks) for one in group)
+    return written
+
+
+def _documents(count: CountTokens) -> Iterator[DocumentWrite]:
+    """The standard library, again and again under other names, as documents ready to be stored."""
+    files = python_files()
+    for position in itertools.count(1):
+        copy, index = divmod(position - 1, len(files))
+        uri, content = files[index]
+        yield _document(position, f"copy-{copy}/{uri}", content, count)
+
+
+def _document(position: int, uri: str, content: str, count: CountTokens) -> DocumentWrite:
+    chunks = chunk(Source(uri, content, "code", "python"), LIMIT_TOKENS, count)
+    return DocumentWrite(
+        event_id=f"bench-{position}",
+        project=PROJECT,
+        agent=None,
+        uri=uri,
+        change="upsert",
+        position=position,
+        partition=0,
+        published_at=datetime.now(UTC),
+        kind="code",
+        chunks=tuple(_chunk(ordinal, one) for ordinal, one in enumerate(chunks)),
+    )
+
+
+def _chunk(ordinal: int, one: Chunk) -> ChunkWrite:
+    text = f"{one.header}\n{one.content}"
+    return ChunkWrite(
+        ordinal=ordinal,
+        start_line=one.start_line,
+        end_line=one.end_line,
+        content=one.content,
+        content_hash=sha256(text.encode()).digest(),
+        tokens=one.tokens,
+        model=LOCAL_MODEL,
+        vector=topical_vector(text),
+        symbol=one.symbol,
+        heading_path=one.heading_path,
+    )

@@ -8,19 +8,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Report", "machine", "percentile"]
+__all__ = ["Report", "percentile"]
 
 
-@dataclass(frozen=True)
-class Report:
-    """Named figures of one run. Times carry their unit in the name; ratios have none."""
-
-    name: str
-    figures: Mapping[str, float]
-    machine: Mapping[str, str | int] = field(default_factory=lambda: machine())
-
-
-def machine() -> dict[str, str | int]:
+def _machine() -> dict[str, str | int]:
     """Processor, cores and versions: figures mean little without them."""
     return {
         "processor": _processor(),
@@ -33,10 +24,21 @@ def machine() -> dict[str, str | int]:
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 -- not a file on disk
-            models = [one.partition(":")[2].strip() for one in lines if one.startswith("model name")]
+            models = [
+                one.partition(":")[2].strip() for one in lines if one.startswith("model name")
+            ]
     except OSError:
         models = []
     return models[0] if models else platform.processor()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Named figures of one run. Times carry their unit in the name; ratios have none."""
+
+    name: str
+    figures: Mapping[str, float]
+    machine: Mapping[str, str | int] = field(default_factory=_machine)
 
 
 def percentile(values: Sequence[float], share: int) -> float:

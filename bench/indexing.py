@@ -1,8 +1,9 @@
 """How fast changes become searchable, beside the bare embedder on the same chunks.
 
-``pipeline_ratio`` is chunks per second from the first publish to the last commit, through Redis, one
-worker process and Postgres, divided by chunks per second of the embedder alone with the same number
-of threads. ``noop_chunks_per_s`` leaves the model out (vectors by hashing): what all the rest can do.
+``pipeline_ratio`` is chunks per second from the first publish to the last commit, through Redis,
+one worker process and Postgres, divided by chunks per second of the embedder alone with the same
+number of threads. ``noop_chunks_per_s`` leaves the model out (vectors by hashing): what all the
+rest can do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 from processors.indexing.chunking import chunk
 from processors.indexing.chunking.types import Source
-from processors.inference.hashing import HASHING_MODEL
+from processors.inference.hashing import HASH_NAME
 from processors.inference.local import LocalEmbedder
 from processors.inference.types import Urgency
 
@@ -41,15 +42,16 @@ async def measure() -> Report:
     many, many_texts = _documents(model, NOOP_CHUNKS)
     bare: list[float] = []
     whole: list[float] = []
-    noop: list[float] = []
     async with bench_stack() as stack:
         async with stack.worker():
             for number in range(ROUNDS):
                 bare.append(await _embed(model, few_texts))
                 whole.append(await _index(stack, f"model-{number}", few, len(few_texts)))
-        async with stack.worker(HEADRACE_MODEL=HASHING_MODEL):
-            for number in range(ROUNDS):
-                noop.append(await _index(stack, f"noop-{number}", many, len(many_texts)))
+        async with stack.worker(HEADRACE_MODEL=HASH_NAME):
+            noop = [
+                await _index(stack, f"noop-{number}", many, len(many_texts))
+                for number in range(ROUNDS)
+            ]
     await model.close()
     ratios = [one / other for one, other in zip(whole, bare, strict=True)]
     return Report(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pydantic import ValidationError
+import structlog
 
 from events.dead_letters import DeadLetter
 from events.models import (
@@ -23,6 +23,8 @@ from runtime.errors import MalformedEvent
 from store.store import Store
 
 __all__ = ["Burial"]
+
+log = structlog.get_logger(__name__)
 
 
 class Burial:
@@ -84,16 +86,20 @@ class Burial:
         failed = QueryFailed(data=QueryFailedData(query_id=query_id, problem=_problem(letter)))
         try:
             await self._replies.reply(
-                failed, query_id=query_id, reply_to=reply_to, entry_id=letter.entry_id
+                failed,
+                query_id=query_id,
+                reply_to=reply_to,
+                entry_id=letter.entry_id,
+                partition=letter.partition,
             )
-        except (MalformedEvent, ValidationError):
-            return
+        except MalformedEvent as error:
+            log.warning("query.unanswerable", error=str(error))
 
 
 def _readable(raw: bytes) -> dict[str, Any]:
     try:
         event = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
 

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from events.models import DocumentChanged, Event, QueryRequested
-from processors.agents import Delivery
+from events.names import Topic
+from processors.deliveries import Delivery
 from processors.services import Services
 
-__all__ = ["HANDLERS", "Handler"]
+__all__ = ["HANDLERS", "SUBSCRIPTIONS", "Handler"]
 
 Handler = Callable[[Services, Sequence[Delivery[Any]]], Awaitable[None]]
 
@@ -21,13 +22,21 @@ async def index_documents(
     await services.indexing.run(deliveries)
 
 
-async def answer_query(services: Services, deliveries: Sequence[Delivery[QueryRequested]]) -> None:
-    """A question gets its one reply."""
+async def answer_queries(
+    services: Services, deliveries: Sequence[Delivery[QueryRequested]]
+) -> None:
+    """Each question gets its one reply."""
     for delivery in deliveries:
         await services.answering.run(delivery)
 
 
 HANDLERS: dict[type[Event], Handler] = {
     DocumentChanged: index_documents,
-    QueryRequested: answer_query,
+    QueryRequested: answer_queries,
+}
+
+SUBSCRIPTIONS: dict[Topic, type[Event]] = {
+    Topic.CHANGED_LIVE: DocumentChanged,
+    Topic.CHANGED_BULK: DocumentChanged,
+    Topic.QUERY: QueryRequested,
 }

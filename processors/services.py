@@ -1,18 +1,28 @@
-"""What the handlers work with; built once by the composition root."""
+"""What a worker works with; built once by the composition root."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from processors.answering.pipeline import Answering
+from processors.burying import Burial
+from processors.indexing.chunking.types import CountTokens
 from processors.indexing.pipeline import Indexing
+from store.maintenance import Maintenance
+from store.store import Store
 
 __all__ = ["Services"]
 
 
 @dataclass(frozen=True)
 class Services:
-    """The two pipelines of a worker."""
+    """The two pipelines of a worker, and what it does besides."""
 
     indexing: Indexing
     answering: Answering
+    burial: Burial
+    maintenance: Maintenance
+    store: Store
+    count_tokens: CountTokens
+    trim: Callable[[], Awaitable[int]]

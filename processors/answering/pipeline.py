@@ -21,12 +21,12 @@ from events.models import (
     QueryRequested,
 )
 from events.replying import Replies
-from processors.agents import Delivery
 from processors.answering.assembling import Assembler
 from processors.answering.freshness import Freshness
 from processors.answering.fuse import fuse
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.stopwatch import Stopwatch
+from processors.deliveries import Delivery
 from runtime import metrics
 from runtime.errors import HeadraceError, Retryable
 from store.search import Search
@@ -74,6 +74,7 @@ class Answering:
             query_id=event.id,
             reply_to=event.data.reply_to,
             entry_id=delivery.entry_id,
+            partition=delivery.partition,
         )
         metrics.QUERIES.inc(outcome=reply.type)
 
@@ -109,9 +110,7 @@ class Answering:
         watch.lap("embed")
         found = await self._candidates(query, vectors, failed)
         watch.lap("search")
-        ranked = fuse(
-            query.text, found, mode=query.mode, weights=query.weights, limit=query.limit
-        )
+        ranked = fuse(query.text, found, mode=query.mode, weights=query.weights, limit=query.limit)
         watch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, found)
         watch.lap("assemble")

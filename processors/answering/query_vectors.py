@@ -41,7 +41,7 @@ class QueryVectors:
             self._cache.move_to_end(key)
             return self._cache[key]
         try:
-            vector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
+            vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
         except HeadraceError as error:
             return error
         self._cache[key] = vector

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from events.models import DocumentChange, DocumentChanged, content_hash
-from processors.agents import Delivery
+from processors.deliveries import Delivery
 from processors.indexing.chunking.types import Chunk
 from runtime.errors import Poison
 from store.types import DocumentWrite

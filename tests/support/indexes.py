@@ -1,0 +1,86 @@
+"""What an index must look like: invariants I1, I2 and I5 of the fault plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import asyncpg
+from redis.asyncio import Redis
+
+from events.backlog import read_backlog
+from events.names import Names, Position
+from events.publishing import Receipt
+from processors.indexing.chunking import chunk
+from processors.indexing.chunking.detect import kind_of, language_of
+from processors.indexing.chunking.types import Chunk, CountTokens, Source
+
+__all__ = ["assert_all_handled", "assert_equals_oracle", "assert_nothing_pending"]
+
+Place = tuple[str, int, int, str]
+
+
+async def assert_equals_oracle(
+    connection: asyncpg.Connection,
+    project: str,
+    oracle: Mapping[str, str],
+    limit_tokens: int,
+    count: CountTokens,
+) -> None:
+    """I1: exactly the chunks that the last change of each document gives, each with one vector."""
+    expected = {
+        (uri, one.start_line, one.end_line, one.content)
+        for uri, content in oracle.items()
+        for one in _chunks(uri, content, limit_tokens, count)
+    }
+    stored = await _stored_chunks(connection, project)
+    assert len(stored) == len(set(stored)), "a chunk is stored twice"
+    assert set(stored) == expected
+    assert await _documents(connection, project) == set(oracle)
+
+
+def _chunks(uri: str, content: str, limit_tokens: int, count: CountTokens) -> Sequence[Chunk]:
+    source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
+    return chunk(source, limit_tokens, count)
+
+
+async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[Place]:
+    """Joined with embeddings: a chunk without a vector is missing, with two it is there twice."""
+    rows = await connection.fetch(
+        """
+        SELECT d.uri, c.start_line, c.end_line, c.content
+          FROM chunks c
+          JOIN documents d ON d.id = c.document_id
+          JOIN projects p ON p.id = d.project_id
+          JOIN embeddings e ON e.chunk_id = c.id
+         WHERE p.name = $1 AND NOT d.deleted
+        """,
+        project,
+    )
+    return [tuple(row) for row in rows]
+
+
+async def _documents(connection: asyncpg.Connection, project: str) -> set[str]:
+    rows = await connection.fetch(
+        """
+        SELECT d.uri FROM documents d JOIN projects p ON p.id = d.project_id
+         WHERE p.name = $1 AND NOT d.deleted
+        """,
+        project,
+    )
+    return {row["uri"] for row in rows}
+
+
+async def assert_all_handled(connection: asyncpg.Connection, receipts: Sequence[Receipt]) -> None:
+    """I2: each acknowledged publish is applied, superseded or rejected."""
+    rows = await connection.fetch("SELECT partition, position FROM ledger")
+    handled = {(row["partition"], row["position"]) for row in rows}
+    positions = [Position.from_token(one.token) for one in receipts]
+    missing = [one for one in positions if (one.partition, one.number) not in handled]
+    assert not missing
+
+
+async def assert_nothing_pending(redis: Redis, names: Names) -> None:
+    """I5: nothing waits, nothing is pending, nothing died."""
+    for one in await read_backlog(redis, names):
+        assert one.oldest_unacknowledged is None, one
+        assert one.dead_letters == 0, one
