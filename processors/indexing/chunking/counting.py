@@ -13,6 +13,7 @@ __all__ = ["WordwiseCounter", "is_wordwise"]
 
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 _WORD = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
+_BLANKS = re.compile(r"[ \t\n\r]+")
 _MOST_WORDS = 200_000
 
 
@@ -39,8 +40,15 @@ class WordwiseCounter:
         return [self._tokens(text) for text in texts]
 
     def _tokens(self, text: str) -> int:
-        if not _PLAIN.fullmatch(text):
-            return self._count([text])[0]
+        if _PLAIN.fullmatch(text):
+            return self._plain(text)
+        plain: list[str] = []
+        other: list[str] = []
+        for word in _BLANKS.split(text):
+            (plain if _PLAIN.fullmatch(word) else other).append(word)
+        return self._plain(" ".join(plain)) + self._count([" ".join(other)])[0]
+
+    def _plain(self, text: str) -> int:
         words = _WORD.findall(text)
         try:
             return sum(map(self._tokens_of.__getitem__, words))
@@ -51,5 +59,5 @@ class WordwiseCounter:
     def _learn(self, words: Sequence[str]) -> None:
         if len(self._tokens_of) > _MOST_WORDS:
             self._tokens_of.clear()
-        new = [word for word in set(words) if word not in self._tokens_of]
+        new = list(set(words).difference(self._tokens_of))
         self._tokens_of.update(zip(new, self._count(new), strict=True))

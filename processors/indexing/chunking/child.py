@@ -1,0 +1,90 @@
+"""A parser process: reads documents from its input, writes their chunks to its output.
+
+It holds no secrets, limits its own memory and time, and ends with its input, so that it can't
+outlive its parent. Time is processor time per document, so that a busy machine condemns nothing;
+``SIGPROF`` ends a process that is over it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from processors.indexing.chunking.counting import WordwiseCounter, is_wordwise
+from processors.indexing.chunking.frames import (
+    LENGTH_BYTES,
+    error_message,
+    frame,
+    length_of,
+    result_message,
+    source_from,
+)
+from processors.indexing.chunking.types import CountTokens
+from processors.inference.tokenizer import TokenCounter
+
+__all__ = ["OUT_OF_MEMORY", "main"]
+
+OUT_OF_MEMORY = 77
+"""Exit code."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until the input ends. ``arguments``: one JSON object, see ``sandbox``."""
+    settings = json.loads(arguments[0])
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    _limit(settings["memory_bytes"])
+    count = _counter(Path(settings["tokenizer"]))
+    chunk = import_module(settings["chunkers"]).chunk
+    _answer(answers, {"ready": True})
+    while (body := _read(requests)) is not None:
+        signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
+        answer = _work(chunk, body, count)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _answer(answers, answer)
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _counter(tokenizer: Path) -> CountTokens:
+    count = TokenCounter(tokenizer)
+    return WordwiseCounter(count) if is_wordwise(tokenizer) else count
+
+
+def _work(chunk: Any, body: bytes, count: CountTokens) -> dict[str, Any]:
+    source, limit_tokens = source_from(body)
+    try:
+        return result_message(chunk(source, limit_tokens, count))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this document
+        return error_message(error)
+
+
+def _read(requests: BinaryIO) -> bytes | None:
+    head = requests.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        return None
+    return requests.read(length_of(head))
+
+
+def _answer(answers: BinaryIO, message: dict[str, Any]) -> None:
+    answers.write(frame(message))
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,193 @@
+"""One parser process as seen from its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from processors.indexing.chunking.child import OUT_OF_MEMORY
+from processors.indexing.chunking.frames import LENGTH_BYTES, length_of
+from runtime.errors import Unavailable
+
+__all__ = ["Death", "Parser", "ParserSettings"]
+
+_CHILD_MODULE = "processors.indexing.chunking.child"
+_START_TIMEOUT = timedelta(seconds=30)
+_PATIENCE = 3
+_LONGEST_ANSWER_BYTES = 256 * 2**20
+_BUFFER_BYTES = 2**20
+_DYING_SECONDS = 1.0
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+class Death(StrEnum):
+    """What a process died of."""
+
+    TIME = "time"
+    MEMORY = "memory"
+    CRASH = "crash"
+
+
+_DEATHS: dict[int | None, Death] = {
+    -signal.SIGPROF: Death.TIME,
+    OUT_OF_MEMORY: Death.MEMORY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ParserSettings:
+    """Limits per document, and what a process loads."""
+
+    timeout: timedelta
+    memory_bytes: int
+    tokenizer_path: Path
+    chunkers: str
+
+    def argument(self) -> str:
+        """As the child reads it."""
+        return json.dumps(
+            {
+                "timeout_seconds": self.timeout.total_seconds(),
+                "memory_bytes": self.memory_bytes,
+                "tokenizer": str(self.tokenizer_path),
+                "chunkers": self.chunkers,
+            }
+        )
+
+
+class Parser:
+    """A process that is started when needed and replaced when it has ended.
+
+    One task at a time may use it.
+    """
+
+    def __init__(self, settings: ParserSettings) -> None:
+        self._settings = settings
+        self._process: Process | None = None
+        self._killed = False
+        self._stuck = False
+        self.fresh = True
+
+    async def start(self) -> None:
+        """Make sure that a process runs and is ready.
+
+        Raises:
+            Unavailable: it ended, or wasn't ready in time.
+        """
+        if self._process is not None and self._process.returncode is None and not self._killed:
+            return
+        await self.close()
+        self._killed = self._stuck = False
+        self.fresh = True
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _CHILD_MODULE, self._settings.argument()),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            limit=_BUFFER_BYTES,
+            env=_environment(),
+        )
+        try:
+            await self._answer(_START_TIMEOUT)
+        except EOFError:
+            await self.close()
+            raise Unavailable(
+                "a parser process didn't start: check the tokenizer's path and the memory limit"
+            ) from None
+        except BaseException:
+            self.kill()
+            raise
+
+    def send(self, requests: bytes) -> None:
+        """Hand over requests; they wait in memory until the process reads them."""
+        stdin = self._running().stdin
+        if stdin is not None:
+            stdin.write(requests)
+
+    async def receive(self) -> bytes:
+        """The next answer.
+
+        Raises:
+            EOFError: the process has died, or is stuck.
+        """
+        answer = await self._answer(self._settings.timeout)
+        self.fresh = False
+        return answer
+
+    def kill(self) -> None:
+        """End the process at once; ``start`` or ``close`` clears up after it."""
+        self._killed = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def close(self) -> None:
+        """End the process and wait for its end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+        await process.communicate()
+
+    async def autopsy(self) -> Death:
+        """Clear up a process that gave no answer; what it died of."""
+        process = self._process
+        if process is None or self._stuck:
+            await self.close()
+            return Death.TIME if self._stuck else Death.CRASH
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _DYING_SECONDS)
+        await self.close()
+        return _DEATHS.get(process.returncode, Death.CRASH)
+
+    async def _answer(self, timeout: timedelta) -> bytes:
+        """An answer within some timeouts.
+
+        Waiting in several steps, so that a stop of the whole worker counts as one of them at most.
+        """
+        reading = asyncio.ensure_future(self._read())
+        try:
+            for _ in range(_PATIENCE):
+                done, _ = await asyncio.wait({reading}, timeout=timeout.total_seconds())
+                if done:
+                    return reading.result()
+        finally:
+            reading.cancel()
+        self._stuck = True
+        raise EOFError("the process doesn't answer")
+
+    async def _read(self) -> bytes:
+        stdout = self._running().stdout
+        if stdout is None:
+            raise EOFError("the process has no output")
+        length = length_of(await stdout.readexactly(LENGTH_BYTES))
+        if length > _LONGEST_ANSWER_BYTES:
+            raise EOFError("the answer is too long")
+        return await stdout.readexactly(length)
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise EOFError("the process has ended")
+        return self._process
+
+
+def _environment() -> dict[str, str]:
+    """What a parser needs and nothing more: no keys, no addresses of servers."""
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }

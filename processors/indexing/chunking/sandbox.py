@@ -1,0 +1,152 @@
+"""Parsing in child processes, so that no document can stall or kill a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from processors.indexing.chunking.frames import chunks_from, request
+from processors.indexing.chunking.parser import Death, Parser, ParserSettings
+from processors.indexing.chunking.types import Chunk, Source
+from runtime.errors import LimitExceeded, Poison, UnsupportedContent
+
+__all__ = ["CHUNKERS_MODULE", "ChunkingPool"]
+
+log = structlog.get_logger(__name__)
+
+CHUNKERS_MODULE = "processors.indexing.chunking.registry"
+"""Its ``chunk`` is what a parser process calls."""
+
+_GROUP_DOCUMENTS = 32
+_GROUP_CHARACTERS = 256 * 2**10
+
+Result = list[Chunk] | Poison
+
+
+class ChunkingPool:
+    """Cuts documents in ``processes`` child processes.
+
+    A document that crashes its process, takes more than ``timeout`` of processor time (or several
+    times that by the clock) or needs more than ``memory_bytes`` of address space becomes a
+    ``Poison``; its process is replaced, and the other documents are cut as if it had never been
+    there. The processes inherit no secrets and end with their parent. ``tokenizer_path`` is a
+    ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` cuts (tests put theirs there).
+    """
+
+    def __init__(
+        self,
+        processes: int,
+        timeout: timedelta,
+        memory_bytes: int,
+        tokenizer_path: Path,
+        chunkers: str = CHUNKERS_MODULE,
+    ) -> None:
+        settings = ParserSettings(timeout, memory_bytes, tokenizer_path, chunkers)
+        self._parsers = [Parser(settings) for _ in range(processes)]
+        self._free: asyncio.LifoQueue[Parser] = asyncio.LifoQueue()
+        for parser in self._parsers:
+            self._free.put_nowait(parser)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Start the processes, so that the first document isn't slow.
+
+        Raises:
+            Unavailable: a process didn't start.
+        """
+        try:
+            await asyncio.gather(*(parser.start() for parser in self._parsers))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End all processes. Calls that still wait for a result must have been cancelled before."""
+        await asyncio.gather(*(parser.close() for parser in self._parsers))
+
+    async def chunk(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
+        """Chunks of each source, or what is wrong with it, in the order given.
+
+        Raises:
+            Unavailable: a process that had ended couldn't be started anew.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._group(part, limit_tokens)) for part in _groups(sources)
+            ]
+        return [result for task in tasks for result in task.result()]
+
+    async def _group(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
+        parser = await self._free.get()
+        try:
+            results: list[Result] = []
+            while len(results) < len(sources):
+                results += await _attempt(parser, sources[len(results) :], limit_tokens)
+            return results
+        finally:
+            self._free.put_nowait(parser)
+
+
+def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
+    """Runs of documents that go to a process together: short ones share the way there."""
+    start, characters = 0, 0
+    for position, source in enumerate(sources):
+        full = position - start == _GROUP_DOCUMENTS or characters > _GROUP_CHARACTERS
+        if full:
+            yield sources[start:position]
+            start, characters = position, 0
+        characters += len(source.content)
+    if start < len(sources):
+        yield sources[start:]
+
+
+async def _attempt(parser: Parser, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
+    """Results of the first sources: of all, or up to the one that breaks the process.
+
+    Only a fresh process tells who is guilty: one that has served before may have died of what it
+    had gathered, so the result may be shorter by the document that was in work.
+    """
+    await parser.start()
+    fresh = True
+    results: list[Result] = []
+    try:
+        parser.send(b"".join(request(source, limit_tokens) for source in sources))
+        while len(results) < len(sources):
+            fresh = parser.fresh
+            results.append(chunks_from(await parser.receive()))
+    except (EOFError, ValueError):
+        death = await parser.autopsy()
+        log.warning("chunking.parser_died", death=death, uri=sources[len(results)].uri)
+        if fresh or death is Death.TIME:
+            results.append(_verdict(death))
+    finally:
+        if len(results) < len(sources):
+            parser.kill()
+    return results
+
+
+def _verdict(death: Death) -> Poison:
+    if death is Death.TIME:
+        return LimitExceeded("parsing it takes too long: raise HEADRACE_CHUNKING_TIMEOUT")
+    if death is Death.MEMORY:
+        return LimitExceeded(
+            "parsing it takes too much memory: raise HEADRACE_CHUNKING_MEMORY_BYTES"
+        )
+    return UnsupportedContent("it crashes its parser: leave this document out")

@@ -1,0 +1,56 @@
+"""Chunkers that misbehave on demand, for the parser processes of a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from processors.indexing.chunking import Chunk, CountTokens, Source
+from processors.indexing.chunking import chunk as real_chunk
+from runtime.errors import LimitExceeded
+
+__all__ = ["chunk"]
+
+
+def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+    """Cut, unless the kind of the document is the name of a fault."""
+    fault = _FAULTS.get(source.kind)
+    if fault is not None:
+        fault()
+    return real_chunk(source, limit_tokens, count)
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _sleep() -> None:
+    time.sleep(3600)
+
+
+def _hoard() -> None:
+    bytearray(2**40)
+
+
+def _refuse() -> None:
+    raise LimitExceeded("refused")
+
+
+def _raise() -> None:
+    raise KeyError("surprise")
+
+
+_FAULTS = {
+    "crash": _crash,
+    "spin": _spin,
+    "sleep": _sleep,
+    "hoard": _hoard,
+    "refuse": _refuse,
+    "raise": _raise,
+}
