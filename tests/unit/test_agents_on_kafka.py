@@ -1,0 +1,127 @@
+"""Kafka can't redeliver one message, so there the wrapper tries again in process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from faust.types import TP, ConsumerMessage
+
+from events.names import Topic
+from events.transport import App
+from processors.agents import Delivery, _Crew
+from runtime.errors import Poison, Unavailable
+from tests.support.waiting import eventually
+from tests.support.workers import FAST, TOPIC, decode
+
+
+class FakeConsumer:
+    def __init__(self) -> None:
+        self.acknowledged: list[int] = []
+
+    def ack(self, message: Any) -> bool:
+        self.acknowledged.append(message.offset)
+        return True
+
+
+class FakeStream:
+    """As much of a Faust stream as the pump needs."""
+
+    def __init__(self, messages: Sequence[ConsumerMessage]) -> None:
+        self._messages = messages
+
+    def noack(self) -> FakeStream:
+        return self
+
+    async def events(self) -> AsyncIterator[Any]:
+        for message in self._messages:
+            yield type("Event", (), {"message": message})
+        await asyncio.Event().wait()
+
+
+def message(offset: int, value: bytes) -> ConsumerMessage:
+    made = ConsumerMessage(
+        TOPIC.value, 0, offset, 1000.0, 1, None, None, value, None, tp=TP(TOPIC.value, 0)
+    )
+    made.incref()
+    return made
+
+
+class Harness:
+    """Runs one crew over given messages, on an app that only looks like Kafka's."""
+
+    def __init__(self, handle: Callable[[Sequence[Delivery[str]]], Any]) -> None:
+        self.consumer = FakeConsumer()
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        options = replace(FAST, retry_delay=timedelta(milliseconds=1))
+        app = App("test", broker="kafka://localhost", options=options)
+        app.consumer = self.consumer
+        app.send = self._send
+        app.prefetch[TOPIC] = 32
+        self._crew = _Crew(app, TOPIC, decode, handle, 8, timedelta(milliseconds=5), 1)
+
+    async def _send(self, topic: str, **message: Any) -> None:
+        self.sent.append((topic, message))
+
+    async def run(self, messages: Sequence[bytes]) -> None:
+        stream = FakeStream([message(offset, value) for offset, value in enumerate(messages)])
+        task = asyncio.create_task(self._crew.pump(stream))
+        try:
+            await eventually(
+                lambda: len(self.consumer.acknowledged) == len(messages), "all acknowledged"
+            )
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
+    """One poison of a batch is sent to the topic's dead letters, with the reason in headers."""
+    applied: list[str] = []
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        if any("poison" in delivery.event for delivery in batch):
+            raise Poison("undrinkable")
+        applied.extend(delivery.event for delivery in batch)
+
+    harness = Harness(handle)
+    await harness.run([b"event 1", b"event poison", b"event 2", b"garbage"])
+    assert applied == ["event 1", "event 2"]
+    assert [(topic, sent["value"]) for topic, sent in harness.sent] == [
+        (f"{TOPIC}.dead", b"garbage"),
+        (f"{TOPIC}.dead", b"event poison"),
+    ]
+    assert harness.sent[1][1]["headers"]["detail"] == b"undrinkable"
+
+
+async def test_a_failure_is_tried_again_in_process() -> None:
+    """As often as on Redis, and a server's failure without end."""
+    attempts: list[int] = []
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        attempts.append(batch[0].attempts)
+        if len(attempts) < 5:
+            raise Unavailable("down")
+        raise ValueError("no luck")
+
+    harness = Harness(handle)
+    await harness.run([b"event"])
+    assert attempts == [1, 1, 1, 1, 1, 2, 3]
+    assert harness.sent[0][1]["headers"]["attempts"] == b"3"
+
+
+async def test_positions_are_made_of_time_and_offset() -> None:
+    """So that changes have an order on Kafka too."""
+    seen: list[Delivery[str]] = []
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        seen.extend(batch)
+
+    await Harness(handle).run([b"event 1", b"event 2"])
+    assert [delivery.entry_id for delivery in seen] == ["1000000-0", "1000000-1"]
+    assert seen[0].number < seen[1].number
+    assert seen[0].position is not None
+    assert seen[0].topic is Topic.CHANGED_LIVE
