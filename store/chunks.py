@@ -134,8 +134,6 @@ async def move(
     await connection.execute(_QUERIES["move_chunks"], project_id, *columns)
 
 
-async def delete(
-    connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]
-) -> None:
+async def delete(connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]) -> None:
     """Remove chunks and their vectors."""
     await connection.execute(_QUERIES["delete_chunks"], project_id, chunk_ids)

@@ -12,7 +12,7 @@ import numpy as np
 from runtime.errors import ConfigurationError, Unavailable
 from store.types import Vector
 
-__all__ = ["connect", "explained", "prepare"]
+__all__ = ["connect", "encode_vector", "explained", "prepare"]
 
 _CONNECT_TIMEOUT_S = 10.0
 _HEADER_BYTES = 4
@@ -104,8 +104,16 @@ def _unavailable(error: BaseException) -> Unavailable:
     )
 
 
-def _encode(vector: Vector) -> bytes:
+def encode_vector(vector: Vector) -> bytes:
+    """The binary form; arrays of vectors are sent as lists of it.
+
+    The driver would take a list of arrays for an array of two dimensions.
+    """
     return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
+
+
+def _encode(vector: Vector | bytes) -> bytes:
+    return vector if isinstance(vector, bytes) else encode_vector(vector)
 
 
 def _decode(data: bytes) -> Vector:

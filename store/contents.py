@@ -39,7 +39,9 @@ def _storable(content: str) -> bytes:
     if b"\0" in data:
         raise UnsupportedContent("the content has NUL characters: is it binary?")
     if len(data) > MAX_CONTENT_BYTES:
-        raise LimitExceeded(f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}")
+        raise LimitExceeded(
+            f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}"
+        )
     return data
 
 

@@ -11,7 +11,7 @@ import asyncpg
 from runtime.errors import ConfigurationError
 from store.connecting import explained, prepare
 from store.named_queries import named
-from store.schema import check
+from store.revision import check
 
 __all__ = ["EVERY_AGENT", "Database"]
 

@@ -11,7 +11,7 @@ import asyncpg
 from store.named_queries import named
 from store.types import DocumentWrite
 
-__all__ = ["Revision", "StoredDocument", "advance", "lock", "newest"]
+__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest"]
 
 _QUERIES = named("documents")
 
@@ -22,6 +22,14 @@ class StoredDocument:
 
     document_id: int
     title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A document that moved on to a newer revision; ``created``: there was none."""
+
+    document_id: int
+    created: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +66,22 @@ def _revisions(writes: Iterable[DocumentWrite]) -> Iterable[Revision]:
 async def lock(
     connection: asyncpg.Connection, project_id: int, agent: str, uris: Sequence[str]
 ) -> dict[str, StoredDocument]:
-    """What is stored by uri, held until the transaction ends; always taken in order of uri."""
+    """What is stored by uri, held until the transaction ends; always taken in order of uri.
+
+    Not guaranteed: that no other writer creates one of the missing documents before ``advance``.
+    """
     rows = await connection.fetch(_QUERIES["lock_documents"], project_id, agent, uris)
     return {row["uri"]: StoredDocument(row["id"], row["title"]) for row in rows}
 
 
 async def advance(
     connection: asyncpg.Connection, project_id: int, agent: str, revisions: Mapping[str, Revision]
-) -> dict[str, int]:
-    """Store those revisions that are newer than what is stored; their document ids by uri."""
+) -> dict[str, Advanced]:
+    """Store those revisions that are newer than what is stored; their documents by uri."""
     rows = [_row(revision) for revision in revisions.values()]
     columns = [list(column) for column in zip(*rows, strict=True)]
     found = await connection.fetch(_QUERIES["advance_documents"], project_id, agent, *columns)
-    return {row["uri"]: row["id"] for row in found}
+    return {row["uri"]: Advanced(row["id"], row["created"]) for row in found}
 
 
 def _row(revision: Revision) -> tuple[object, ...]:

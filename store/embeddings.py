@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from store.connecting import encode_vector
 from store.named_queries import named
 from store.types import Vector
 
@@ -44,5 +45,5 @@ async def add(
         [row.chunk_id for row in rows],
         [row.model_id for row in rows],
         [row.content_hash for row in rows],
-        [row.vector for row in rows],
+        [encode_vector(row.vector) for row in rows],
     )

@@ -36,14 +36,15 @@ async def applied(
 ) -> set[Place]:
     """Those that are done with. A rejected change isn't: it may be redriven and succeed."""
     rows = await connection.fetch(
-        _QUERIES["applied"], project_id, [place[0] for place in places], [place[1] for place in places]
+        _QUERIES["applied"],
+        project_id,
+        [place[0] for place in places],
+        [place[1] for place in places],
     )
     return {(row["partition"], row["position"]) for row in rows}
 
 
-async def record(
-    connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]
-) -> None:
+async def record(connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]) -> None:
     """Write entries; one that is there stands, unless it was a rejection."""
     rows = [
         (

@@ -1,20 +1,17 @@
-"""Brings a database to the schema that this code expects, and says when it isn't there."""
+"""Brings a database to the schema that this code expects."""
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.resources import files
 
-import asyncpg
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from runtime.errors import ConfigurationError
-from store.connecting import connect
+from store.connecting import connect, explained
+from store.revision import ahead, check, head_revision, revisions
 
 __all__ = ["check", "head_revision", "upgrade"]
 
@@ -35,64 +32,23 @@ async def upgrade(owner_url: str) -> str:
         "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
     )
     try:
-        async with engine.begin() as connection:
-            await connection.execute(_ONE_AT_A_TIME)
-            await connection.run_sync(_upgrade)
+        with explained():
+            async with engine.begin() as connection:
+                await connection.execute(_ONE_AT_A_TIME)
+                await connection.run_sync(_upgrade)
     finally:
         await engine.dispose()
     return head_revision()
 
 
-async def check(connection: asyncpg.Connection) -> None:
-    """Make sure that the database has exactly the schema of this code.
-
-    Raises:
-        ConfigurationError: it is behind or ahead; the message names the cure.
-    """
-    try:
-        found = await connection.fetchval("select version_num from alembic_version")
-    except asyncpg.UndefinedTableError:
-        found = None
-    if found == head_revision():
-        return
-    if found is None or found in _revisions():
-        raise ConfigurationError(
-            f"the database schema is at revision {found or 'none'}, this version needs "
-            f"{head_revision()}: run `headrace migrate`"
-        )
-    raise _ahead(str(found))
-
-
-@cache
-def head_revision() -> str:
-    """Number of the newest migration."""
-    head = _scripts().get_current_head()
-    assert head is not None
-    return head
-
-
-@cache
-def _revisions() -> frozenset[str]:
-    return frozenset(script.revision for script in _scripts().walk_revisions())
-
-
-def _configuration() -> Config:
+def _upgrade(connection: Connection) -> None:
+    found = _current(connection)
+    if found is not None and found not in revisions():
+        raise ahead(found)
     config = Config()
     config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    return config
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_configuration())
-
-
-def _upgrade(connection: Connection) -> None:
-    config = _configuration()
     config.attributes["connection"] = connection
-    found = _current(connection)
-    if found is not None and found not in _revisions():
-        raise _ahead(found)
     command.upgrade(config, "head")
 
 
@@ -101,10 +57,3 @@ def _current(connection: Connection) -> str | None:
         return None
     revision = connection.scalar(text("select version_num from alembic_version"))
     return None if revision is None else str(revision)
-
-
-def _ahead(found: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"the database schema is at revision {found}, newer than this version's "
-        f"{head_revision()}: upgrade headrace"
-    )

@@ -168,12 +168,12 @@ class Store:
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
         widths = {
-            chunk.model: len(chunk.vector)
+            (chunk.model, len(chunk.vector))
             for write in writes
             for chunk in write.chunks
             if chunk.vector is not None
         }
-        models = {name: await self._models.ensure(name, width) for name, width in widths.items()}
+        models = {name: await self._models.ensure(name, width) for name, width in widths}
         for tried in range(_MAX_TRIES):
             try:
                 async with self._database.scope(project_id, agent) as connection:

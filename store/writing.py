@@ -11,7 +11,7 @@ import asyncpg
 
 from store import chunks, collections, documents, embeddings, ledger
 from store.chunks import Difference, NewChunk
-from store.documents import Revision, StoredDocument
+from store.documents import Advanced, Revision, StoredDocument
 from store.embeddings import Embedding
 from store.keyword import writing as keyword
 from store.keyword.writing import ChunkTerms
@@ -19,7 +19,6 @@ from store.types import Applied, DocumentWrite
 
 __all__ = ["write_batch"]
 
-_NEVER_STORED = StoredDocument(0, None)
 _THREAD_FROM_CHUNKS = 16
 Added = Sequence[tuple[int, Revision, NewChunk]]
 """Document id, revision and chunk of each row to be added."""
@@ -35,7 +34,7 @@ class _Batch:
     models: Mapping[str, int]
     revisions: Mapping[str, Revision]
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
-    won: Mapping[str, int] = field(default_factory=dict)
+    won: Mapping[str, Advanced] = field(default_factory=dict)
 
 
 async def write_batch(
@@ -67,11 +66,11 @@ async def _fence(batch: _Batch) -> None:
 
 async def _compare(batch: _Batch) -> dict[str, Difference]:
     """What changes in each document that moves on, by uri."""
-    before = [batch.won[uri] for uri in batch.before if uri in batch.won]
-    rows = await chunks.stored(batch.connection, batch.project_id, before) if before else {}
+    existing = [one.document_id for one in batch.won.values() if not one.created]
+    rows = await chunks.stored(batch.connection, batch.project_id, existing) if existing else {}
     return {
-        uri: _difference(batch, batch.revisions[uri], rows.get(document_id, []))
-        for uri, document_id in batch.won.items()
+        uri: _difference(batch, batch.revisions[uri], rows.get(one.document_id, []))
+        for uri, one in batch.won.items()
     }
 
 
@@ -79,8 +78,10 @@ def _difference(
     batch: _Batch, revision: Revision, rows: Sequence[chunks.StoredChunk]
 ) -> Difference:
     after = [] if revision.deleted else [_new(batch, one) for one in revision.write.chunks]
-    if batch.before.get(revision.uri, _NEVER_STORED).title != revision.write.title:
-        # chunks are found by the words of the title too: every one is indexed again
+    before = batch.before.get(revision.uri)
+    if before is None or before.title != revision.write.title:
+        # chunks are found by the words of the title too: under another one, or one that we
+        # didn't see because the document was created meanwhile, all are indexed again
         return Difference(after, [], [row.chunk_id for row in rows], kept=0)
     return chunks.compare(rows, after)
 
@@ -93,7 +94,7 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> N
     removed = [one for difference in differences.values() for one in difference.removed]
     moved = [one for difference in differences.values() for one in difference.moved]
     added = [
-        (batch.won[uri], batch.revisions[uri], new)
+        (batch.won[uri].document_id, batch.revisions[uri], new)
         for uri, difference in differences.items()
         for new in difference.added
     ]
@@ -139,9 +140,9 @@ def _words(chunk_ids: Iterable[int], added: Added) -> list[ChunkTerms]:
 
 async def _join_collections(batch: _Batch) -> None:
     members = {
-        document_id: () if revision.deleted else revision.write.collections
-        for uri, document_id in batch.won.items()
-        if (revision := batch.revisions[uri]).write.collections or uri in batch.before
+        one.document_id: () if revision.deleted else revision.write.collections
+        for uri, one in batch.won.items()
+        if (revision := batch.revisions[uri]).write.collections or not one.created
     }
     if members:
         await collections.replace(batch.connection, batch.project_id, batch.agent, members)

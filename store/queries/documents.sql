@@ -7,7 +7,7 @@ for update
 
 -- name: advance_documents
 -- The fence: an older or equal position changes nothing and returns no row. A deleted document stays
--- as a tombstone that keeps its position.
+-- as a tombstone that keeps its position. A row that no transaction has updated (xmax) is a new one.
 insert into documents as d (
     project_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
     media_type, title, commit, permalink_template, metadata
@@ -32,4 +32,4 @@ set
     permalink_template = excluded.permalink_template,
     metadata = excluded.metadata
 where (d.position, d.partition) < (excluded.position, excluded.partition)
-returning uri, id
+returning uri, id, xmax = 0 as created

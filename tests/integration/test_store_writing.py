@@ -1,0 +1,274 @@
+"""The write transaction on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from events.models import Problem
+from runtime.errors import ConfigurationError, UnsupportedContent
+from store.database import Database
+from store.projects import Projects
+from store.store import Store
+from store.types import DocumentWrite
+from tests.support.databases import Database as FreshDatabase
+from tests.support.writes import (
+    MODEL,
+    chunk_write,
+    contents_of,
+    document_write,
+    opened,
+    vector_of,
+)
+
+
+@pytest.fixture
+async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
+    async with opened(database.worker_url) as opened_database:
+        yield opened_database
+
+
+@pytest.fixture
+async def store(worker: Database) -> Store:
+    return Store(worker)
+
+
+async def texts(worker: Database, agent: str | None = None) -> dict[str, list[str]]:
+    """Chunks by uri of project alpha's documents, as one agent sees them; private ones marked."""
+    project_id = await Projects(worker).ensure("alpha")
+    found = await contents_of(worker, project_id, agent)
+    return {f"{owner}:{uri}" if owner else uri: text for (owner, uri), text in found.items()}
+
+
+async def rows(worker: Database, sql: str) -> list[Any]:
+    project_id = await Projects(worker).ensure("alpha")
+    async with worker.scope(project_id, "*") as connection:
+        return list(await connection.fetch(sql))
+
+
+async def test_a_document_is_stored_with_its_chunks_vectors_and_collections(
+    store: Store, worker: Database
+) -> None:
+    """One change fills every table."""
+    write = document_write("a.md", 10, ["one", "two"], collections=("docs", "all"), title="A")
+    (applied,) = await store.apply([write])
+    assert (applied.outcome, applied.chunks_added) == ("indexed", 2)
+    stored = await rows(worker, "select embedding from embeddings order by chunk_id")
+    assert [one["embedding"].tolist() for one in stored] == [
+        vector_of("one").tolist(),
+        vector_of("two").tolist(),
+    ]
+    names = await rows(
+        worker,
+        "select name from collections join document_collections dc on dc.collection_id = id "
+        "order by name",
+    )
+    assert [one["name"] for one in names] == ["all", "docs"]
+    assert await rows(worker, "select from keyword_segments")
+
+
+CHANGES = (
+    document_write("a", 10, ["first"]),
+    document_write("a", 20, change="delete"),
+    document_write("b", 30, ["moved"], change="rename", old_uri="a"),
+    document_write("a", 40, ["again", "more"]),
+    document_write("c", 50, ["moved"], change="rename", old_uri="b"),
+)
+FOLDED = {"a": ["again", "more"], "c": ["moved"]}
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_every_order_of_events_ends_like_the_log(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Whatever order changes arrive in, alone or in one batch, the log's last word wins."""
+    for number, order in enumerate(permutations(CHANGES)):
+        project = f"order-{number}"
+        writes = [replace(write, project=project) for write in order]
+        if together:
+            await store.apply(writes)
+        else:
+            for write in writes:
+                await store.apply([write])
+        project_id = await Projects(worker).ensure(project)
+        found = await contents_of(worker, project_id)
+        assert {uri: text for (_, uri), text in found.items()} == FOLDED, order
+
+
+async def test_late_changes_are_superseded_and_repeated_ones_duplicates(store: Store) -> None:
+    """The fence tells what came too late from what was done before."""
+    deleted = document_write("a", 20, change="delete")
+    late = document_write("a", 10, ["old"])
+    outcomes = [one.outcome for one in await store.apply([deleted])]
+    outcomes += [one.outcome for one in await store.apply([late])]
+    outcomes += [one.outcome for one in await store.apply([late, deleted, deleted])]
+    assert outcomes == ["indexed", "superseded", "duplicate", "duplicate", "duplicate"]
+
+
+async def test_in_one_batch_the_newest_change_of_a_document_wins(
+    store: Store, worker: Database
+) -> None:
+    """Results come in the order of the changes, whatever their positions."""
+    writes = [
+        document_write("a", 30, ["new"]),
+        document_write("a", 10, ["old"]),
+        document_write("a", 30, ["new"]),
+    ]
+    applied = await store.apply(writes)
+    assert [one.outcome for one in applied] == ["indexed", "superseded", "duplicate"]
+    assert await texts(worker) == {"a": ["new"]}
+
+
+async def test_an_edit_inserts_only_the_chunks_that_changed(store: Store, worker: Database) -> None:
+    """Kept chunks keep their row and their vector, and get their new lines."""
+    await store.apply([document_write("a", 10, ["one", "two", "three"])])
+    ids = {r["content"]: r["id"] for r in await rows(worker, "select id, content from chunks")}
+    (applied,) = await store.apply([document_write("a", 20, ["zero", "one", "three"])])
+    assert (applied.chunks_kept, applied.chunks_added, applied.chunks_removed) == (2, 1, 1)
+    after = await rows(
+        worker,
+        "select c.id, content, start_line from chunks c join embeddings e on e.chunk_id = c.id",
+    )
+    places = {row["content"]: (row["id"], row["start_line"]) for row in after}
+    assert places["one"] == (ids["one"], 2)
+    assert places["three"] == (ids["three"], 3)
+    assert set(places) == {"zero", "one", "three"}
+    assert places["zero"][0] not in ids.values()
+
+
+async def test_repeated_texts_in_a_document_are_paired_one_to_one(
+    store: Store, worker: Database
+) -> None:
+    """Two equal chunks are two rows; taking one away leaves the other."""
+    await store.apply([document_write("a", 10, ["same", "same"])])
+    (applied,) = await store.apply([document_write("a", 20, ["same"])])
+    assert (applied.chunks_kept, applied.chunks_removed) == (1, 1)
+    assert await texts(worker) == {"a": ["same"]}
+
+
+async def test_a_new_title_indexes_every_chunk_again(store: Store, worker: Database) -> None:
+    """Chunks are found by the words of the title, and a row's words never change."""
+    await store.apply([document_write("a", 10, ["one"], title="Old")])
+    (applied,) = await store.apply([document_write("a", 20, ["one"], title="New")])
+    assert (applied.chunks_kept, applied.chunks_added, applied.chunks_removed) == (0, 1, 1)
+
+
+async def test_private_documents_of_two_agents_live_beside_the_shared_one(
+    store: Store, worker: Database
+) -> None:
+    """One uri, three documents; an agent sees its own and the shared one, and deletes only its own."""
+    await store.apply(
+        [
+            document_write("a", 10, ["shared"]),
+            document_write("a", 11, ["ann's"], agent="ann"),
+            document_write("a", 12, ["bob's"], agent="bob"),
+        ]
+    )
+    assert await texts(worker, "ann") == {"a": ["shared"], "ann:a": ["ann's"]}
+    assert await texts(worker) == {"a": ["shared"]}
+    await store.apply([document_write("a", 13, agent="ann", change="delete")])
+    assert await texts(worker, "ann") == {"a": ["shared"]}
+    assert await texts(worker, "bob") == {"a": ["shared"], "bob:a": ["bob's"]}
+
+
+async def test_concurrent_batches_of_the_same_documents_end_like_the_log(
+    store: Store, worker: Database
+) -> None:
+    """Batches in different orders neither deadlock nor overwrite newer content."""
+
+    def batch(number: int) -> list[DocumentWrite]:
+        uris = [f"{uri:02}" for uri in range(20)]
+        uris = uris[::-1] if number % 2 else uris
+        return [
+            document_write(uri, 100 * number + place, [f"{number}", "common"])
+            for place, uri in enumerate(uris)
+        ]
+
+    await asyncio.gather(*(store.apply(batch(number)) for number in range(1, 9)))
+    assert await texts(worker) == {f"{uri:02}": ["8", "common"] for uri in range(20)}
+    assert len(await rows(worker, "select from ledger")) == 160
+
+
+async def test_the_same_change_at_once_in_two_workers_is_applied_once(store: Store) -> None:
+    """A zombie and its successor: one of them finds the work done."""
+    write = document_write("a", 10, ["one"])
+    results = await asyncio.gather(*(store.apply([write]) for _ in range(6)))
+    assert sorted(one.outcome for (one,) in results) == ["duplicate"] * 5 + ["indexed"]
+
+
+async def test_vectors_outlive_their_chunks(store: Store) -> None:
+    """What was embedded once is known by its hash, in its project and under its model only."""
+    await store.apply([document_write("a", 10, ["one"])])
+    await store.apply([document_write("a", 20, change="delete")])
+    known, unknown = (chunk_write(0, text).content_hash for text in ("one", "other"))
+    found = await store.known_vectors("alpha", MODEL, [known, unknown])
+    assert list(found) == [known]
+    assert np.array_equal(found[known], vector_of("one"))
+    assert await store.known_vectors("beta", MODEL, [known]) == {}
+    assert await store.known_vectors("alpha", "other/model", [known]) == {}
+
+
+async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database) -> None:
+    """Kinds that no model embeds are found by their words."""
+    chunk = chunk_write(0, "one", vector=None)
+    await store.apply([document_write("a", 10, chunks=(chunk,))])
+    assert await texts(worker) == {"a": ["one"]}
+    assert not await rows(worker, "select from embeddings")
+
+
+async def test_a_model_keeps_its_width(store: Store, worker: Database) -> None:
+    """A vector of another width is refused by name, and nothing of the batch is written."""
+    await store.apply([document_write("a", 10, ["one"])])
+    wide = chunk_write(0, "two", vector=vector_of("two", dimensions=9))
+    with pytest.raises(ConfigurationError, match="gave 9 dimensions"):
+        await store.apply([document_write("b", 20, chunks=(wide,))])
+    assert await texts(worker) == {"a": ["one"]}
+
+
+async def test_a_rejected_change_is_not_handled_until_it_is_redriven(store: Store) -> None:
+    """The ledger remembers why, and the redriven event still applies."""
+    problem = Problem(type="LimitExceeded", detail="too long")
+    write = document_write("a", 10, ["one"])
+    await store.record_rejected(
+        project="alpha", partition=0, position=10, event_id=write.event_id, problem=problem
+    )
+    assert await store.handled([("alpha", 0, 10)]) == set()
+    assert [one.outcome for one in await store.apply([write])] == ["indexed"]
+    assert await store.handled([("alpha", 0, 10), ("alpha", 0, 11), ("beta", 0, 10)]) == {
+        ("alpha", 0, 10)
+    }
+
+
+async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
+    """Putting it twice is putting it once; another project has none of it."""
+    reference = await store.put("alpha", "text " * 100)
+    assert await store.put("alpha", "text " * 100) == reference
+    assert await store.get_content("alpha", reference.sha256) == "text " * 100
+    with pytest.raises(UnsupportedContent, match="publish it again"):
+        await store.get_content("beta", reference.sha256)
+
+
+async def test_the_state_of_a_source_is_replaced(store: Store) -> None:
+    """The last state saved is the one found."""
+    assert await store.source_state("alpha", "git:x") is None
+    await store.save_source_state("alpha", "git:x", {"commit": "1"})
+    await store.save_source_state("alpha", "git:x", {"commit": "2", "files": {"a": "h"}})
+    assert await store.source_state("alpha", "git:x") == {"commit": "2", "files": {"a": "h"}}
+
+
+async def test_statistics_count_private_documents_too(store: Store) -> None:
+    """Status tells how much there is, not what."""
+    await store.apply([document_write("a", 10, ["one", "two"])])
+    await store.apply([document_write("b", 11, ["three"], agent="ann")])
+    await store.apply([document_write("a", 12, change="delete")])
+    (alpha,) = await store.statistics()
+    assert (alpha.documents, alpha.tombstones, alpha.chunks) == (1, 1, 1)
+    assert alpha.outcomes == {"indexed": 3}
+    assert alpha.freshness_p50_ms is not None
+    assert await store.statistics("unknown") == []
