@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -51,12 +51,14 @@ class ChildProcess:
         log: Path | None = None,
         stop_signal: signal.Signals = signal.SIGTERM,
         user: User | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._name = name
         self._command = command
         self._log = log
         self._stop_signal = stop_signal
         self._user = user
+        self._environment = environment
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -95,9 +97,9 @@ class ChildProcess:
             raise ConfigurationError(f"{self._name} ended: {self.last_words()}")
 
     def last_words(self) -> str:
-        """Last line of its log, and where the rest is."""
+        """Last line of its log, with where the rest is."""
         if self._log is None or not self._log.exists():
-            return "no log"
+            return "see above"
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return f"{lines[-1] if lines else 'no output'} (log: {self._log})"
 
@@ -129,6 +131,7 @@ class ChildProcess:
     def _spawn(self, output: IO[bytes] | None) -> None:
         self._child = subprocess.Popen(  # noqa: S603  # the command is built by us
             [*self._launcher(), "--", *self._command],
+            env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

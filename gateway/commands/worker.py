@@ -1,0 +1,81 @@
+"""``headrace worker``: one process that handles events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.session import run_service
+from gateway.stack import configured, require_database
+from processors.app import ROLES, run_worker
+from runtime.errors import ConfigurationError, UsageError
+from runtime.settings import Settings
+
+__all__ = ["command"]
+
+Role = StrEnum("Role", list(ROLES))
+
+
+def command(
+    only: Annotated[
+        Role | None, typer.Option(help="Take this part of the work only; default: both.")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Batches in work at once, per lane.")
+    ] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="A file that exists while the worker is ready.")
+    ] = None,
+) -> None:
+    """Handle events until SIGTERM or Ctrl-C: index documents, answer queries."""
+    roles = list(ROLES) if only is None else [str(only)]
+    run_service(lambda settings, stop: _work(settings, stop, roles, concurrency, ready_file))
+
+
+async def _work(
+    settings: Settings,
+    stop: asyncio.Event,
+    roles: list[str],
+    concurrency: int | None,
+    ready_file: Path | None,
+) -> None:
+    found = configured(settings)
+    if found is None:
+        raise ConfigurationError(
+            "a worker needs servers: run `headrace up`, "
+            "or set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL"
+        )
+    if concurrency is not None:
+        found = _with_concurrency(found, concurrency)
+    with _readiness(ready_file) as ready:
+        await run_worker(require_database(found), only=roles, stop=stop, ready=ready)
+
+
+def _with_concurrency(settings: Settings, concurrency: int) -> Settings:
+    if concurrency < 1:
+        raise UsageError(f"--concurrency must be at least 1, not {concurrency}")
+    return settings.model_copy(update={"concurrency": concurrency})
+
+
+@contextmanager
+def _readiness(file: Path | None) -> Iterator[Callable[[], None]]:
+    """Readiness is told on standard output, and by a file for whoever can't read that."""
+
+    def ready() -> None:
+        print("worker ready", flush=True)  # noqa: T201
+        if file is not None:
+            file.touch()
+
+    if file is not None:
+        file.unlink(missing_ok=True)  # of a predecessor that was killed
+    try:
+        yield ready
+    finally:
+        if file is not None:
+            file.unlink(missing_ok=True)

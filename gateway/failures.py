@@ -1,0 +1,47 @@
+"""What a person reads when something fails: one line, and what to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from runtime.errors import HeadraceError
+
+__all__ = ["INTERRUPTED", "one_line", "report"]
+
+INTERRUPTED = 130
+_LONGEST = 500
+
+
+def report(error: BaseException) -> int:
+    """Print the error to stderr as one line; the exit code that goes with it."""
+    if os.environ.get("HEADRACE_LOG_LEVEL", "").lower() == "debug":
+        traceback.print_exception(error)
+    cause = _first_cause(error)
+    if isinstance(cause, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(cause, BrokenPipeError):
+        # whoever read our output has enough; Python would complain once more at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    print(f"headrace: {one_line(cause)}", file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def one_line(error: BaseException) -> str:
+    """An error of ours says it itself; another one is a defect, and how to learn more."""
+    text = " ".join(str(error).split())[:_LONGEST]
+    if isinstance(error, HeadraceError):
+        return text
+    return f"unexpected {type(error).__name__}: {text or 'no message'}; " + (
+        "HEADRACE_LOG_LEVEL=debug shows where"
+    )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Groups come from tasks that ran side by side; the first failure made the others end."""
+    while isinstance(error, BaseExceptionGroup):
+        known = [one for one in error.exceptions if isinstance(one, HeadraceError)]
+        error = (known or list(error.exceptions))[0]
+    return error

@@ -1,0 +1,71 @@
+"""What each command begins with: settings, logs, an event loop that signals can stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from runtime.errors import ConfigurationError
+from runtime.lifespan import run
+from runtime.logs import configure_logs
+from runtime.settings import Settings
+
+__all__ = ["JsonOption", "ProjectOption", "run_client", "run_service"]
+
+T = TypeVar("T")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the project.")]
+
+
+def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
+    """Run something that ends by itself; a signal interrupts it.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted, and has cleaned up.
+    """
+    settings = _load_settings()
+    return run(lambda stop: _until(main(settings), stop))
+
+
+def run_service(main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Run something that goes on until a signal sets its event."""
+    settings = _load_settings()
+    return run(lambda stop: main(settings, stop))
+
+
+def _load_settings() -> Settings:
+    """Raises ConfigurationError naming the variable that is wrong."""
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = "_".join(str(part) for part in first["loc"]).upper()
+        raise ConfigurationError(f"HEADRACE_{name}: {first['msg']}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"settings: {error}") from None
+    configure_logs(settings.log_format, settings.log_level)
+    return settings
+
+
+async def _until(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    task = asyncio.create_task(work)
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+        if not task.done():
+            await _cancel(task)
+    if task.cancelled():
+        raise KeyboardInterrupt
+    return task.result()
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

@@ -1,0 +1,80 @@
+"""Servers and workers for a command: configured ones, those of a running ``up``, or its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from gateway.running import find_running
+from gateway.workers import worker
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+from runtime.errors import ConfigurationError
+from runtime.settings import Settings
+from store.schema import upgrade
+
+__all__ = ["configured", "own_servers", "require_database", "stack"]
+
+
+def configured(settings: Settings) -> Settings | None:
+    """Settings with servers that are there already, by configuration or by a running ``up``."""
+    if settings.redis_url:
+        return settings
+    return find_running(settings)
+
+
+@asynccontextmanager
+async def stack(settings: Settings, *, with_worker: bool = True) -> AsyncIterator[Settings]:
+    """Settings with the URLs of running servers.
+
+    Where there are none, servers and a worker run under ``home`` for as long as this lasts.
+
+    Raises:
+        UsageError: another command has its own servers under ``home`` at the moment.
+        ConfigurationError: a server or the worker can't start; the message says why.
+    """
+    found = configured(settings)
+    if found is not None:
+        yield found
+        return
+    async with own_servers(settings) as own, AsyncExitStack() as exits:
+        if with_worker:
+            log = own.home_directory / "worker.log"
+            await exits.enter_async_context(worker(own, log=log))
+        yield own
+
+
+@asynccontextmanager
+async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
+    """Embedded servers in place of those that are not configured, and a migrated database.
+
+    A configured database is migrated too where the URL of its owner is known; where it isn't, the
+    workers check the schema.
+    """
+    home = settings.home_directory
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with AsyncExitStack() as exits:
+        update: dict[str, str] = {}
+        if not settings.redis_url:
+            redis = EmbeddedRedis(home)
+            update["redis_url"] = await redis.start()
+            exits.push_async_callback(redis.stop)
+        if not settings.database_url:
+            postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
+            urls = await postgres.start()
+            exits.push_async_callback(postgres.stop)
+            update |= {"database_url": urls.worker, "owner_database_url": urls.owner}
+        own = settings.model_copy(update=update)
+        if own.owner_database_url:
+            await upgrade(own.owner_database_url)
+        yield own
+
+
+def require_database(settings: Settings) -> Settings:
+    """Make sure that a command which reads Postgres knows where it is.
+
+    Raises:
+        ConfigurationError: it doesn't.
+    """
+    if not settings.database_url:
+        raise ConfigurationError("HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is")
+    return settings
