@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -169,6 +170,43 @@ async def test_a_lost_lease_is_noticed(own_redis: CrashableRedis, own_client: Re
         await eventually(lambda: app.consumer.statistics.leases_lost, "the loss is noticed")
         release.set()
     assert await pending(own_client) == [entry_id]
+
+
+async def test_a_stopped_process_is_no_thief_when_it_wakes(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """SIGSTOP past the lease, then SIGCONT: what was taken over stays with its new owner."""
+    await publish(own_client, "event")
+    release = asyncio.Event()
+    begun = Recorder()
+
+    async def slow(batch: Sequence[Delivery[str]]) -> None:
+        await begun(batch)
+        await release.wait()
+
+    with worker_process(own_redis.url, "held") as process:
+        await eventually(lambda: own_client.llen("begun"), "work has begun", timeout=20)
+        process.send_signal(signal.SIGSTOP)
+        async with batches(own_redis.url, slow) as app:
+            await eventually(lambda: begun.events, "taken over")
+            process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(1.5 * FAST.lease.total_seconds())
+            assert app.consumer.statistics.leases_lost == 0
+            release.set()
+            await eventually(nothing_pending(own_client), "nothing pending")
+    assert begun.events == ["event"]
+
+
+async def test_a_stop_without_redis_is_bounded(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """Nothing can be given back then; the leases will end by themselves."""
+    recorder = Recorder()
+    await publish(own_client, "event")
+    async with asyncio.timeout(15):
+        async with batches(own_redis.url, recorder):
+            await eventually(lambda: recorder.events, "the event")
+            own_redis.kill()
 
 
 async def test_flushall_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:
