@@ -42,7 +42,7 @@ class Revision:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place in the log: the position, and between equal ones of two partitions, the partition."""
+        """Place in the log: position, then partition, for equal positions of two partitions."""
         return self.write.position, self.write.partition
 
 

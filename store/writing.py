@@ -15,7 +15,7 @@ from store.documents import Advanced, Revision, StoredDocument
 from store.embeddings import Embedding
 from store.keyword import writing as keyword
 from store.keyword.writing import ChunkTerms
-from store.types import Applied, DocumentWrite
+from store.types import Applied, ChunkWrite, DocumentWrite
 
 __all__ = ["write_batch"]
 
@@ -86,7 +86,7 @@ def _difference(
     return chunks.compare(rows, after)
 
 
-def _new(batch: _Batch, write: chunks.ChunkWrite) -> NewChunk:
+def _new(batch: _Batch, write: ChunkWrite) -> NewChunk:
     return NewChunk(write, None if write.vector is None else batch.models[write.model])
 
 
@@ -186,6 +186,8 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
 
 
 def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
-    outcome = "indexed" if result.outcome == "indexed" else "superseded"
     place = write.partition, write.position
-    return ledger.Entry(place, write.event_id, outcome, write.published_at)
+    stands = result.outcome == "indexed"
+    return ledger.Entry(
+        place, write.event_id, "indexed" if stands else "superseded", write.published_at
+    )

@@ -162,7 +162,7 @@ async def test_a_new_title_indexes_every_chunk_again(store: Store, worker: Datab
 async def test_private_documents_of_two_agents_live_beside_the_shared_one(
     store: Store, worker: Database
 ) -> None:
-    """One uri, three documents; an agent sees its own and the shared one, and deletes only its own."""
+    """One uri, three documents; an agent sees and deletes its own, and sees the shared one."""
     await store.apply(
         [
             document_write("a", 10, ["shared"]),

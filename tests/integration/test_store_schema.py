@@ -1,0 +1,138 @@
+"""Migrations, and what opening a database checks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from runtime.embedded import EmbeddedPostgres
+from runtime.errors import ConfigurationError, Unavailable
+from store.database import Database
+from store.revision import head_revision
+from store.schema import upgrade
+from tests.support.databases import Database as FreshDatabase
+from tests.support.databases import create_database
+from tests.support.writes import opened
+
+DECLARED = Path(__file__).with_name("declared_schema.txt")
+CATALOG = """
+select format('%s.%s %s%s%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
+    case when a.attnotnull then ' not null' else '' end,
+    case when a.attidentity <> '' then ' identity' else '' end) as line
+from pg_class c
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+union all
+select format('index %s', indexdef) from pg_indexes where schemaname = 'public'
+union all
+select format('constraint %s %s', conrelid::regclass, pg_get_constraintdef(oid))
+from pg_constraint
+where connamespace = 'public'::regnamespace and contype in ('c', 'f')
+union all
+select format('policy on %s: %s', tablename, regexp_replace(qual, '\\s+', ' ', 'g'))
+from pg_policies where schemaname = 'public'
+union all
+select format('grant %s on %s', privilege_type, table_name)
+from information_schema.role_table_grants where grantee = 'headrace_worker'
+union all
+select format('function %s', p.oid::regprocedure)
+from pg_proc p
+where p.pronamespace = 'public'::regnamespace
+    and not exists (select from pg_depend d where d.objid = p.oid and d.deptype = 'e')
+order by 1
+"""
+
+
+async def test_what_is_migrated_is_what_is_declared(database: FreshDatabase) -> None:
+    """A migration must say in declared_schema.txt what it leads to (DECLARE_SCHEMA=1 writes it)."""
+    connection = await asyncpg.connect(database.owner_url)
+    found = "\n".join(row["line"] for row in await connection.fetch(CATALOG)) + "\n"
+    await connection.close()
+    if os.environ.get("DECLARE_SCHEMA"):
+        DECLARED.write_text(found, encoding="utf-8")
+    assert found == DECLARED.read_text(encoding="utf-8")
+
+
+async def test_migrating_at_once_and_again_changes_nothing(
+    postgres_server: EmbeddedPostgres,
+) -> None:
+    """Processes that start together may all migrate."""
+    name = "migrated_at_once"
+    await create_database(postgres_server, name)
+    url = postgres_server.urls(name).owner
+    assert await asyncio.gather(*(upgrade(url) for _ in range(4))) == [head_revision()] * 4
+    assert await upgrade(url) == head_revision()
+
+
+async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres) -> None:
+    """The message names the command that helps."""
+    await create_database(postgres_server, "never_migrated")
+    with pytest.raises(ConfigurationError, match="headrace migrate"):
+        await Database.open(postgres_server.urls("never_migrated").worker)
+
+
+@pytest.mark.parametrize(("revision", "cure"), [("0001", "headrace migrate"), ("9999", "upgrade")])
+async def test_another_revision_is_not_opened(
+    database: FreshDatabase, revision: str, cure: str
+) -> None:
+    """Neither an older schema nor a newer one."""
+    connection = await asyncpg.connect(database.owner_url)
+    await connection.execute("update alembic_version set version_num = $1", revision)
+    await connection.close()
+    with pytest.raises(ConfigurationError, match=cure):
+        await Database.open(database.worker_url)
+
+
+async def test_a_newer_database_is_not_migrated(database: FreshDatabase) -> None:
+    """Older code must not touch what it doesn't know."""
+    connection = await asyncpg.connect(database.owner_url)
+    await connection.execute("update alembic_version set version_num = '9999'")
+    await connection.close()
+    with pytest.raises(ConfigurationError, match="upgrade headrace"):
+        await upgrade(database.owner_url)
+
+
+async def test_the_owner_is_refused_unless_it_takes_the_worker_role(
+    database: FreshDatabase,
+) -> None:
+    """A role that policies don't bind must not serve tenants."""
+    with pytest.raises(ConfigurationError, match="is a superuser"):
+        await Database.open(database.owner_url)
+    worker = await Database.open(database.owner_url, role="headrace_worker")
+    async with worker.connection() as connection:
+        assert await connection.fetchval("select current_user") == "headrace_worker"
+    await worker.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("postgresql://nobody@127.0.0.1:1/none", Unavailable),
+        ("mysql://nobody@127.0.0.1/none", ConfigurationError),
+    ],
+)
+async def test_an_unreachable_server_is_named(url: str, error: type[Exception]) -> None:
+    """The message names the setting."""
+    with pytest.raises(error, match="HEADRACE_DATABASE_URL"):
+        await Database.open(url)
+    with pytest.raises(error, match="HEADRACE_DATABASE_URL"):
+        await upgrade(url)
+
+
+async def test_a_connection_cut_in_a_transaction_is_unavailable(database: FreshDatabase) -> None:
+    """The work stays pending, and the next connection works."""
+    owner = await asyncpg.connect(database.owner_url)
+    async with opened(database.worker_url) as worker:
+        with pytest.raises(Unavailable):
+            async with worker.scope(1) as connection:
+                pid = await connection.fetchval("select pg_backend_pid()")
+                await owner.execute("select pg_terminate_backend($1)", pid)
+                await connection.fetch("select * from documents")
+        async with worker.scope(1) as connection:
+            assert json.loads(await connection.fetchval("select '{}'::jsonb")) == {}
+    await owner.close()
