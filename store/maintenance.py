@@ -23,6 +23,7 @@ from store.keyword.merging import (
     sort_words,
 )
 from store.named_queries import named
+from store.projects import Projects
 from store.vector_indexes import VectorIndexes
 
 __all__ = ["EXACT_CHUNKS", "Maintenance"]
@@ -53,6 +54,7 @@ class Maintenance:
         sweep_interval: timedelta = SWEEP_INTERVAL,
     ) -> None:
         self._database = database
+        self._projects = Projects(database)
         self._indexes = VectorIndexes(database, owner_url, exact_chunks)
         self._interval = interval
         self._sweep_interval = sweep_interval
@@ -73,11 +75,9 @@ class Maintenance:
         Raises:
             Unavailable: the server can't be reached.
         """
-        async with self._database.connection() as connection:
-            projects = await connection.fetch(_QUERIES["projects"])
-        for row in projects:
-            await self.tidy_keywords(row["id"])
-            await self._indexes.refresh(row["id"])
+        for project_id in (await self._projects.all()).values():
+            await self.tidy_keywords(project_id)
+            await self._indexes.refresh(project_id)
 
     async def tidy_keywords(self, project_id: int) -> None:
         """Fold a project's segments and sort in its words, each step in a transaction."""

@@ -17,6 +17,7 @@ from store.database import Database
 from store.filters import Visibility
 from store.keyword.leg import KeywordFound, KeywordLeg
 from store.named_queries import named
+from store.projects import Projects
 from store.types import Candidates, ChunkRow, SearchRequest
 from store.vectors import VectorLeg
 
@@ -58,7 +59,7 @@ class Search:
 
     def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
         self._database = database
-        self._projects: dict[str, int] = {}
+        self._projects = Projects(database)
         self._keyword = KeywordLeg()
         self._vectors = VectorLeg(ef_search)
 
@@ -69,7 +70,7 @@ class Search:
 
         Raises:
             UsageError: no such project.
-            Unavailable: every leg that was asked for failed.
+            Unavailable, ConfigurationError: every leg that was asked for failed.
         """
         project_id = await self._project(request.project)
         run = _Run()
@@ -84,6 +85,8 @@ class Search:
         }
         if run.errors and run.errors.keys() >= asked:
             error = next(iter(run.errors.values()))
+            if isinstance(error, HeadraceError):
+                raise error
             raise Unavailable(f"the index can't be searched: {error}") from error
         return Candidates(
             vector=vector,
@@ -107,14 +110,10 @@ class Search:
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
     async def _project(self, name: str) -> int:
-        if name not in self._projects:
-            async with self._database.connection() as connection:
-                found = await connection.fetchval(_QUERIES["find_project"], name)
-                if found is None:
-                    known = await connection.fetch(_QUERIES["list_projects"])
-                    raise UsageError(_unknown(name, [row["name"] for row in known]))
-            self._projects[name] = found
-        return self._projects[name]
+        project_id = await self._projects.find(name)
+        if project_id is None:
+            raise UsageError(_unknown(name, sorted(await self._projects.all())))
+        return project_id
 
     async def _similar(self, project_id: int, request: SearchRequest) -> Similar:
         if not request.vectors:

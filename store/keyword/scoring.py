@@ -176,15 +176,15 @@ def _idf(chunks: int, frequency: int) -> float:
 
 
 def _top(scores: Float32s, limit: int) -> npt.NDArray[np.intp]:
-    """Where the ``limit`` highest scores above 0 are, in no order.
+    """Where the ``limit`` highest scores above 0 are, and all that equal the last, in no order.
 
-    Looks into the blocks with the highest maxima only: they must hold the highest scores.
+    Looks only into blocks whose maximum is among the ``limit`` highest: no other can hold one.
     """
     whole = len(scores) // _BLOCK
     if whole <= limit:
         return _top_of(scores, np.arange(len(scores)), limit)
     maxima = scores[: whole * _BLOCK].reshape(whole, _BLOCK).max(axis=1)
-    blocks = np.argpartition(maxima, whole - limit)[whole - limit :]
+    blocks = np.flatnonzero(maxima >= _nth_highest(maxima, limit))
     inside = (blocks[:, None] * _BLOCK + np.arange(_BLOCK)).ravel()
     rest = np.arange(whole * _BLOCK, len(scores))
     return _top_of(scores, np.concatenate([inside, rest]), limit)
@@ -194,8 +194,11 @@ def _top_of(scores: Float32s, places: npt.NDArray[np.intp], limit: int) -> npt.N
     places = places[scores[places] > 0]
     if len(places) <= limit:
         return places
-    cut = len(places) - limit
-    return places[np.argpartition(scores[places], cut)[cut:]]
+    return places[scores[places] >= _nth_highest(scores[places], limit)]
+
+
+def _nth_highest(values: Float32s, n: int) -> np.float32:
+    return np.partition(values, len(values) - n)[len(values) - n]
 
 
 def _ranked(

@@ -1,9 +1,3 @@
--- name: find_project
-select find_project($1)
-
--- name: list_projects
-select name from list_projects()
-
 -- name: rows
 -- Chunks with what a citation needs of their documents.
 select

@@ -81,6 +81,13 @@ def test_the_best_of_many_are_the_best(limit: int) -> None:
     assert [chunk_id for chunk_id, _ in ScoredChunks([(ids, scores)]).best(limit)] == wanted
 
 
+def test_equal_scores_go_by_id() -> None:
+    """Which of many equal chunks are returned doesn't depend on how they lie in memory."""
+    ids = np.arange(60_000, dtype=np.int64)[::-1].copy()
+    scored = ScoredChunks([(ids, np.ones(60_000, np.float32))])
+    assert [chunk_id for chunk_id, _ in scored.best(3)] == [0, 1, 2]
+
+
 def test_the_best_of_some_are_among_them() -> None:
     """A restriction leaves the order as it was."""
     ids = np.arange(6, dtype=np.int64)

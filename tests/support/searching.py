@@ -1,0 +1,117 @@
+"""A store with a search beside it, filled through the real write path."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from events.models import Filters, Scalar
+from store.database import Database
+from store.search import Search
+from store.store import Store
+from store.types import Candidates, ChunkWrite, DocumentWrite, SearchRequest
+
+__all__ = ["MODEL", "Index", "unit_vectors"]
+
+MODEL = "test/model"
+Vectors = npt.NDArray[np.float32]
+
+
+def unit_vectors(seed: int, rows: int, dimensions: int, clusters: int = 20) -> Vectors:
+    """Random vectors that lie in clusters, as those of texts do."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(clusters, dimensions))
+    vectors = centres[rng.integers(0, clusters, rows)] + 0.8 * rng.normal(size=(rows, dimensions))
+    unit: Vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+@dataclass
+class Index:
+    """Writes documents and searches them. Chunks are given as their texts."""
+
+    database: Database
+    store: Store
+    search: Search
+    positions: count[int] = field(default_factory=lambda: count(1))
+
+    @classmethod
+    def of(cls, database: Database) -> Index:
+        return cls(database, Store(database), Search(database))
+
+    def document(
+        self,
+        uri: str,
+        chunks: Sequence[str],
+        vectors: Vectors | None = None,
+        *,
+        project: str = "p",
+        agent: str | None = None,
+        kind: str = "text",
+        collections: Sequence[str] = (),
+        metadata: Mapping[str, Scalar] | None = None,
+    ) -> DocumentWrite:
+        position = next(self.positions)
+        return DocumentWrite(
+            event_id=f"event-{position}",
+            project=project,
+            agent=agent,
+            uri=uri,
+            change="upsert" if chunks else "delete",
+            position=position,
+            partition=0,
+            published_at=datetime.now(UTC),
+            kind=kind,
+            collections=tuple(collections),
+            metadata=dict(metadata or {}),
+            chunks=tuple(
+                ChunkWrite(
+                    ordinal=i,
+                    start_line=i + 1,
+                    end_line=i + 1,
+                    content=text,
+                    content_hash=hashlib.sha256(text.encode()).digest(),
+                    tokens=len(text) // 4,
+                    model=MODEL,
+                    vector=None if vectors is None else vectors[i].astype(np.float16),
+                )
+                for i, text in enumerate(chunks)
+            ),
+        )
+
+    async def write(self, uri: str, *chunks: str, **options: Any) -> None:
+        """Write one document; without chunks, delete it."""
+        await self.store.apply([self.document(uri, chunks, **options)])
+
+    async def candidates(
+        self,
+        text: str | None = None,
+        vector: Vectors | None = None,
+        *,
+        project: str = "p",
+        agent: str | None = None,
+        filters: Filters | None = None,
+        limit: int = 10,
+    ) -> Candidates:
+        vectors = {} if vector is None else {MODEL: vector}
+        return await self.search.candidates(
+            SearchRequest(project, agent, text, vectors, filters or Filters(), limit)
+        )
+
+    async def texts(self, found: Sequence[tuple[int, float]], **options: str | None) -> list[str]:
+        """The contents of what was found, best first."""
+        project = options.get("project") or "p"
+        rows = await self.search.rows(project, options.get("agent"), [i for i, _ in found])
+        return [rows[chunk_id].content for chunk_id, _ in found if chunk_id in rows]
+
+    async def project_id(self, project: str = "p") -> int:
+        found = await self.search._projects.find(project)
+        assert found is not None
+        return found
