@@ -15,6 +15,13 @@ from tests.support.writes import document_write, opened
 PRIVATE = ("documents", "document_collections", "chunks", "embeddings")
 SCOPE = "select set_config('app.project_id', $1, true), set_config('app.agent', $2, true)"
 
+FOREIGN_WRITES = (
+    "insert into contents (project_id, sha256, content, size_bytes) "
+    "values ($1, sha256('x'), '', 1)",
+    "update chunks set project_id = $1",
+    "insert into source_states (project_id, source, state) values ($1, 'x', '{}')",
+)
+
 
 @pytest.fixture
 async def projects(database: FreshDatabase) -> dict[str, int]:
@@ -139,16 +146,13 @@ async def test_a_worker_can_not_write_into_another_project(
 ) -> None:
     """Neither by inserting there nor by moving a row."""
     connection = await asyncpg.connect(database.worker_url)
-    for statement in (
-        "insert into contents (project_id, sha256, content, size_bytes) "
-        "values ($1, sha256('x'), 'x', 1)",
-        "update chunks set project_id = $1",
-        "insert into source_states (project_id, source, state) values ($1, 'x', '{}')",
-    ):
+    for statement in FOREIGN_WRITES:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(SCOPE, str(projects["alpha"]), "")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            async with connection.transaction():
-                await connection.execute(SCOPE, str(projects["alpha"]), "")
-                await connection.execute(statement, projects["beta"])
+            await connection.execute(statement, projects["beta"])
+        await transaction.rollback()
     await connection.close()
 
 
