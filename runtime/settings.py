@@ -6,12 +6,25 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, SecretStr
+from pydantic import BeforeValidator, Field, PositiveInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 __all__ = ["LOCAL_MODEL", "Settings"]
 
 LOCAL_MODEL = "local/all-MiniLM-L6-v2"
+
+
+def _seconds(value: object) -> object:
+    """Let the environment say ``6`` for six seconds, beside ISO 8601's ``PT6S``."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds)]
 
 
 class Settings(BaseSettings):
@@ -70,7 +83,7 @@ class Settings(BaseSettings):
         default=SecretStr(""),
         description="API key for LiteLLM; empty: the provider's own variable.",
     )
-    model_timeout: timedelta = Field(
+    model_timeout: Duration = Field(
         default=timedelta(seconds=30), description="Limit of one request to a model."
     )
     model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
@@ -80,21 +93,21 @@ class Settings(BaseSettings):
     concurrency: PositiveInt = Field(default=2, description="Batches in work at once, per lane.")
     query_concurrency: PositiveInt = Field(default=16, description="Queries in work at once.")
     batch_documents: PositiveInt = Field(default=64, description="Documents per indexing batch.")
-    lease: timedelta = Field(
+    lease: Duration = Field(
         default=timedelta(seconds=6),
         description="A pending entry whose worker was silent this long is taken over.",
     )
     max_deliveries: PositiveInt = Field(
         default=5, description="Deliveries of an event before it goes to the dead letters."
     )
-    retry_delay: timedelta = Field(
+    retry_delay: Duration = Field(
         default=timedelta(seconds=1), description="Wait before a failed event is tried again."
     )
-    shutdown_timeout: timedelta = Field(
+    shutdown_timeout: Duration = Field(
         default=timedelta(seconds=20), description="Longest wait for work in hand at shutdown."
     )
     chunking_processes: PositiveInt = Field(default=1, description="Parser processes per worker.")
-    chunking_timeout: timedelta = Field(
+    chunking_timeout: Duration = Field(
         default=timedelta(seconds=5), description="Longest time to parse one document."
     )
     chunking_memory_bytes: PositiveInt = Field(
@@ -108,7 +121,7 @@ class Settings(BaseSettings):
         default=256 * 2**10, description="Larger content travels by reference, not in the event."
     )
 
-    default_deadline: timedelta = Field(
+    default_deadline: Duration = Field(
         default=timedelta(seconds=10), description="Deadline of a query that names none."
     )
     exact_search_chunks: PositiveInt = Field(

@@ -36,7 +36,7 @@ LIMIT_TOKENS = 254
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_killed_worker_loses_nothing(redis_url: str, database: Database, seed: int) -> None:
-    """Workers end by kill -9 at random moments of an import; the index equals the fold of the log."""
+    """Kills at random moments of an import leave an index that equals the fold of the log."""
     rng = random.Random(seed)
     journal = Journal(seed)
     moments = sorted(rng.randrange(DOCUMENTS) for _ in range(KILLS))

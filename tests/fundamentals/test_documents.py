@@ -1,0 +1,90 @@
+"""What happens to documents: start reading here."""
+
+from __future__ import annotations
+
+from events.models import DocumentIndexed
+from tests.support.running import Headrace
+
+RIVER = "# Weir\n\nA weir raises the level of the river so that water enters the headrace.\n"
+BAKERY = "# Bread\n\nKnead the dough, let it rest, and bake it in a hot oven.\n"
+
+
+async def test_a_published_document_is_found_where_it_stands(running: Headrace) -> None:
+    """Publish a document, ask about it, and get the lines that hold the answer."""
+    await running.change("guide/river.md", RIVER)
+    await running.change("guide/bread.md", BAKERY)
+    answer = await running.client.ask("docs", "how does water get into the channel?")
+    first = answer.results[0]
+    assert first.citation.uri == "guide/river.md"
+    lines = RIVER.splitlines()[first.citation.start_line - 1 : first.citation.end_line]
+    assert first.content == "\n".join(lines)
+    assert first.citation.heading_path == ("Weir",)
+
+
+async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) -> None:
+    """The answer to a query with ``min_event`` reflects that change, without any waiting around."""
+    await running.change("a.md", "The gate is painted green.")
+    from events.models import DocumentChange, DocumentChanged
+
+    change = DocumentChange(project="docs", uri="a.md", content="The gate is painted red.")
+    receipt = await running.client.publish(DocumentChanged(data=change))
+    answer = await running.client.ask("docs", "colour of the gate", min_event=receipt.token)
+    assert not answer.stale
+    assert [one.content for one in answer.results] == ["The gate is painted red."]
+
+
+async def test_an_answer_says_when_it_is_stale(running: Headrace) -> None:
+    """A change that never comes makes the answer stale, not late."""
+    from datetime import timedelta
+
+    await running.change("a.md", "The gate is painted green.")
+    answer = await running.client.ask(
+        "docs",
+        "colour of the gate",
+        min_event="live:0:99999999999-0",
+        max_wait=timedelta(milliseconds=50),
+    )
+    assert answer.stale
+    assert answer.watermark["live:0"] != "0-0"
+
+
+async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
+    """Chunks whose text stays keep their rows and their vectors."""
+    sections = [
+        f"# Part {number}\n\n" + f"Sentence {number} of the book. " * 40 for number in range(6)
+    ]
+    before = await running.change("book.md", "\n\n".join(sections))
+    sections[3] = sections[3].replace("book", "letter")
+    after = await running.change("book.md", "\n\n".join(sections))
+    assert isinstance(before, DocumentIndexed)
+    assert isinstance(after, DocumentIndexed)
+    assert 1 <= after.data.chunks_embedded <= 2
+    assert after.data.chunks_kept == before.data.chunks_added - after.data.chunks_added
+
+
+async def test_a_rename_embeds_nothing(running: Headrace) -> None:
+    """A document under another name is the same text: only its citation changes."""
+    await running.change("old/river.md", RIVER)
+    renamed = await running.change("new/river.md", RIVER, change="rename", old_uri="old/river.md")
+    assert isinstance(renamed, DocumentIndexed)
+    assert renamed.data.chunks_embedded == 0
+    answer = await running.client.ask("docs", "weir")
+    assert {one.citation.uri for one in answer.results} == {"new/river.md"}
+
+
+async def test_a_copy_embeds_nothing(running: Headrace) -> None:
+    """Vectors are known by what was embedded, not by where it stands."""
+    await running.change("river.md", RIVER)
+    copied = await running.change("copy/of/it.md", RIVER)
+    assert isinstance(copied, DocumentIndexed)
+    assert copied.data.chunks_added > 0
+    assert copied.data.chunks_embedded == 0
+
+
+async def test_a_deleted_document_is_gone(running: Headrace) -> None:
+    """No answer holds a chunk of a document that was deleted."""
+    await running.change("river.md", RIVER)
+    await running.change("bread.md", BAKERY)
+    await running.change("river.md", change="delete")
+    answer = await running.client.ask("docs", "weir river headrace", limit=50)
+    assert {one.citation.uri for one in answer.results} == {"bread.md"}

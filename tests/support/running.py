@@ -1,0 +1,62 @@
+"""A whole worker in the test's own process, with a client beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from events.client import Client
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane
+from events.outcomes import Outcome
+from processors.app import run_worker
+from runtime.settings import Settings
+from tests.support.databases import Database
+
+__all__ = ["Headrace", "headrace"]
+
+PATIENCE = timedelta(seconds=30)
+
+
+class Headrace:
+    """What a test does with a running worker."""
+
+    def __init__(self, client: Client, redis_url: str, database: Database) -> None:
+        self.client = client
+        self.redis_url = redis_url
+        self.database = database
+
+    async def change(
+        self, uri: str, content: str | None = None, *, lane: Lane = Lane.LIVE, **data: Any
+    ) -> Outcome:
+        """Publish one change to the project ``docs`` (or another) and wait for its outcome."""
+        change = DocumentChange(**{"project": "docs", "uri": uri, "content": content, **data})
+        receipt = await self.client.publish(DocumentChanged(data=change), lane)
+        return (await self.client.wait([receipt], PATIENCE))[receipt.token]
+
+
+@asynccontextmanager
+async def headrace(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Headrace]:
+    """A ready worker with the built-in model, and a client; both end with the context."""
+    stop, ready = asyncio.Event(), asyncio.Event()
+    values = {"redis_url": redis_url, "database_url": database.worker_url, **settings}
+    worker = asyncio.create_task(run_worker(Settings(**values), stop=stop, ready=ready.set))
+    try:
+        await _first(worker, ready.wait)
+        async with Client.connect(redis_url) as client:
+            yield Headrace(client, redis_url, database)
+    finally:
+        stop.set()
+        await worker
+
+
+async def _first(worker: asyncio.Task[None], ready: Callable[[], Any]) -> None:
+    """Wait for the worker to be ready; its failure comes out of this."""
+    waiting = asyncio.create_task(ready())
+    await asyncio.wait({worker, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if worker.done():
+        worker.result()
