@@ -197,8 +197,8 @@ def _top_of(scores: Float32s, places: npt.NDArray[np.intp], limit: int) -> npt.N
     return places[scores[places] >= _nth_highest(scores[places], limit)]
 
 
-def _nth_highest(values: Float32s, n: int) -> np.float32:
-    return np.partition(values, len(values) - n)[len(values) - n]
+def _nth_highest(values: Float32s, n: int) -> float:
+    return float(np.partition(values, len(values) - n)[len(values) - n])
 
 
 def _ranked(

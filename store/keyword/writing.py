@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,10 +57,16 @@ async def add(connection: asyncpg.Connection, project_id: int, rows: Sequence[Ch
     """
     for start in range(0, len(rows), MAX_CHUNKS):
         part = rows[start : start + MAX_CHUNKS]
-        await insert_segment(
-            connection, project_id, Postings.build([(row.chunk_id, row.terms) for row in part])
-        )
+        await insert_segment(connection, project_id, await _build(part))
         await _add_words(connection, project_id, chain.from_iterable(row.terms for row in part))
+
+
+async def _build(rows: Sequence[ChunkTerms]) -> Postings:
+    """In a thread where it would hold up the event loop."""
+    pairs = [(row.chunk_id, row.terms) for row in rows]
+    if len(pairs) <= INLINE_CHUNKS:
+        return Postings.build(pairs)
+    return await asyncio.to_thread(Postings.build, pairs)
 
 
 async def insert_segment(
