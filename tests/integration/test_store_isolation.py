@@ -16,8 +16,7 @@ PRIVATE = ("documents", "document_collections", "chunks", "embeddings")
 SCOPE = "select set_config('app.project_id', $1, true), set_config('app.agent', $2, true)"
 
 FOREIGN_WRITES = (
-    "insert into contents (project_id, sha256, content, size_bytes) "
-    "values ($1, sha256('x'), '', 1)",
+    "insert into collections (project_id, name) values ($1, 'x')",
     "update chunks set project_id = $1",
     "insert into source_states (project_id, source, state) values ($1, 'x', '{}')",
 )
