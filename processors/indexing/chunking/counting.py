@@ -13,6 +13,7 @@ __all__ = ["WordwiseCounter", "is_wordwise"]
 
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 _WORD = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
+_SPECIAL = re.compile(r"\[(?:CLS|SEP|PAD|UNK|MASK)\]")
 _BLANKS = re.compile(r"[ \t\n\r]+")
 _MOST_WORDS = 200_000
 
@@ -28,7 +29,8 @@ class WordwiseCounter:
     """Token counts equal to those of ``count``, whose tokenizer must be wordwise.
 
     Such a tokenizer encodes each word by itself, so a text has as many tokens as its words
-    together. Words of printable ASCII are looked up; any other text goes to ``count`` itself.
+    together. Words of printable ASCII are looked up; any other word goes to ``count`` itself, and
+    so do texts with BERT's special tokens.
     """
 
     def __init__(self, count: CountTokens) -> None:
@@ -40,6 +42,8 @@ class WordwiseCounter:
         return [self._tokens(text) for text in texts]
 
     def _tokens(self, text: str) -> int:
+        if _SPECIAL.search(text):
+            return self._count([text])[0]
         if _PLAIN.fullmatch(text):
             return self._plain(text)
         plain: list[str] = []

@@ -1,0 +1,48 @@
+"""What every list of chunks must fulfil, whoever cut it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from processors.indexing.chunking import Chunk, CountTokens, Source, chunk
+from processors.indexing.chunking.counting import WordwiseCounter
+from processors.indexing.chunking.detect import kind_of, language_of
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+
+__all__ = ["LIMIT_TOKENS", "check", "counter", "cut"]
+
+LIMIT_TOKENS = 254
+
+
+@functools.cache
+def counter() -> CountTokens:
+    """The local model's counter, one for the whole run."""
+    return WordwiseCounter(TokenCounter(tokenizer_path(None)))
+
+
+def cut(uri: str, content: str, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]:
+    """Chunks of a document as the pipeline would cut it, checked."""
+    source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
+    chunks = chunk(source, limit_tokens, counter())
+    check(content, chunks, limit_tokens)
+    return chunks
+
+
+def check(content: str, chunks: Sequence[Chunk], limit_tokens: int) -> None:
+    """In order, no overlap, every non-blank line covered, true to the source, within the limit."""
+    lines = content.split("\n")
+    parts: dict[tuple[int, int], str] = {}
+    covered: list[int] = []
+    for one in chunks:
+        assert one.tokens <= limit_tokens
+        assert counter()([f"{one.header}\n{one.content}"])[0] <= limit_tokens
+        rows = (one.start_line, one.end_line)
+        if rows not in parts:
+            covered.extend(range(one.start_line, one.end_line + 1))
+        parts[rows] = parts.get(rows, "") + one.content
+    assert covered == sorted(set(covered))
+    assert {n for n, line in enumerate(lines, 1) if line.strip()} <= set(covered)
+    for (start, end), text in parts.items():
+        expected = "\n".join(lines[start - 1 : end])
+        assert text == expected or text.split() == expected.split()
