@@ -34,6 +34,7 @@ __all__ = ["Asker", "QueryRefused"]
 _KEEP_QUERIES = 100_000
 _READ_COUNT = 100
 _RECONNECT_SECONDS = 0.2
+_CANCEL_AGAIN_SECONDS = 0.1
 _MILLISECONDS = 1000
 
 log = structlog.get_logger(__name__)
@@ -100,10 +101,7 @@ class Asker:
 
     async def close(self) -> None:
         """Stop reading; whoever still waits gets Unavailable."""
-        readers = list(self._readers.values())
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+        await asyncio.gather(*(_stop(reader) for reader in self._readers.values()))
         keys = [self._names.replies(self._client, partition) for partition in self._readers]
         self._readers.clear()
         self._fail_waiting(Unavailable("the client was closed before the reply came"))
@@ -188,3 +186,14 @@ class Asker:
             waiting = self._waiting.get(reply.data.query_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(reply)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    """Cancel until it ends.
+
+    redis-py sends within ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation
+    that meets the end of what it waits for.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)
