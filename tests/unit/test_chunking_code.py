@@ -18,7 +18,11 @@ def holding(chunks: list[Chunk], text: str) -> Chunk:
     return next(one for one in chunks if text in one.content)
 
 
-TYPESCRIPT = "export class Foo {{\n  one(): number {{\n{}  }}\n  // about two\n  two(): void {{\n{}  }}\n}}\n"
+TYPESCRIPT = (
+    "export class Foo {{\n  one(): number {{\n{}  }}\n"
+    "  // about two\n  two(): void {{\n{}  }}\n}}\n"
+)
+
 
 METHODS = {
     "a.py": (
