@@ -1,0 +1,120 @@
+"""A plain directory: every file that isn't ignored, by the hash of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from runtime.errors import UsageError
+from sources.ignoring import IgnoreRules
+from sources.naming import to_uri
+from sources.types import Content, Listing, Read, Skip
+
+__all__ = ["DirectorySource", "open_directory"]
+
+
+def open_directory(path: Path) -> DirectorySource:
+    """Any directory is one."""
+    return DirectorySource(path)
+
+
+class DirectorySource:
+    """Uris are paths relative to the directory. Symbolic links are never followed."""
+
+    kind = "directory"
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    @property
+    def name(self) -> str:
+        """Absolute path."""
+        return str(self._root)
+
+    def list(self, max_bytes: int) -> Listing:
+        """Hash every file up to ``max_bytes``.
+
+        Raises:
+            UsageError: the directory has gone, or can't be read.
+        """
+        files: dict[str, str] = {}
+        skipped: Counter[Skip] = Counter()
+        for entry, relative in _walk(self._root):
+            found = self._look(entry, relative, max_bytes)
+            if isinstance(found, Skip):
+                skipped[found] += 1
+            else:
+                files[relative.as_posix()] = found
+        return Listing(files, skipped)
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """None: a directory doesn't remember what its files were like."""
+        del commit, listing
+        return {}
+
+    @contextmanager
+    def reader(self, max_bytes: int) -> Iterator[Read]:
+        """Reads files by their uri."""
+
+        def read(uri: str, _: str) -> Content:
+            raw = _read(self._root / uri, max_bytes + 1)
+            return Content(raw, hashlib.sha256(raw).hexdigest())
+
+        yield read
+
+    def _look(
+        self, entry: os.DirEntry[str] | None, relative: PurePosixPath, max_bytes: int
+    ) -> str | Skip:
+        """Fingerprint of a file, or why it is none of ours."""
+        if entry is None:
+            return Skip.UNREADABLE
+        if entry.is_symlink():
+            return Skip.SYMLINK
+        if not entry.is_file(follow_symlinks=False):
+            return Skip.SPECIAL
+        if to_uri(os.fsencode(relative)) is None:
+            return Skip.NAME
+        try:
+            if entry.stat(follow_symlinks=False).st_size > max_bytes:
+                return Skip.OVERSIZED
+            return hashlib.sha256(_read(Path(entry.path), max_bytes + 1)).hexdigest()
+        except OSError:
+            return Skip.UNREADABLE
+
+
+def _walk(root: Path) -> Iterator[tuple[os.DirEntry[str] | None, PurePosixPath]]:
+    """Everything but directories that isn't ignored; None for a directory that can't be read."""
+    waiting = [(root, PurePosixPath(), IgnoreRules())]
+    while waiting:
+        directory, relative, above = waiting.pop()
+        try:
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except OSError as error:
+            if directory == root:
+                raise UsageError(f"{root} can't be read: {error.strerror}") from error
+            yield None, relative
+            continue
+        rules = above.below(directory, relative)
+        for entry in entries:
+            place = relative / entry.name
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if rules.ignores(place, is_directory):
+                continue
+            if is_directory:
+                waiting.append((Path(entry.path), place, rules))
+            else:
+                yield entry, place
+
+
+def _read(path: Path, most_bytes: int) -> bytes:
+    """The first bytes of a regular file; never waits on a pipe, never follows a link."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a Path can't open a descriptor
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read(most_bytes)

@@ -1,0 +1,172 @@
+"""A git repository: the files tracked at HEAD."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import UsageError
+from sources.git_process import GitFailed, blob_reader, run_git
+from sources.naming import to_uri
+from sources.permalinks import permalink_template
+from sources.types import Listing, Read, Skip
+
+__all__ = ["GitSource", "open_git"]
+
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_SYMLINK_MODE = b"120000"
+_SUBMODULE_MODE = b"160000"
+
+
+def open_git(path: Path) -> GitSource | None:
+    """The repository that a directory is in, or None.
+
+    None too for a directory in which nothing is tracked: build results, an environment.
+
+    Raises:
+        UsageError: inside a ``.git`` directory, no commit yet, or git refuses to read it.
+    """
+    if not any((one / ".git").exists() for one in (path.resolve(), *path.resolve().parents)):
+        return None
+    root, prefix = _work_tree(path)
+    source = GitSource(root, prefix)
+    return source if source.tracks_anything() else None
+
+
+class GitSource:
+    """Tracked files at HEAD, below ``prefix`` (``""``, or ending in ``/``).
+
+    Uris are paths relative to the root of the repository, also when only a part of it is synced:
+    so permanent links hold. Symbolic links and submodules are counted, never followed. Files that
+    aren't committed don't count.
+    """
+
+    kind = "git"
+
+    def __init__(self, root: Path, prefix: str = "") -> None:
+        self._root = root
+        self._prefix = prefix
+
+    @property
+    def name(self) -> str:
+        """Absolute path of what is synced."""
+        return str(self._root / self._prefix)
+
+    def tracks_anything(self) -> bool:
+        """Whether anything below the prefix is tracked; the repository as a whole always counts.
+
+        Raises:
+            UsageError: no commit yet, or the repository can't be read.
+        """
+        commit = self._head()
+        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._below()))
+
+    def list(self, max_bytes: int) -> Listing:
+        """Everything at HEAD, by blob id.
+
+        Raises:
+            UsageError: no commit yet, or the repository has gone.
+        """
+        commit = self._head()
+        files: dict[str, str] = {}
+        skipped: Counter[Skip] = Counter()
+        for entry in self._entries(commit):
+            reason = entry.skip(max_bytes)
+            if reason is not None:
+                skipped[reason] += 1
+            elif entry.uri is not None:
+                files[entry.uri] = entry.blob
+        return Listing(files, skipped, commit, self._permalink_template())
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """By git's own measure of similarity; empty where ``commit`` is gone (a force push)."""
+        if commit is None or listing.commit is None or not _COMMIT.fullmatch(commit):
+            return {}
+        options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
+        try:
+            found = run_git(
+                self._root, "diff-tree", *options, commit, listing.commit, *self._below()
+            )
+        except GitFailed:
+            return {}
+        fields = iter(found.split(b"\0")[:-1])
+        pairs = (
+            (to_uri(new), to_uri(old)) for _, old, new in zip(fields, fields, fields, strict=True)
+        )
+        return {new: old for new, old in pairs if new is not None and old is not None}
+
+    def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
+        """Reads blobs; none is over ``max_bytes``, since listing left those out."""
+        del max_bytes
+        return blob_reader(self._root)
+
+    def _head(self) -> str:
+        try:
+            found = run_git(self._root, "rev-parse", "--verify", "HEAD^{commit}")
+        except GitFailed as error:
+            raise UsageError(
+                f"{self._root} has no commit to sync ({error}): commit first"
+            ) from error
+        return found.decode().strip()
+
+    def _entries(self, commit: str) -> Iterator[_Entry]:
+        listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._below())
+        for line in listed.split(b"\0")[:-1]:
+            facts, _, path = line.partition(b"\t")
+            mode, _, blob, size_bytes = facts.split()
+            yield _Entry(to_uri(path), mode, blob.decode(), size_bytes)
+
+    def _permalink_template(self) -> str | None:
+        try:
+            return permalink_template(
+                run_git(self._root, "ls-remote", "--get-url").decode(errors="replace")
+            )
+        except GitFailed:
+            return None
+
+    def _below(self) -> tuple[str, ...]:
+        return ("--", self._prefix) if self._prefix else ()
+
+    def _git(self, *arguments: str) -> bytes:
+        try:
+            return run_git(self._root, *arguments)
+        except GitFailed as error:
+            raise UsageError(f"{self._root} can't be read by git: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One line of ``git ls-tree -l``; ``uri`` None: the name can't be one."""
+
+    uri: str | None
+    mode: bytes
+    blob: str
+    size_bytes: bytes
+
+    def skip(self, max_bytes: int) -> Skip | None:
+        """Why it is no document, as far as can be told without reading it."""
+        if self.mode == _SYMLINK_MODE:
+            return Skip.SYMLINK
+        if self.mode == _SUBMODULE_MODE:
+            return Skip.SUBMODULE
+        if self.uri is None:
+            return Skip.NAME
+        if not self.size_bytes.isdigit():
+            return Skip.UNREADABLE
+        return Skip.OVERSIZED if int(self.size_bytes) > max_bytes else None
+
+
+def _work_tree(path: Path) -> tuple[Path, str]:
+    """Root of the work tree, and the path of the directory in it."""
+    try:
+        root = run_git(path, "rev-parse", "--show-toplevel").decode().removesuffix("\n")
+        prefix = run_git(path, "rev-parse", "--show-prefix").decode().removesuffix("\n")
+    except GitFailed as error:
+        raise UsageError(f"{path} can't be read by git: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path!r} has a name that is not UTF-8: rename it") from error
+    return Path(root), prefix

@@ -1,0 +1,125 @@
+"""Running git without running anything of the repository's.
+
+Only plumbing that reads objects is used: no checkout, no index, no working tree, hence no filters,
+no textconv. Hooks, the file system monitor and every network protocol are switched off besides.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from runtime.errors import UsageError
+from sources.types import Content, Read
+
+__all__ = ["GitFailed", "blob_reader", "run_git"]
+
+_HARMLESS = (
+    "--no-pager",
+    "--no-optional-locks",
+    "--no-replace-objects",
+    "--literal-pathspecs",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", f"core.attributesFile={os.devnull}"),
+    *("-c", "protocol.allow=never"),
+)
+_ENVIRONMENT = {
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+}
+_FOREIGN = frozenset(
+    {
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_COMMON_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_PREFIX",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_TRACE",
+    }
+)
+"""Set by whoever calls us, from within a hook for instance, about another repository."""
+
+
+_ENDED = "git ended in the middle of reading: check the repository with `git fsck`, then sync again"
+
+
+class GitFailed(Exception):
+    """git ended with an error; the message is the first line that it said."""
+
+
+def run_git(directory: Path, *arguments: str) -> bytes:
+    """What git prints.
+
+    Raises:
+        GitFailed: it ended with an error.
+        UsageError: there is no git.
+    """
+    result = subprocess.run(  # noqa: S603 - a list of arguments, none of them the repository's
+        _command(directory, arguments), env=_environment(), capture_output=True, check=False
+    )
+    if result.returncode:
+        said = result.stderr.decode(errors="replace").strip() or f"exit {result.returncode}"
+        raise GitFailed(said.splitlines()[0])
+    return result.stdout
+
+
+@contextmanager
+def blob_reader(directory: Path) -> Iterator[Read]:
+    """Reads blobs by id, through one git process that ends with the context."""
+    with subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
+        _command(directory, ("cat-file", "--batch")),
+        env=_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        requests, answers = process.stdin, process.stdout
+        if requests is None or answers is None:
+            raise UsageError("git can't be talked to: its pipes are missing")
+        try:
+            yield lambda _, blob: Content(_read_blob(requests, answers, blob), blob)
+        finally:
+            process.kill()
+
+
+def _read_blob(requests: IO[bytes], answers: IO[bytes], blob: str) -> bytes:
+    try:
+        requests.write(f"{blob}\n".encode())
+        requests.flush()
+    except BrokenPipeError as error:
+        raise UsageError(_ENDED) from error
+    head = answers.readline().split()
+    if not head:
+        raise UsageError(_ENDED)
+    if len(head) != 3 or head[1] != b"blob":
+        raise OSError(f"git has no blob {blob}")
+    size_bytes = int(head[2])
+    raw = answers.read(size_bytes + 1)
+    if len(raw) != size_bytes + 1:
+        raise UsageError(_ENDED)
+    return raw[:-1]
+
+
+def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
+    git = shutil.which("git")
+    if git is None:
+        raise UsageError("git is not on the PATH: install it to sync a git repository")
+    return [git, "-C", str(directory), *_HARMLESS, *arguments]
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in _FOREIGN} | _ENVIRONMENT

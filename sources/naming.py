@@ -1,0 +1,16 @@
+"""Names of files as uris of documents."""
+
+from __future__ import annotations
+
+__all__ = ["to_uri"]
+
+_LONGEST = 2048
+
+
+def to_uri(path: bytes) -> str | None:
+    """The path as text, or None where it is not UTF-8 or too long for a uri."""
+    try:
+        uri = path.decode()
+    except UnicodeDecodeError:
+        return None
+    return uri if len(uri) <= _LONGEST else None

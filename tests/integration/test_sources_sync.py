@@ -1,0 +1,442 @@
+from __future__ import annotations
+
+import os
+import stat
+import sysconfig
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import UsageError
+from sources import Change, Skip, State, Sync, document_changed, open_source
+from sources.directory import DirectorySource
+from sources.git import GitSource
+from tests.support.repositories import Repository, create_repository, write_files
+
+LIMIT_BYTES = 10_000
+BODY = "".join(f"line {number} of a text that is long enough\n" for number in range(30))
+
+
+def sync(path: Path, before: State | None = None) -> tuple[list[Change], Sync]:
+    """A whole sync, with its counts checked; the state goes through JSON as it would in life."""
+    kept = None if before is None else State.from_json(before.to_json())
+    run = Sync(open_source(path), kept, LIMIT_BYTES)
+    changes = list(run)
+    report = run.report
+    assert report.found == report.unchanged + report.published + report.skipped.total()
+    assert len(changes) == report.published + report.deleted
+    return changes, run
+
+
+def brief(changes: list[Change]) -> list[tuple[str, ...]]:
+    return [
+        (one.change, one.uri) if one.old_uri is None else (one.change, one.old_uri, one.uri)
+        for one in changes
+    ]
+
+
+def test_a_first_sync_publishes_the_files_at_head(tmp_path: Path) -> None:
+    """Content, commit and permanent link are those of HEAD, not of the work tree."""
+    repository = create_repository(tmp_path, {"src/a.py": "a = 1\n", "b.md": "# B\n"})
+    repository.git("remote", "add", "origin", "git@github.com:owner/name.git")
+    repository.write({"b.md": "edited", "untracked.txt": "new"})
+    changes, run = sync(tmp_path)
+    assert brief(changes) == [("upsert", "b.md"), ("upsert", "src/a.py")]
+    assert changes[0].content == "# B\n"
+    assert changes[0].commit == repository.git("rev-parse", "HEAD")
+    assert changes[0].permalink_template == (
+        "https://github.com/owner/name/blob/{commit}/{path}#L{start}-L{end}"
+    )
+    assert run.total == 2
+    document_changed(changes[0], "project")
+
+
+def test_a_second_sync_publishes_nothing(tmp_path: Path) -> None:
+    """Also with skipped files in it, and after a commit that changes no file."""
+    repository = create_repository(tmp_path, {"a.py": "a = 1\n", "image": b"\0\1", "empty": ""})
+    _, first = sync(tmp_path)
+    repository.commit()
+    changes, second = sync(tmp_path, first.state)
+    assert changes == []
+    assert (second.report.found, second.report.unchanged) == (3, 1)
+    assert second.report.skipped == Counter({Skip.BINARY: 1, Skip.EMPTY: 1})
+
+
+def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None:
+    """A directory that is renamed gives renames, also of a file that was edited meanwhile."""
+    files: dict[str, str | bytes] = {
+        f"old/{name}.txt": f"{name}\n{BODY}" for name in ("one", "two", "three")
+    }
+    repository = create_repository(tmp_path, files | {"edited": "1", "gone": "2", "mode": "3"})
+    _, first = sync(tmp_path)
+    repository.git("mv", "old", "new")
+    repository.write({"new/two.txt": f"two!\n{BODY}", "edited": "changed"})
+    (tmp_path / "gone").unlink()
+    (tmp_path / "mode").chmod(0o755)
+    repository.commit()
+    changes, second = sync(tmp_path, first.state)
+    assert brief(changes) == [
+        ("rename", "old/one.txt", "new/one.txt"),
+        ("rename", "old/three.txt", "new/three.txt"),
+        ("rename", "old/two.txt", "new/two.txt"),
+        ("upsert", "edited"),
+        ("delete", "gone"),
+    ]
+    assert changes[2].content == f"two!\n{BODY}"
+    assert sync(tmp_path, second.state)[0] == []
+
+
+def test_a_force_push_falls_back_to_comparing_blobs(tmp_path: Path) -> None:
+    """When the last commit is gone for good, equal blobs are still recognised."""
+    repository = create_repository(tmp_path, {"kept": "1", "moved": "2", "edited": "3"})
+    _, first = sync(tmp_path)
+    repository.git("checkout", "--quiet", "--orphan", "other")
+    repository.git("mv", "moved", "elsewhere")
+    repository.commit({"edited": "4"})
+    repository.git("branch", "-D", "main")
+    repository.git("reflog", "expire", "--expire=now", "--all")
+    repository.git("gc", "--quiet", "--prune=now")
+    assert str(first.state.commit) not in repository.git("rev-list", "--all")
+    changes, _ = sync(tmp_path, first.state)
+    assert brief(changes) == [("rename", "moved", "elsewhere"), ("upsert", "edited")]
+
+
+def test_links_and_submodules_are_counted_not_followed(tmp_path: Path) -> None:
+    """What they point to is never read, wherever it is."""
+    (tmp_path / "secret").write_text("outside")
+    other = create_repository(tmp_path / "other", {"inside": "of the submodule"})
+    repository = create_repository(tmp_path / "main", {"a": "1"})
+    (repository.path / "link").symlink_to("../secret")
+    (repository.path / "directory").symlink_to("..")
+    repository.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.path), "sub"
+    )
+    repository.commit()
+    changes, run = sync(repository.path)
+    assert brief(changes) == [("upsert", ".gitmodules"), ("upsert", "a")]
+    assert run.report.skipped == Counter({Skip.SYMLINK: 2, Skip.SUBMODULE: 1})
+
+
+def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
+    """Hooks, filters, text converters, diff drivers and the monitor stay untouched."""
+    trap = tmp_path / "trap"
+    repository = create_repository(tmp_path / "main", {"a.txt": BODY, ".gitattributes": ""})
+    _, first = sync(repository.path)
+    repository.git("mv", "a.txt", "b.txt")
+    repository.commit({"b.txt": BODY + "more\n", ".gitattributes": "*.txt filter=f diff=d merge=f"})
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {trap}\ncat\n")
+    script.chmod(0o755)
+    for key in (
+        "core.fsmonitor",
+        "core.pager",
+        "core.sshCommand",
+        "core.askPass",
+        "diff.external",
+        "diff.d.command",
+        "diff.d.textconv",
+        "filter.f.clean",
+        "filter.f.smudge",
+        "filter.f.process",
+        "uploadpack.packObjectsHook",
+        "credential.helper",
+    ):
+        repository.git("config", key, str(script))
+    hooks = repository.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for hook in (
+        "post-checkout",
+        "post-index-change",
+        "fsmonitor-watchman",
+        "reference-transaction",
+    ):
+        (hooks / hook).write_text(script.read_text())
+        (hooks / hook).chmod(0o755)
+    changes, _ = sync(repository.path, first.state)
+    assert brief(changes) == [("rename", "a.txt", "b.txt"), ("upsert", ".gitattributes")]
+    assert changes[0].content == BODY + "more\n"
+    assert not trap.exists()
+    repository.git("status")
+    assert trap.exists(), "the trap itself doesn't work"
+
+
+def test_a_missing_blob_is_never_fetched(tmp_path: Path) -> None:
+    """In a partial clone git would ask the remote, by a command that the repository names."""
+    trap = tmp_path / "trap"
+    repository = create_repository(tmp_path / "main", {"a": "here", "b": "gone"})
+    blob = repository.git("rev-parse", "HEAD:b")
+    (repository.path / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    for key, value in {
+        "remote.origin.url": f"ext::sh -c 'touch {trap}'",
+        "remote.origin.promisor": "true",
+        "remote.origin.partialclonefilter": "blob:none",
+        "extensions.partialClone": "origin",
+        "protocol.ext.allow": "always",
+    }.items():
+        repository.git("config", key, value)
+    changes, run = sync(repository.path)
+    assert brief(changes) == [("upsert", "a")]
+    assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
+    assert not trap.exists()
+
+
+WEIRD = ["a b", "quo'te\"d", "new\nline", "tab\t", "ünïcode", "-dash", "*.glob", "back\\slash"]
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_odd_names_are_kept_as_they_are(tmp_path: Path, git: bool) -> None:
+    """A name that is not UTF-8 is skipped, every other one is a uri."""
+    write_files(tmp_path, {name: f"content of {name}" for name in WEIRD})
+    with open(os.fsencode(tmp_path) + b"/\xff\xfe", "wb") as file:  # noqa: PTH123 - bytes path
+        file.write(b"nameless")
+    if git:
+        create_repository(tmp_path).commit()
+    changes, run = sync(tmp_path)
+    assert {one.uri: one.content for one in changes} == {
+        name: f"content of {name}" for name in WEIRD
+    }
+    assert run.report.skipped == Counter({Skip.NAME: 1})
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_every_reason_to_skip_is_counted(tmp_path: Path, git: bool) -> None:
+    """Found equals published and skipped, exactly."""
+    write_files(
+        tmp_path,
+        {
+            "text": "x",
+            "declared.py": b"# coding: latin-1\nx = '\xe9'\n",
+            "binary": b"\0",
+            "encoding": b"\xe9",
+            "empty": b"",
+            "blank": b"\n\n",
+            "big": b"x" * (LIMIT_BYTES + 1),
+            "limit": b"x" * LIMIT_BYTES,
+        },
+    )
+    (tmp_path / "link").symlink_to("text")
+    if git:
+        create_repository(tmp_path).commit()
+    changes, run = sync(tmp_path)
+    assert sorted(one.uri for one in changes) == ["declared.py", "limit", "text"]
+    assert run.report.found == 9
+    assert run.report.skipped == Counter(
+        {Skip.BINARY: 1, Skip.ENCODING: 1, Skip.EMPTY: 2, Skip.OVERSIZED: 1, Skip.SYMLINK: 1}
+    )
+
+
+@pytest.mark.parametrize("content", [b"\0", b"", b"x" * (LIMIT_BYTES + 1)])
+@pytest.mark.parametrize("git", [True, False])
+def test_a_document_that_is_no_longer_text_is_deleted(
+    tmp_path: Path, git: bool, content: bytes
+) -> None:
+    """It leaves the index, and comes back when it is text again."""
+    store: Callable[[], object] = create_repository(tmp_path).commit if git else lambda: None
+    write_files(tmp_path, {"a": "text"})
+    store()
+    _, first = sync(tmp_path)
+    write_files(tmp_path, {"a": content})
+    store()
+    changes, second = sync(tmp_path, first.state)
+    assert brief(changes) == [("delete", "a")]
+    assert sync(tmp_path, second.state)[0] == []
+    write_files(tmp_path, {"a": "text"})
+    store()
+    assert brief(sync(tmp_path, second.state)[0]) == [("upsert", "a")]
+
+
+def test_a_renamed_file_that_became_binary_is_deleted(tmp_path: Path) -> None:
+    """The old uri must not stay behind."""
+    repository = create_repository(tmp_path, {"old": BODY})
+    _, first = sync(tmp_path)
+    repository.git("mv", "old", "new")
+    repository.commit({"new": BODY + "\0"})
+    assert brief(sync(tmp_path, first.state)[0]) == [("delete", "old")]
+
+
+def test_a_part_of_a_repository_keeps_repository_paths(tmp_path: Path) -> None:
+    """Only that part is published, under uris that permanent links can use."""
+    create_repository(tmp_path, {"top": "1", "part[1]/a": "2", "part1/b": "3"})
+    changes, run = sync(tmp_path / "part[1]")
+    assert brief(changes) == [("upsert", "part[1]/a")]
+    assert run.report.found == 1
+
+
+def test_an_untracked_directory_of_a_repository_is_a_plain_directory(tmp_path: Path) -> None:
+    """An environment or build results can be synced although git ignores them."""
+    create_repository(tmp_path, {"a": "1", ".gitignore": "build\n"})
+    write_files(tmp_path, {"build/result.txt": "x"})
+    assert isinstance(open_source(tmp_path), GitSource)
+    assert isinstance(open_source(tmp_path / "build"), DirectorySource)
+    assert brief(sync(tmp_path / "build")[0]) == [("upsert", "result.txt")]
+
+
+def test_a_directory_obeys_nested_ignore_rules(tmp_path: Path) -> None:
+    """``.gitignore`` and ``.headraceignore`` at every level; ignored files aren't found at all."""
+    write_files(
+        tmp_path,
+        {
+            ".gitignore": "*.log\n/build/\n",
+            "a.log": "ignored",
+            "build/x": "ignored",
+            "inner/build/x": "kept",
+            "inner/.gitignore": "!keep.log\n",
+            "inner/keep.log": "kept",
+            "inner/.headraceignore": "secret\nother.log\n",
+            "inner/secret": "ignored",
+            ".git/config": "ignored",
+        },
+    )
+    source = DirectorySource(tmp_path)
+    assert set(source.list(LIMIT_BYTES).files) == {
+        ".gitignore",
+        "inner/.gitignore",
+        "inner/.headraceignore",
+        "inner/build/x",
+        "inner/keep.log",
+    }
+
+
+def test_a_directory_gives_edits_deletes_and_renames(tmp_path: Path) -> None:
+    """A renamed directory is told by its contents; links, also to directories, are skipped."""
+    outside = tmp_path / "outside"
+    root = tmp_path / "root"
+    write_files(tmp_path, {"outside/secret": "s", "root/old/a": "1", "root/old/b": "2"})
+    write_files(root, {"edited": "3", "gone": "4"})
+    (root / "link").symlink_to(outside)
+    os.mkfifo(root / "pipe")
+    _, first = sync(root)
+    (root / "old").rename(root / "new")
+    (root / "gone").unlink()
+    write_files(root, {"edited": "5"})
+    changes, second = sync(root, first.state)
+    assert brief(changes) == [
+        ("rename", "old/a", "new/a"),
+        ("rename", "old/b", "new/b"),
+        ("upsert", "edited"),
+        ("delete", "gone"),
+    ]
+    assert second.report.skipped == Counter({Skip.SYMLINK: 1, Skip.SPECIAL: 1})
+    assert sync(root, second.state)[0] == []
+
+
+def test_a_file_that_changes_while_it_is_synced_is_remembered_as_it_was_read(
+    tmp_path: Path,
+) -> None:
+    """The next sync sees what was really published."""
+    write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
+    run = Sync(open_source(tmp_path), None, LIMIT_BYTES)
+    write_files(tmp_path, {"b": "changed"})
+    (tmp_path / "c").unlink()
+    assert [one.content for one in run] == ["1", "changed"]
+    assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
+    assert sync(tmp_path, run.state)[0] == []
+
+
+def ids(changes: list[Change]) -> list[str]:
+    return [document_changed(one, "project").id for one in changes]
+
+
+def test_a_sync_after_a_crash_publishes_the_same_events(tmp_path: Path) -> None:
+    """From the intent the same changes come with the same ids: the log has them already."""
+    write_files(tmp_path, {"a": "1", "b": "2"})
+    crashed = Sync(open_source(tmp_path), None, LIMIT_BYTES)
+    intent, published = crashed.intent, list(crashed)
+    again, run = sync(tmp_path, intent)
+    assert ids(again) == ids(published)
+    assert sync(tmp_path, run.state)[0] == []
+
+
+def test_what_a_crashed_sync_may_have_published_is_published_over(tmp_path: Path) -> None:
+    """A, crash while publishing B, back to A: A is published again, with a new id."""
+    write_files(tmp_path, {"a": "A", "gone": "x"})
+    _, first = sync(tmp_path)
+    write_files(tmp_path, {"a": "B"})
+    (tmp_path / "gone").unlink()
+    crashed = Sync(open_source(tmp_path), first.state, LIMIT_BYTES)
+    intent, published = crashed.intent, list(crashed)
+    write_files(tmp_path, {"a": "A", "gone": "x"})
+    back, run = sync(tmp_path, intent)
+    assert brief(back) == [("upsert", "a"), ("upsert", "gone")]
+    write_files(tmp_path, {"a": "B"})
+    forth, _ = sync(tmp_path, run.state)
+    every = [*ids(published), *ids(back), *ids(forth)]
+    assert len(set(every)) == len(every)
+
+
+def test_there_and_back_again_are_different_events(tmp_path: Path) -> None:
+    """A, B, A: the second A must not be taken for the first."""
+    state: State | None = None
+    seen: list[str] = []
+    for content in ("A", "B", "A", "B"):
+        write_files(tmp_path, {"a": content})
+        changes, run = sync(tmp_path, state)
+        seen += ids(changes)
+        state = run.state
+    assert len(set(seen)) == 4
+    assert set(ids(sync(tmp_path)[0])).isdisjoint(seen), (
+        "a lost state must not look like an old one"
+    )
+
+
+def test_a_directory_that_becomes_a_repository_keeps_its_documents(tmp_path: Path) -> None:
+    """Uris stay; what git doesn't track is deleted."""
+    write_files(tmp_path, {"a": "1", "ignored": "2"})
+    _, first = sync(tmp_path)
+    create_repository(tmp_path, {".gitignore": "ignored\n"})
+    changes, _ = sync(tmp_path, first.state)
+    assert brief(changes) == [("upsert", ".gitignore"), ("upsert", "a"), ("delete", "ignored")]
+
+
+def test_bad_paths_give_one_clear_line(tmp_path: Path) -> None:
+    """No such path, a file, no commit yet, the inside of ``.git``."""
+    (tmp_path / "file").write_text("x")
+    empty = create_repository(tmp_path / "empty")
+    for path, message in (
+        (tmp_path / "missing", "doesn't exist"),
+        (tmp_path / "file", "not a directory"),
+        (empty.path, "commit first"),
+        (empty.path / ".git", "can't be read by git"),
+    ):
+        with pytest.raises(UsageError, match=message) as caught:
+            open_source(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is skipped with its reason, and others go on."""
+    write_files(tmp_path, {"a": "1", "b": "2"})
+
+    def refuse(path: Path, most_bytes: int) -> bytes:
+        if path.name == "a":
+            raise PermissionError(path)
+        return path.read_bytes()[:most_bytes]
+
+    monkeypatch.setattr("sources.directory._read", refuse)
+    changes, run = sync(tmp_path)
+    assert brief(changes) == [("upsert", "b")]
+    assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
+
+
+def test_the_standard_library_loses_no_file() -> None:
+    """Every file of Python's own tests is published or skipped with a reason."""
+    root = Path(sysconfig.get_path("stdlib")) / "test"
+    modes = [path.lstat().st_mode for path in root.rglob("*")]
+    run = Sync(DirectorySource(root), None, 2 * 2**20)
+    assert run.report.found == sum(not stat.S_ISDIR(mode) for mode in modes)
+    published = sum(document_changed(one, "python").data.change == "upsert" for one in run)
+    assert published == run.report.published > 500
+    assert run.report.found == published + run.report.skipped.total()
+    assert "test_source_encoding.py" in run.state.documents
+
+
+def test_git_is_not_misled_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync from within another repository's hook reads the repository that was named."""
+    create_repository(tmp_path / "named", {"a": "1"})
+    other: Repository = create_repository(tmp_path / "other", {"b": "2"})
+    monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))
+    assert brief(sync(tmp_path / "named")[0]) == [("upsert", "a")]
