@@ -21,7 +21,7 @@ from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 from processors.indexing.chunking import chunk
 from processors.indexing.chunking.types import Source
-from processors.inference.hashing import HASH_NAME
+from processors.inference.hashing import HASHING_MODEL
 from processors.inference.local import LocalEmbedder
 from processors.inference.types import Urgency
 
@@ -47,7 +47,7 @@ async def measure() -> Report:
             for number in range(ROUNDS):
                 bare.append(await _embed(model, few_texts))
                 whole.append(await _index(stack, f"model-{number}", few, len(few_texts)))
-        async with stack.worker(HEADRACE_MODEL=HASH_NAME):
+        async with stack.worker(HEADRACE_MODEL=HASHING_MODEL):
             noop = [
                 await _index(stack, f"noop-{number}", many, len(many_texts))
                 for number in range(ROUNDS)

@@ -32,11 +32,23 @@ def _storable(text: str) -> str:
     return text
 
 
+_URI_BYTES = 2048
+
+
+def _fits_an_index_key(uri: str) -> str:
+    """A B-tree key of Postgres holds 2,704 bytes, and a character takes up to four."""
+    if len(uri.encode()) > _URI_BYTES:
+        raise ValueError(f"must have at most {_URI_BYTES:,} bytes in UTF-8")
+    return uri
+
+
 Text = Annotated[str, AfterValidator(_storable)]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
-Uri = Annotated[Text, Field(min_length=1, max_length=2048)]
+Uri = Annotated[
+    Text, AfterValidator(_fits_an_index_key), Field(min_length=1, max_length=_URI_BYTES)
+]
 Scalar = (
     Annotated[Text, Field(max_length=2048)]
     | bool

@@ -16,7 +16,7 @@ from events.client import Client
 from events.connection import connect
 from events.names import Lane, Names
 from events.publishing import Receipt
-from processors.inference.hashing import HASH_NAME
+from processors.inference.hashing import HASHING_MODEL
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from tests.chaos.journal import PROJECT, Journal
 from tests.support.databases import Database
@@ -71,7 +71,7 @@ async def _import_under_kills(
 
         return check
 
-    environment = {"HEADRACE_MODEL": HASH_NAME, "HEADRACE_BATCH_DOCUMENTS": "16"}
+    environment = {"HEADRACE_MODEL": HASHING_MODEL, "HEADRACE_BATCH_DOCUMENTS": "16"}
     for moment in moments:
         async with WorkerProcess(redis_url, database, environment) as worker:
             await eventually(reached(moment), f"{moment} changes handled", timeout=60)

@@ -1,0 +1,249 @@
+"""Retrieval quality on questions whose answers are known.
+
+A set is a directory in the form of BEIR (Thakur et al., 2021): ``corpus.jsonl`` (``_id``, ``title``,
+``text``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels.tsv`` (a heading, then query id,
+document id, grade). A document's place is that of its best chunk.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from math import log2
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+from bench.figures import percentile
+from events.client import Client
+from events.models import DocumentChange, DocumentChanged, DocumentRejected
+from events.names import Lane
+from events.publishing import Receipt
+from runtime.errors import UsageError
+
+__all__ = [
+    "MODES",
+    "EvaluationSet",
+    "Mode",
+    "evaluate",
+    "load",
+    "ndcg",
+    "recall",
+    "reciprocal_rank",
+    "summarise",
+]
+
+Mode = Literal["hybrid", "vector", "keyword"]
+Ask = Callable[[str, Mode], Awaitable[Sequence[str]]]
+"""Asks one question in one mode; gives the uri of each chunk found, best first."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many are done, and of how many."""
+
+MODES: tuple[Mode, ...] = ("hybrid", "vector", "keyword")
+DEPTH = 10
+CHUNKS_PER_ANSWER = 100
+"""Chunks asked for, so that at least ten documents are among them."""
+
+_BATCH = 256
+_WARM_UP_QUERIES = 5
+_TITLE_CHARACTERS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSet:
+    """Documents as (id, title, text), queries as id → text, grades as query id → document id."""
+
+    name: str
+    documents: Sequence[tuple[str, str, str]]
+    queries: Mapping[str, str]
+    grades: Mapping[str, Mapping[str, int]]
+
+
+def load(directory: Path) -> EvaluationSet:
+    """Read a set; queries without a graded document are left out.
+
+    Raises:
+        UsageError: a file is missing or a line is ill-formed; the message names it.
+    """
+    corpus = _json_lines(directory / "corpus.jsonl", ("_id", "text"))
+    documents = [(row["_id"], row.get("title", ""), row["text"]) for row in corpus]
+    queries = {
+        row["_id"]: row["text"] for row in _json_lines(directory / "queries.jsonl", ("_id", "text"))
+    }
+    grades = _grades(directory / "qrels.tsv")
+    judged = {key: text for key, text in queries.items() if any(grades.get(key, {}).values())}
+    if not documents or not judged:
+        raise UsageError(
+            f"{directory} has no {'queries with answers' if documents else 'documents'}"
+        )
+    return EvaluationSet(directory.resolve().name, documents, judged, grades)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            yield from ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
+    except FileNotFoundError:
+        wanted = "corpus.jsonl, queries.jsonl and qrels.tsv"
+        raise UsageError(f"{path} is missing: an evaluation set has {wanted}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} can't be read: {error}") from None
+
+
+def _json_lines(path: Path, required: Sequence[str]) -> Iterator[dict[str, str]]:
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{path} line {number} is not JSON: {error}") from None
+        if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in required):
+            fields = " and ".join(required)
+            raise UsageError(f"{path} line {number} must be an object with the texts {fields}")
+        yield {key: value for key, value in row.items() if isinstance(value, str)}
+
+
+def _grades(path: Path) -> dict[str, dict[str, int]]:
+    grades: dict[str, dict[str, int]] = {}
+    for number, line in islice(_lines(path), 1, None):
+        try:
+            query, document, grade = line.split("\t")
+            grades.setdefault(query, {})[document] = int(grade)
+        except ValueError:
+            expected = "query id, document id and a whole grade between tabs"
+            raise UsageError(f"{path} line {number} must be {expected}") from None
+    return grades
+
+
+def ndcg(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
+    """Normalised discounted cumulative gain: the gain is the grade, the discount log2(place + 1).
+
+    Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", 2002, with the
+    discount of trec_eval.
+    """
+    ideal = _discounted(sorted(grades.values(), reverse=True)[:depth])
+    return _discounted([grades.get(uri, 0) for uri in ranked[:depth]]) / ideal if ideal else 0.0
+
+
+def _discounted(gains: Sequence[int]) -> float:
+    return sum(max(gain, 0) / log2(place + 1) for place, gain in enumerate(gains, start=1))
+
+
+def recall(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
+    """Share of the documents with a grade above 0 that are among the first ``depth``."""
+    relevant = {uri for uri, grade in grades.items() if grade > 0}
+    return len(relevant.intersection(ranked[:depth])) / len(relevant) if relevant else 0.0
+
+
+def reciprocal_rank(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
+    """1 / place of the first document with a grade above 0, 0 if none is among ``depth``."""
+    places = (n for n, uri in enumerate(ranked[:depth], start=1) if grades.get(uri, 0) > 0)
+    return 1 / next(places, float("inf"))
+
+
+def summarise(
+    rankings: Mapping[str, Sequence[str]],
+    grades: Mapping[str, Mapping[str, int]],
+    latencies_ms: Sequence[float],
+) -> dict[str, float]:
+    """Means over the queries, and the latency's percentiles."""
+    scored = [(ranked, grades[query]) for query, ranked in rankings.items()]
+    timed = [*latencies_ms] * 2
+    return {
+        f"ndcg@{DEPTH}": statistics.fmean(ndcg(*one) for one in scored),
+        f"recall@{DEPTH}": statistics.fmean(recall(*one) for one in scored),
+        f"mrr@{DEPTH}": statistics.fmean(reciprocal_rank(*one) for one in scored),
+        "p50_ms": percentile(timed, 50),
+        "p99_ms": percentile(timed, 99),
+    }
+
+
+async def evaluate(
+    directory: Path,
+    client: Client,
+    *,
+    modes: Sequence[Mode] = MODES,
+    project: str | None = None,
+    patience: timedelta = timedelta(minutes=2),
+    timeout: timedelta = timedelta(seconds=30),
+    progress: Progress = lambda _what, _done, _total: None,
+) -> dict[str, dict[str, float]]:
+    """Index a set in a project of its own and score each mode's answers.
+
+    Args:
+        directory: the set.
+        client: a client of a running deployment.
+        modes: which legs to score.
+        project: where the documents go; by default ``eval-`` and the directory's name.
+        patience: longest time without any outcome while the corpus is indexed.
+        timeout: deadline of one query.
+        progress: called as the work goes on.
+
+    Raises:
+        UsageError: the set is ill-formed, or a document of it was rejected.
+        Unavailable: no worker, or a server can't be reached.
+    """
+    wanted = load(directory)
+    project = project or _project_name(wanted.name)
+    await _index(wanted, client, project, patience, progress)
+
+    async def ask(text: str, mode: Mode) -> Sequence[str]:
+        answer = await client.ask(
+            project, text, limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout
+        )
+        return [result.citation.uri for result in answer.results]
+
+    return {mode: await _score(wanted, ask, mode, progress) for mode in modes}
+
+
+def _project_name(name: str) -> str:
+    kept = "".join(one if one.isalnum() and one.isascii() else "-" for one in name.lower())
+    return f"eval-{kept}"[:63]
+
+
+async def _index(
+    wanted: EvaluationSet, client: Client, project: str, patience: timedelta, progress: Progress
+) -> None:
+    total = len(wanted.documents)
+    remaining = iter(wanted.documents)
+    receipts: list[Receipt] = []
+    while batch := list(islice(remaining, _BATCH)):
+        changes = [_change(project, *document) for document in batch]
+        receipts += await client.publish_many(changes, Lane.BULK)
+    done = 0
+    async for outcome in client.follow(receipts, patience):
+        if isinstance(outcome, DocumentRejected):
+            detail = outcome.data.problem.detail
+            raise UsageError(f"document {outcome.data.uri!r} was rejected: {detail}")
+        done += 1
+        progress("indexing", done, total)
+
+
+def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:
+    change = DocumentChange(
+        project=project,
+        uri=uri,
+        title=title[:_TITLE_CHARACTERS] or None,
+        content=text,
+    )
+    return DocumentChanged(source="headrace/eval", data=change)
+
+
+async def _score(
+    wanted: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
+) -> dict[str, float]:
+    rankings: dict[str, list[str]] = {}
+    latencies_ms = []
+    for text in islice(wanted.queries.values(), _WARM_UP_QUERIES):
+        await ask(text, mode)
+    for query, text in wanted.queries.items():
+        begin = perf_counter()
+        uris = await ask(text, mode)
+        latencies_ms.append((perf_counter() - begin) * 1000)
+        rankings[query] = list(dict.fromkeys(uris))
+        progress(mode, len(rankings), len(wanted.queries))
+    return summarise(rankings, wanted.grades, latencies_ms)
