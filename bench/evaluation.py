@@ -1,14 +1,15 @@
 """Retrieval quality on questions whose answers are known.
 
-A set is a directory in the form of BEIR (Thakur et al., 2021): ``corpus.jsonl`` (``_id``, ``title``,
-``text``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels.tsv`` (a heading, then query id,
-document id, grade). A document's place is that of its best chunk.
+A set is a directory in the form of BEIR (Thakur et al., 2021): ``corpus.jsonl`` (``_id``,
+``title``, ``text``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels.tsv`` (a heading, then query
+id, document id, grade). A document's place is that of its best chunk.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -52,6 +53,7 @@ CHUNKS_PER_ANSWER = 100
 _BATCH = 256
 _WARM_UP_QUERIES = 5
 _TITLE_CHARACTERS = 512
+_QUERY_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +176,13 @@ async def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Index a set in a project of its own and score each mode's answers.
 
+    Titles over 512 characters and queries over 2,000 are cut to what an event may carry.
+
     Args:
         directory: the set.
         client: a client of a running deployment.
         modes: which legs to score.
-        project: where the documents go; by default ``eval-`` and the directory's name.
+        project: where the documents go; by default one named after the set and its content.
         patience: longest time without any outcome while the corpus is indexed.
         timeout: deadline of one query.
         progress: called as the work goes on.
@@ -188,21 +192,23 @@ async def evaluate(
         Unavailable: no worker, or a server can't be reached.
     """
     wanted = load(directory)
-    project = project or _project_name(wanted.name)
+    project = project or _project_name(wanted)
     await _index(wanted, client, project, patience, progress)
 
     async def ask(text: str, mode: Mode) -> Sequence[str]:
         answer = await client.ask(
-            project, text, limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout
+            project, text[:_QUERY_CHARACTERS], limit=CHUNKS_PER_ANSWER, mode=mode, timeout=timeout
         )
         return [result.citation.uri for result in answer.results]
 
     return {mode: await _score(wanted, ask, mode, progress) for mode in modes}
 
 
-def _project_name(name: str) -> str:
-    kept = "".join(one if one.isalnum() and one.isascii() else "-" for one in name.lower())
-    return f"eval-{kept}"[:63]
+def _project_name(wanted: EvaluationSet) -> str:
+    """Another corpus gets another project, so that no document of an older one is ever found."""
+    kept = "".join(one if one.isalnum() and one.isascii() else "-" for one in wanted.name.lower())
+    checksum = zlib.crc32(repr(wanted.documents).encode())
+    return f"eval-{kept[:45]}-{checksum:08x}"
 
 
 async def _index(
