@@ -38,19 +38,17 @@ class Visibility:
     project_id: int
     filters: Filters
 
-    def of_chunk(self, chunk: str, first_parameter: int, *, fenced: bool) -> Condition:
+    def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
 
-        ``fenced``: evaluated row by row. Otherwise the planner may begin with the documents.
+        ``one_by_one``: for when few chunks are looked at, otherwise for when few pass.
         """
         conditions = self._conditions(first_parameter)
         if not conditions.sql:
             return conditions
-        sql = _QUERIES["chunk_passes"].format(
-            project_id=int(self.project_id),
-            chunk=chunk,
-            conditions=conditions.sql,
-            fence="offset 0" if fenced else "",
+        name = "passes" if one_by_one else "is_one_that_passes"
+        sql = _QUERIES[name].format(
+            project_id=int(self.project_id), chunk=chunk, conditions=conditions.sql
         )
         return Condition(sql, conditions.arguments)
 

@@ -75,9 +75,15 @@ class Maintenance:
         Raises:
             Unavailable: the server can't be reached.
         """
+        await self._analyze()
         for project_id in (await self._projects.all()).values():
             await self.tidy_keywords(project_id)
             await self._indexes.refresh(project_id)
+
+    async def _analyze(self) -> None:
+        async with self._database.connection() as connection:
+            if await connection.fetchval(_QUERIES["has_new_tables"]):
+                await connection.execute(_QUERIES["analyze_new_tables"])
 
     async def tidy_keywords(self, project_id: int) -> None:
         """Fold a project's segments and sort in its words, each step in a transaction."""

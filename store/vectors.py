@@ -103,8 +103,9 @@ class _Search:
         return await self._run("indexed")
 
     async def _run(self, name: str) -> list[tuple[int, float]]:
-        fenced = name == "indexed"
-        visible = self.visibility.of_chunk("e.chunk_id", first_parameter=3, fenced=fenced)
+        visible = self.visibility.of_chunk(
+            "e.chunk_id", first_parameter=3, one_by_one=name == "indexed"
+        )
         sql = _QUERIES[name].format(
             project_id=int(self.project_id),
             model_id=int(self.index.model_id),

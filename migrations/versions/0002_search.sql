@@ -97,6 +97,22 @@ begin
     execute format('drop index if exists %I', index_name);
 end $$;
 
-revoke execute on function build_vector_index, drop_vector_index from public;
+-- Statistics of a table that never had any: autovacuum takes a minute to come by, and until then the
+-- planner believes that a project has one row.
+create function analyze_new_tables() returns void
+language plpgsql security definer set search_path = public, pg_temp set lock_timeout = '1s'
+as $$
+declare
+    name text;
+begin
+    for name in
+        select relname from pg_stat_user_tables
+        where schemaname = 'public' and n_live_tup > 100 and last_analyze is null and last_autoanalyze is null
+    loop
+        execute format('analyze %I', name);
+    end loop;
+end $$;
 
-grant execute on function build_vector_index, drop_vector_index to headrace_worker;
+revoke execute on function build_vector_index, drop_vector_index, analyze_new_tables from public;
+
+grant execute on function build_vector_index, drop_vector_index, analyze_new_tables to headrace_worker;

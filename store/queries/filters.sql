@@ -22,14 +22,35 @@ starts_with(d.uri, {parameter}::text)
 -- The document's metadata hold all of these. JSON values: 1 is 1.0, but neither "1" nor true.
 d.metadata @> {parameter}::text::jsonb
 
--- name: chunk_passes
--- The chunk's document fulfils the conditions.
+-- name: passes
+-- The chunk's document fulfils the conditions; looked up row by row. The fences keep the planner
+-- from walking through all documents instead, as it would before the tables were first analysed.
 exists (
     select 1
-    from chunks c
-    join documents d on d.project_id = c.project_id and d.id = c.document_id
-    where c.project_id = {project_id} and c.id = {chunk} and {conditions}
-    {fence}
+    from (
+        select c.document_id
+        from chunks c
+        where c.project_id = {project_id} and c.id = {chunk}
+        offset 0
+    ) own
+    cross join lateral (
+        select 1
+        from documents d
+        where d.project_id = {project_id} and d.id = own.document_id and {conditions}
+        offset 0
+    ) passing
+    offset 0
+)
+
+-- name: is_one_that_passes
+-- The same, beginning with the documents: quick where few pass.
+{chunk} = any (
+    array(
+        select c.id
+        from documents d
+        join chunks c on c.project_id = d.project_id and c.document_id = d.id
+        where d.project_id = {project_id} and {conditions}
+    )
 )
 
 -- name: among
@@ -38,10 +59,19 @@ select id from chunks where project_id = $1 and id = any ($2::bigint[])
 
 -- name: among_filtered
 -- Which of some chunks exist, are visible to the asker, and pass the filters.
-select c.id
-from chunks c
-join documents d on d.project_id = c.project_id and d.id = c.document_id
-where c.project_id = $1 and c.id = any ($2::bigint[]) and {conditions}
+select own.id
+from (
+    select c.id, c.document_id
+    from chunks c
+    where c.project_id = $1 and c.id = any ($2::bigint[])
+    offset 0
+) own
+cross join lateral (
+    select 1
+    from documents d
+    where d.project_id = $1 and d.id = own.document_id and {conditions}
+    offset 0
+) passing
 
 -- name: every
 -- Every chunk that is visible to the asker.
@@ -50,6 +80,6 @@ select id from chunks where project_id = $1
 -- name: every_filtered
 -- Every chunk that is visible to the asker and passes the filters.
 select c.id
-from chunks c
-join documents d on d.project_id = c.project_id and d.id = c.document_id
-where c.project_id = $1 and d.project_id = $1 and {conditions}
+from documents d
+join chunks c on c.project_id = d.project_id and c.document_id = d.id
+where d.project_id = $1 and {conditions}

@@ -1,5 +1,6 @@
 -- name: rows
--- Chunks with what a citation needs of their documents.
+-- Chunks with what a citation needs of their documents. The fence keeps the planner from beginning
+-- with the documents, as it would before the tables were first analysed.
 select
     c.id as chunk_id,
     c.document_id,
@@ -16,6 +17,7 @@ select
     d.permalink_template,
     d.metadata::text as metadata,
     c.tokens
-from chunks c
-join documents d on d.project_id = c.project_id and d.id = c.document_id
-where c.project_id = $1 and c.id = any ($2::bigint[])
+from (select * from chunks where project_id = $1 and id = any ($2::bigint[]) offset 0) c
+cross join lateral (
+    select * from documents where project_id = $1 and id = c.document_id offset 0
+) d

@@ -271,3 +271,14 @@ async def test_plans_keep_their_indexes_under_row_level_security(
     chosen = await plan(index, indexed, vector, 10)
     assert f"Index Scan using embeddings_hnsw_{project_id}_1_" in chosen
     assert "Seq Scan" not in chosen
+
+
+async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
+    """After a first import, the planner knows at once that a project has more than one row."""
+    await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(300)])
+    owner = await asyncpg.connect(database.owner_url)
+    maintenance = Maintenance(index.database)
+    async with asyncio.timeout(20):
+        while await owner.fetchval("select reltuples from pg_class where relname = 'chunks'") < 300:
+            await maintenance.run_once()
+    await owner.close()
