@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Self
 
 from redis.asyncio import Redis
+from redis.typing import EncodableT, FieldT
 
 from events.connection import redis_errors
 from events.entries import entries_of
@@ -18,6 +20,7 @@ from runtime.errors import MalformedEvent, UsageError
 __all__ = ["DeadLetter", "DeadLetters"]
 
 _DETAIL_CHARACTERS = 4000
+_ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
 _PAGE = 500
 
 
@@ -48,9 +51,9 @@ class DeadLetter:
         """What a person names this letter by: ``<topic>/<partition>/<entry id>``."""
         return f"{self.topic}/{self.partition}/{self.dead_entry_id}"
 
-    def to_fields(self) -> dict[str, str | int | bytes]:
+    def to_fields(self) -> dict[FieldT, EncodableT]:
         """Fields of the entry in the dead-letter stream."""
-        fields: dict[str, str | int | bytes] = {
+        fields: dict[FieldT, EncodableT] = {
             "event": self.event,
             "topic": self.topic,
             "partition": self.partition,
@@ -107,13 +110,10 @@ class _Place:
 
     @classmethod
     def parse(cls, letter_id: str, names: Names) -> _Place:
-        topic, _, rest = letter_id.partition("/")
-        partition, _, entry_id = rest.partition("/")
-        milliseconds, _, sequence = entry_id.partition("-")
-        known = topic in GROUPS and partition.isdecimal() and int(partition) < names.partitions
-        if not (known and milliseconds.isdecimal() and sequence.isdecimal()):
+        match = _ID.fullmatch(letter_id)
+        if match is None or match[1] not in GROUPS or int(match[2]) >= names.partitions:
             raise _unknown(letter_id)
-        return cls(Topic(topic), int(partition), entry_id)
+        return cls(Topic(match[1]), int(match[2]), match[3])
 
 
 class DeadLetters:
