@@ -34,14 +34,13 @@ def one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())[:_LONGEST]
     if isinstance(error, HeadraceError):
         return text
-    return f"unexpected {type(error).__name__}: {text or 'no message'}; " + (
-        "HEADRACE_LOG_LEVEL=debug shows where"
-    )
+    kind = type(error).__name__
+    return f"unexpected {kind}: {text or 'no message'}; HEADRACE_LOG_LEVEL=debug shows where"
 
 
 def _first_cause(error: BaseException) -> BaseException:
     """Groups come from tasks that ran side by side; the first failure made the others end."""
     while isinstance(error, BaseExceptionGroup):
-        known = [one for one in error.exceptions if isinstance(one, HeadraceError)]
-        error = (known or list(error.exceptions))[0]
+        members: tuple[BaseException, ...] = error.exceptions
+        error = next((one for one in members if isinstance(one, HeadraceError)), members[0])
     return error

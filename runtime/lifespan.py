@@ -39,7 +39,7 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     """Turn the first SIGINT or SIGTERM into ``stop``; a second one cancels the current task."""
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
-    assert main is not None  # noqa: S101  # a context manager of an async function runs in a task
+    assert main is not None  # a context manager of an async function runs in a task
 
     def heed(number: signal.Signals) -> None:
         if stop.is_set():

@@ -19,7 +19,12 @@ from runtime.settings import Settings
 
 __all__ = ["command"]
 
-Role = StrEnum("Role", list(ROLES))
+
+class Role(StrEnum):
+    """Parts of a worker's work: the consumer groups."""
+
+    INDEXER = "indexer"
+    ANSWERER = "answerer"
 
 
 def command(

@@ -1,0 +1,108 @@
+"""An answer as a person reads it: where, why, and the lines themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.text import Text
+
+from events import Citation, QueryAnswer, SearchResult
+
+__all__ = ["citation", "print_answer", "why"]
+
+_SNIPPET_LINES = 12
+_WORD = re.compile(r"\w{3,}")
+
+
+def print_answer(console: Console, answer: QueryAnswer, question: str) -> None:
+    """Print results, best first, and a last line with the time that each stage took."""
+    for number, result in enumerate(answer.results, start=1):
+        console.print(_rendered(number, result, question, colour=console.is_terminal))
+    if answer.context is not None:
+        console.print(Text("context", style="bold"))
+        console.print(Text(answer.context))
+    for line in _notes(answer):
+        console.print(Text(line, style="dim"))
+
+
+def citation(place: Citation) -> str:
+    """``path:start-end``, or ``path page N`` of a paged document."""
+    if place.page is not None:
+        return f"{place.uri} page {place.page}"
+    return f"{place.uri}:{place.start_line}-{place.end_line}"
+
+
+def why(result: SearchResult) -> str:
+    """Which legs found it, at which place, with which score."""
+    scores = result.scores
+    parts = [f"{result.match_type} match", f"score {scores.fused:.3f}"]
+    if scores.vector is not None:
+        parts.append(f"meaning #{scores.vector.rank} (cosine {scores.vector.score:.3f})")
+    if scores.keyword is not None:
+        parts.append(f"words #{scores.keyword.rank} (BM25 {scores.keyword.score:.2f})")
+    if scores.reranked is not None:
+        parts.append(f"reranked {scores.reranked:.3f}")
+    return " · ".join(parts)
+
+
+def _rendered(number: int, result: SearchResult, question: str, *, colour: bool) -> Group:
+    place = result.citation
+    head = Text.assemble(f"{number}. ", (citation(place), "bold cyan"))
+    name = place.symbol or " > ".join(place.heading_path) or result.title
+    if name:
+        head.append(f"  {name}", style="bold")
+    parts: list[RenderableType] = [head, Text(f"   {why(result)}", style="dim")]
+    if result.explanation:
+        parts.append(Text(f"   {result.explanation}", style="dim"))
+    if place.permalink:
+        parts.append(Text(f"   {place.permalink}", style="dim"))
+    first, lines = _window(result.content, question)
+    parts.append(_snippet(place, place.start_line + first, lines, colour=colour))
+    return Group(*parts, Text())
+
+
+def _window(content: str, question: str) -> tuple[int, list[str]]:
+    """The lines of a chunk that share most words with the question, and the first one's index."""
+    lines = content.splitlines()
+    words = {word.lower() for word in _WORD.findall(question)}
+    hits = [len(words & {word.lower() for word in _WORD.findall(line)}) for line in lines]
+    starts = range(max(1, len(lines) - _SNIPPET_LINES + 1))
+    best = max(starts, key=lambda start: (sum(hits[start : start + _SNIPPET_LINES]), -start))
+    return best, lines[best : best + _SNIPPET_LINES]
+
+
+def _snippet(place: Citation, start: int, lines: list[str], *, colour: bool) -> RenderableType:
+    if not colour:
+        numbered = (f"{number:>7}  {line}" for number, line in enumerate(lines, start=start))
+        return Text("\n".join(numbered))
+    syntax = Syntax(
+        "\n".join(lines),
+        Syntax.guess_lexer(place.uri),
+        line_numbers=True,
+        start_line=start,
+        background_color="default",
+    )
+    return Padding(syntax, (0, 0, 0, 3))
+
+
+def _notes(answer: QueryAnswer) -> Iterator[str]:
+    if not answer.results:
+        yield f"nothing found in project {answer.project}"
+    for word, used in answer.corrections.items():
+        yield f"{word!r} is not in the index; searched {used!r}"
+    if answer.degraded:
+        yield f"degraded: could not search {', '.join(answer.degraded)}"
+    if answer.stale:
+        yield f"stale: the index has come to {_pairs(answer.watermark)}"
+    yield f"{len(answer.results)} results; ms: {_pairs(answer.timings_ms)}"
+
+
+def _pairs(values: dict[str, float] | dict[str, str]) -> str:
+    return ", ".join(
+        f"{name} {value:.1f}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )

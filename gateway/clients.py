@@ -1,0 +1,74 @@
+"""Clients and stores at the servers of some settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from redis.asyncio import Redis
+
+from events import Client, Names, connect
+from events.publishing import ContentStore
+from gateway.stack import require_database
+from runtime.settings import Settings
+from store.database import Database
+from store.store import Store
+
+__all__ = ["names_of", "open_client", "open_publisher", "open_redis", "open_store"]
+
+
+def names_of(settings: Settings) -> Names:
+    """The keys of this deployment."""
+    return Names(settings.stream_prefix, settings.partitions)
+
+
+@asynccontextmanager
+async def open_redis(settings: Settings) -> AsyncIterator[Redis]:
+    """A connection for commands that look into the streams."""
+    redis = connect(settings.redis_url)
+    try:
+        yield redis
+    finally:
+        await redis.aclose()
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store, as the role of the workers.
+
+    Raises:
+        ConfigurationError: HEADRACE_DATABASE_URL is missing, or the schema isn't the one expected.
+        Unavailable: Postgres can't be reached.
+    """
+    require_database(settings)
+    database = await Database.open(settings.database_url, role=settings.worker_role, max_size=4)
+    try:
+        yield Store(database)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def open_client(
+    settings: Settings, content_store: ContentStore | None = None
+) -> AsyncIterator[Client]:
+    """A client; with a store it also publishes content that is too big for an event."""
+    client = Client.connect(
+        settings.redis_url,
+        prefix=settings.stream_prefix,
+        partitions=settings.partitions,
+        inline_limit_bytes=settings.inline_content_bytes,
+        content_store=content_store,
+    )
+    async with client:
+        yield client
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings) -> AsyncIterator[Client]:
+    """A client that publishes big content too where Postgres is known."""
+    async with AsyncExitStack() as exits:
+        store = None
+        if settings.database_url:
+            store = await exits.enter_async_context(open_store(settings))
+        yield await exits.enter_async_context(open_client(settings, store))

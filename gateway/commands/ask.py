@@ -1,0 +1,82 @@
+"""``headrace ask``: one question, its results with their places."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from events import Filters, QueryAnswer
+from events.models import first_problem
+from gateway.answers import print_answer
+from gateway.clients import open_client
+from gateway.output import print_json, stdout
+from gateway.session import JsonOption, ProjectOption, run_client
+from gateway.stack import stack
+from runtime.errors import UsageError
+from runtime.settings import Settings
+
+__all__ = ["Mode", "command"]
+
+
+class Mode(StrEnum):
+    """Which legs are searched."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    KEYWORD = "keyword"
+
+
+def command(
+    text: Annotated[str, typer.Argument(help="The question, at most 2,000 characters.")],
+    project: ProjectOption = "default",
+    limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
+    mode: Annotated[Mode, typer.Option(help="Search by meaning, by words, or both.")] = Mode.HYBRID,
+    min_event: Annotated[
+        str | None, typer.Option(help="Token of a publish that the answer shall reflect.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only these kinds.")] = None,
+    collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
+    under: Annotated[str | None, typer.Option(help="Only uris that begin so.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why each result is there.")
+    ] = False,
+    context: Annotated[
+        int | None, typer.Option(help="Also assemble a context of so many tokens.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Ask a question; print what was found, where, and why."""
+    filters = _filters(kinds=kind or (), collections=collection or (), uri_prefix=under)
+    query = {
+        "agent": agent,
+        "limit": limit,
+        "mode": mode.value,
+        "min_event": min_event,
+        "filters": filters,
+        "explain": explain,
+        "context_tokens": context,
+        "timeout": timedelta(seconds=timeout),
+    }
+    answer = run_client(lambda settings: _ask(settings, project, text, query))
+    if json:
+        print_json(answer.model_dump(mode="json", exclude_none=True))
+    else:
+        print_answer(stdout(), answer, text)
+
+
+async def _ask(settings: Settings, project: str, text: str, query: dict[str, Any]) -> QueryAnswer:
+    async with stack(settings) as running, open_client(running) as client:
+        return await client.ask(project, text, **query)
+
+
+def _filters(**conditions: Any) -> Filters:
+    try:
+        return Filters.model_validate(conditions)
+    except ValidationError as error:
+        raise UsageError(f"filter {first_problem(error)}") from None

@@ -1,0 +1,85 @@
+"""``headrace publish``: events from any program that can print JSON."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Annotated, TextIO
+
+import typer
+
+from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
+from gateway.clients import open_publisher
+from gateway.output import print_json
+from gateway.session import JsonOption, run_client
+from gateway.stack import stack
+from runtime.errors import HeadraceError, UsageError
+from runtime.settings import Settings
+
+__all__ = ["command"]
+
+_BATCH = 256
+
+
+def command(
+    lane: Annotated[Lane, typer.Option(help="live: few and urgent; bulk: many.")] = Lane.LIVE,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are searchable.")] = False,
+    timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 60,
+    json: JsonOption = False,
+) -> None:
+    """Publish document.changed events, one JSON object a line, from standard input.
+
+    Prints the token of each, in order; `ask --min-event TOKEN` then reflects it.
+    """
+    run_client(lambda settings: _publish(settings, lane, timeout if wait else None, json=json))
+
+
+async def _publish(settings: Settings, lane: Lane, wait: float | None, *, json: bool) -> None:
+    async with (
+        stack(settings, with_worker=wait is not None) as running,
+        open_publisher(running) as client,
+    ):
+        receipts: list[Receipt] = []
+        parsed = _parsed(sys.stdin)
+        while batch := list(islice(parsed, _BATCH)):
+            published = await client.publish_many(batch, lane)
+            for receipt in published:
+                _print_receipt(receipt, json=json)
+            receipts += published
+        if wait is not None:
+            await _wait(client, receipts, timedelta(seconds=wait))
+
+
+def _parsed(lines: TextIO) -> Iterator[DocumentChanged]:
+    """Raises UsageError naming the line that is no event; those before it may be published."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                yield DocumentChanged.from_bytes(line.encode())
+            except HeadraceError as error:
+                raise UsageError(f"line {number}: {error}") from None
+
+
+def _print_receipt(receipt: Receipt, *, json: bool) -> None:
+    if json:
+        print_json(
+            {
+                "token": receipt.token,
+                "event_id": receipt.event_id,
+                "duplicate": receipt.duplicate,
+            }
+        )
+    else:
+        typer.echo(receipt.token)
+
+
+async def _wait(client: Client, receipts: list[Receipt], timeout: timedelta) -> None:
+    outcomes = await client.wait(receipts, timeout)
+    rejected = [one for one in outcomes.values() if isinstance(one, DocumentRejected)]
+    if rejected:
+        raise UsageError(
+            f"{len(rejected)} of {len(outcomes)} events were rejected, the first one because "
+            f"{rejected[0].data.problem.detail}; `headrace dead list` shows all"
+        )
