@@ -45,7 +45,6 @@ class Stack:
             *arguments,
             env={**os.environ, **self._environment(), **environment},
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
         )
         try:
             await _until_ready(process)
