@@ -101,7 +101,8 @@ class Candidates:
     """Chunk ids with raw scores, best first, for each leg; visible to the asker and filtered.
 
     ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded`` names a leg that failed.
-    ``corrections``: query term → the indexed term used in its place.
+    ``corrections``: query term → the indexed term used in its place. ``documents``: chunk id →
+    document id; a chunk that it lacks counts as a document of its own.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -109,6 +110,7 @@ class Candidates:
     degraded: tuple[str, ...] = ()
     corrections: Mapping[str, str] = field(default_factory=dict)
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    documents: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
