@@ -233,3 +233,12 @@ async def test_a_cancelled_call_leaves_nothing_running(server: ModelServer) -> N
         server.gate.set()
         await embedder.embed(["question"], Urgency.BULK)
     assert len(server.requests) == 2
+
+
+async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServer) -> None:
+    """What can't be complete isn't paid for to the end."""
+    embedder = await started(server, status(400), batch_texts=1, concurrency=1)
+    with pytest.raises(ConfigurationError, match="check its name"):
+        await embedder.embed(TEXTS, Urgency.BULK)
+    await embedder.embed(["next"], Urgency.BULK)
+    assert len(server.requests) == 2
