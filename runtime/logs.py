@@ -80,4 +80,6 @@ def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> E
 def _rendering(form: Literal["console", "json"]) -> list[Processor]:
     if form == "json":
         return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    # plain tracebacks: rich ones print local variables, and those may hold secrets
+    plain = structlog.dev.plain_traceback
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]

@@ -1,0 +1,36 @@
+"""``headrace bench``: measured figures, with servers of their own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from bench.figures import Report
+from gateway.output import print_json
+from gateway.session import JsonOption, run_client
+
+__all__ = ["Measurement", "command"]
+
+
+class Measurement(StrEnum):
+    """What can be measured: each a module in ``bench/`` with a function ``measure``."""
+
+    INDEXING = "indexing"
+    ASKING = "asking"
+
+
+def command(name: Annotated[Measurement, typer.Argument()], json: JsonOption = False) -> None:
+    """Measure on this machine, with servers of its own; takes minutes."""
+    measure = import_module(f"bench.{name}").measure
+    report: Report = run_client(lambda _settings: measure())
+    if json:
+        print_json(
+            {"name": report.name, "figures": {**report.figures}, "machine": {**report.machine}}
+        )
+        return
+    for figure, value in report.figures.items():
+        typer.echo(f"{figure:>20}  {value:,.4g}")
+    typer.echo(", ".join(f"{key} {value}" for key, value in report.machine.items()))

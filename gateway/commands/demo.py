@@ -1,0 +1,132 @@
+"""``headrace demo``: the whole way, from files to answers, on real servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from events import QueryAnswer
+from gateway.answers import citation, print_answer
+from gateway.clients import open_client, open_store
+from gateway.commands.sync import describe
+from gateway.output import print_json, stderr, stdout
+from gateway.progress import progress
+from gateway.session import JsonOption, run_client
+from gateway.stack import stack
+from gateway.syncing import Destination, SyncReport, sync_source
+from runtime.settings import Settings
+
+__all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "command"]
+
+ABOUT_HEADRACE = (
+    "What happens to an event that can't be processed?",
+    "How can a query be sure to see a change that was just published?",
+    "Why does the embedded Postgres run as nobody when we are root?",
+    "Where are stream and key names built?",
+)
+ABOUT_ANYTHING = (
+    "What is this about?",
+    "How is it installed and started?",
+    "How are errors handled?",
+)
+_HERE = Path(__file__).parents[2]
+_SHOWN = 1
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    report: SyncReport
+    indexing_seconds: float
+    answers: dict[str, tuple[QueryAnswer, float]]
+
+
+def command(
+    path: Annotated[
+        Path | None, typer.Argument(help="What to index; default: Headrace's own repository.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Index a directory, ask it a few questions, print the answers with their sources.
+
+    Servers and the index stay under HEADRACE_HOME, so that a second run only indexes what changed.
+    """
+    outcome = run_client(lambda settings: _demo(settings, path or _HERE))
+    if json:
+        print_json(_plain(outcome))
+    else:
+        _print(stdout(), outcome)
+
+
+async def _demo(settings: Settings, path: Path) -> _Outcome:
+    project, questions = _plan(path)
+    stderr().print("starting Postgres, Redis and a worker")
+    async with (
+        stack(settings) as running,
+        open_store(running) as store,
+        open_client(running, store) as client,
+    ):
+        began_at = perf_counter()
+        with progress() as show:
+            report = await sync_source(
+                path,
+                Destination(project),
+                client,
+                store,
+                max_bytes=running.max_document_bytes,
+                wait=True,
+                show=show,
+            )
+        seconds = perf_counter() - began_at
+        answers = {}
+        for question in questions:
+            asked_at = perf_counter()
+            answer = await client.ask(project, question, limit=3)
+            answers[question] = answer, (perf_counter() - asked_at) * 1000
+    return _Outcome(report, seconds, answers)
+
+
+def _plan(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The project that a path goes to, and what is asked there."""
+    if path.resolve() == _HERE:
+        return "demo", ABOUT_HEADRACE
+    return f"demo-{_slug(path)}", ABOUT_ANYTHING
+
+
+def _slug(path: Path) -> str:
+    """A directory's name as a part of a project's name."""
+    name = path.resolve().name.lower()
+    return "".join(one if one.isascii() and one.isalnum() else "-" for one in name)[:50] or "root"
+
+
+def _print(console: Console, outcome: _Outcome) -> None:
+    console.print(f"{describe(outcome.report)}, in {outcome.indexing_seconds:.1f} s")
+    for question, (answer, milliseconds) in outcome.answers.items():
+        console.print()
+        console.print(Text(question, style="bold"), Text(f"({milliseconds:.0f} ms)", style="dim"))
+        best = answer.model_copy(update={"results": answer.results[:_SHOWN]})
+        print_answer(console, best, question)
+        others = ", ".join(citation(one.citation) for one in answer.results[_SHOWN:])
+        if others:
+            console.print(Text(f"see also {others}", style="dim"))
+
+
+def _plain(outcome: _Outcome) -> dict[str, Any]:
+    return {
+        "sync": outcome.report.to_json(),
+        "indexing_s": round(outcome.indexing_seconds, 3),
+        "answers": [
+            {
+                "question": question,
+                "citations": [citation(one.citation) for one in answer.results],
+                "content": answer.results[0].content if answer.results else None,
+                "ms": round(milliseconds, 1),
+            }
+            for question, (answer, milliseconds) in outcome.answers.items()
+        ],
+    }

@@ -1,0 +1,98 @@
+"""``headrace status``: is it well, and where does it stand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from events import Backlog, check_server, read_backlog
+from gateway.clients import names_of, open_redis, open_store
+from gateway.output import print_json, stdout
+from gateway.session import JsonOption, run_client
+from gateway.stack import configured, stack
+from runtime.embedded import find_redis
+from runtime.settings import Settings
+from store.statistics import ProjectStatistics
+
+__all__ = ["command"]
+
+_GENERATION = 1
+"""Every index is its first build, until one can be built beside another."""
+
+
+def command(json: JsonOption = False) -> None:
+    """Show what waits, what is stored, and how fresh it is, per stream and per project."""
+    found = run_client(_look)
+    if json:
+        print_json(found)
+    else:
+        _print(stdout(), found)
+
+
+async def _look(settings: Settings) -> dict[str, Any]:
+    servers = "of the settings" if settings.redis_url else "of a running `headrace up`"
+    if configured(settings) is None:
+        servers = "embedded, for this command only"
+    async with (
+        stack(settings, with_worker=False) as running,
+        open_redis(running) as redis,
+        open_store(running) as store,
+    ):
+        facts = await check_server(redis)
+        backlog = await read_backlog(redis, names_of(running))
+        projects = await store.statistics()
+    version = ".".join(map(str, facts.version))
+    embedded = "" if settings.redis_url else f" ({find_redis().source})"
+    return {
+        "servers": servers,
+        "redis": f"{version}{embedded}",
+        "streams": [_stream(one) for one in backlog],
+        "projects": [_project(one) for one in projects],
+    }
+
+
+def _stream(backlog: Backlog) -> dict[str, Any]:
+    age = backlog.oldest_unacknowledged
+    return {
+        "topic": backlog.topic.value,
+        "partition": backlog.partition,
+        "lag": backlog.lag,
+        "pending": backlog.pending,
+        "oldest_unacknowledged_s": None if age is None else round(age.total_seconds(), 3),
+        "dead_letters": backlog.dead_letters,
+    }
+
+
+def _project(statistics: ProjectStatistics) -> dict[str, Any]:
+    return {**dataclasses.asdict(statistics), "generation": _GENERATION}
+
+
+def _print(console: Console, found: dict[str, Any]) -> None:
+    console.print(f"servers: {found['servers']}; Redis {found['redis']}")
+    console.print()
+    console.print(_table(found["streams"]))
+    console.print()
+    if found["projects"]:
+        console.print(_table(found["projects"], leave_out=("tombstones", "outcomes")))
+    else:
+        typer.echo("no projects yet: `headrace sync PATH` makes one")
+
+
+def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Table:
+    columns = [column for column in rows[0] if column not in leave_out]
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(_cell(column, row[column]) for column in columns))
+    return table
+
+
+def _cell(column: str, value: Any) -> str:
+    """What isn't known is shown as unknown, never as 0; nothing to wait for is a dash."""
+    if value is None:
+        return "unknown" if column == "lag" else "-"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

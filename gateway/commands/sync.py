@@ -1,0 +1,79 @@
+"""``headrace sync``: a directory or repository, and what changed in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from events import Lane
+from gateway.clients import open_client, open_store
+from gateway.output import print_json
+from gateway.progress import progress
+from gateway.session import JsonOption, ProjectOption, run_client
+from gateway.stack import configured, stack
+from gateway.syncing import Destination, SyncReport, sync_source
+from runtime.settings import Settings
+
+__all__ = ["command", "describe"]
+
+
+def command(
+    path: Annotated[Path, typer.Argument(help="A git repository, or any directory.")],
+    project: ProjectOption = "default",
+    collection: Annotated[
+        list[str] | None, typer.Option(help="Put the documents into this collection.")
+    ] = None,
+    lane: Annotated[
+        Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
+    ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Until all is searchable (always without a running `up`)."),
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Publish what changed since the last sync.
+
+    Of a git repository: the tracked files at HEAD, renames as renames. Of a directory: what
+    .gitignore doesn't exclude.
+    """
+    destination = Destination(project, tuple(collection or ()), lane)
+    report = run_client(lambda settings: _sync(settings, path, destination, wait=wait))
+    if json:
+        print_json(report.to_json())
+    else:
+        typer.echo(describe(report))
+
+
+async def _sync(
+    settings: Settings, path: Path, destination: Destination, *, wait: bool
+) -> SyncReport:
+    own = configured(settings) is None
+    async with (
+        stack(settings) as running,
+        open_store(running) as store,
+        open_client(running, store) as client,
+    ):
+        with progress() as show:
+            return await sync_source(
+                path,
+                destination,
+                client,
+                store,
+                max_bytes=running.max_document_bytes,
+                wait=wait or own,
+                show=show,
+            )
+
+
+def describe(report: SyncReport) -> str:
+    """One line for a person."""
+    skipped = ", ".join(f"{reason} {count}" for reason, count in sorted(report.skipped.items()))
+    return (
+        f"{report.kind} {report.source}: {report.found:,} files found, "
+        f"{report.unchanged:,} unchanged, {report.published:,} published, "
+        f"{report.deleted:,} deleted, {report.indexed:,} indexed, "
+        f"{report.skipped.total():,} skipped{f' ({skipped})' if skipped else ''}"
+    )
