@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 
 import numpy as np
@@ -13,7 +14,7 @@ from processors.inference.provider import Endpoint, Provider
 from processors.inference.responses import unit_vectors
 from processors.inference.retrying import backoff
 from processors.inference.types import Embeddings, Urgency
-from runtime.errors import ConfigurationError, RateLimited, Retryable, Unavailable
+from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Retryable, Unavailable
 
 __all__ = ["LiteLLMEmbedder", "request_batches"]
 
@@ -108,8 +109,9 @@ class LiteLLMEmbedder:
             return Embeddings(np.empty((0, self.dimensions), np.float32), tokens=0)
         counts = await asyncio.to_thread(self.count_tokens, texts)
         batches = request_batches(counts, self._batch_texts, self._batch_tokens)
+        failed = asyncio.Event()
         tasks = [
-            asyncio.create_task(self._queued([texts[index] for index in batch], urgency))
+            asyncio.create_task(self._queued([texts[index] for index in batch], urgency, failed))
             for batch in batches
         ]
         try:
@@ -127,11 +129,18 @@ class LiteLLMEmbedder:
             raise Unavailable(f"{self.model} is used before start()")
         return self._loaded
 
-    async def _queued(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        if urgency is Urgency.QUERY:
-            return await self._request(texts)
-        async with self._requests:
-            return await self._request(texts)
+    async def _queued(
+        self, texts: Sequence[str], urgency: Urgency, failed: asyncio.Event
+    ) -> Embeddings:
+        """One request when its turn comes, unless another of the same call has ``failed``."""
+        async with nullcontext() if urgency is Urgency.QUERY else self._requests:
+            if failed.is_set():
+                raise Unavailable(f"another request of the same call to {self.model} failed")
+            try:
+                return await self._request(texts)
+            except HeadraceError:
+                failed.set()
+                raise
 
     async def _request(self, texts: Sequence[str]) -> Embeddings:
         """One request, tried again while the budget lasts."""
