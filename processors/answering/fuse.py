@@ -47,7 +47,6 @@ class Fused:
 
 
 def fuse(
-    query_text: str,
     candidates: Candidates,
     *,
     mode: Mode,

@@ -26,6 +26,7 @@ from processors.answering.freshness import Freshness
 from processors.answering.fuse import fuse
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.stopwatch import Stopwatch
+from processors.answering.wording import searchable
 from processors.deliveries import Delivery
 from runtime import metrics
 from runtime.errors import HeadraceError, Retryable
@@ -110,7 +111,7 @@ class Answering:
         watch.lap("embed")
         found = await self._candidates(query, vectors, failed)
         watch.lap("search")
-        ranked = fuse(query.text, found, mode=query.mode, weights=query.weights, limit=query.limit)
+        ranked = fuse(found, mode=query.mode, weights=query.weights, limit=query.limit)
         watch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, found)
         watch.lap("assemble")
@@ -130,7 +131,7 @@ class Answering:
         """Query vectors by model; a hybrid query goes on without the models that are down."""
         if query.mode == "keyword":
             return {}, ()
-        vectors, errors = await self._query_vectors.embed(query.text)
+        vectors, errors = await self._query_vectors.embed(searchable(query.text))
         if errors and (query.mode == "vector" or not _can_degrade(errors)) and not vectors:
             raise errors[0]
         return vectors, ("vector",) if errors else ()
@@ -141,7 +142,7 @@ class Answering:
         request = SearchRequest(
             project=query.project,
             agent=query.agent,
-            text=None if query.mode == "vector" else query.text,
+            text=None if query.mode == "vector" else searchable(query.text),
             vectors=vectors,
             filters=query.filters,
             candidates=max(CANDIDATES, query.limit),

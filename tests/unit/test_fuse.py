@@ -25,7 +25,7 @@ def found(
 def ranked(
     candidates: Candidates, mode: Mode = "hybrid", weights: Weights | None = None, limit: int = 10
 ) -> list[Fused]:
-    return fuse("any", candidates, mode=mode, weights=weights, limit=limit)
+    return fuse(candidates, mode=mode, weights=weights, limit=limit)
 
 
 def ids(results: list[Fused]) -> list[int]:
