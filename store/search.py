@@ -88,9 +88,13 @@ class Search:
             if isinstance(error, HeadraceError):
                 raise error
             raise Unavailable(f"the index can't be searched: {error}") from error
+        documents = await run.leg(
+            "documents", self._documents(project_id, request.agent, vector, keyword), {}
+        )
         return Candidates(
             vector=vector,
             keyword=keyword.ranked,
+            documents=documents,
             degraded=tuple(run.errors),
             corrections=keyword.corrections,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
@@ -114,6 +118,18 @@ class Search:
         if project_id is None:
             raise UsageError(_unknown(name, sorted(await self._projects.all())))
         return project_id
+
+    async def _documents(
+        self, project_id: int, agent: str | None, vector: Similar, keyword: KeywordFound
+    ) -> dict[int, int]:
+        """Document id by chunk id, where both legs found something to fuse."""
+        legs = [*vector.values(), keyword.ranked]
+        if not keyword.ranked or not any(vector.values()):
+            return {}
+        chunk_ids = {chunk_id for ranked in legs for chunk_id, _ in ranked}
+        async with self._database.scope(project_id, agent) as connection:
+            rows = await connection.fetch(_QUERIES["documents"], project_id, list(chunk_ids))
+        return {row["id"]: row["document_id"] for row in rows}
 
     async def _similar(self, project_id: int, request: SearchRequest) -> Similar:
         if not request.vectors:

@@ -25,10 +25,10 @@ __all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "fuse"]
 Mode = Literal["hybrid", "vector", "keyword"]
 Ranked = Sequence[tuple[int, float]]
 
-COSINE_PER_BM25 = 0.0125
+COSINE_PER_BM25 = 0.015
 """How much cosine similarity one point of BM25 is worth."""
 
-DOCUMENT_SOFTNESS = 0.05
+DOCUMENT_SOFTNESS = 0.04
 """How near to its document's best a chunk must come, in cosine, to count as further evidence."""
 
 

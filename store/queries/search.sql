@@ -21,3 +21,7 @@ from (select * from chunks where project_id = $1 and id = any ($2::bigint[]) off
 cross join lateral (
     select * from documents where project_id = $1 and id = c.document_id offset 0
 ) d
+
+-- name: documents
+-- Which document each of some chunks belongs to.
+select id, document_id from chunks where project_id = $1 and id = any ($2::bigint[])
