@@ -56,6 +56,8 @@ LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
 TRIM_EVERY = timedelta(minutes=1)
+CHORE_PATIENCE = timedelta(seconds=2)
+"""An index build can take minutes; one that is interrupted is begun again by the next worker."""
 
 
 async def run_worker(
@@ -75,7 +77,7 @@ async def run_worker(
         app = _app(settings, services)
         for topic in sorted(frozenset().union(*(ROLES[role] for role in only))):
             _subscribe(app, topic, services, settings)
-        chores = OwnedTasks(stop, timeout=settings.shutdown_timeout)
+        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
         if "answerer" in only:

@@ -22,8 +22,8 @@ from processors.inference.weights import (
 
 __all__ = ["LocalEmbedder", "length_sorted_batches"]
 
-_BATCH_TOKENS = 1024
-"""Padded tokens of a sub-batch: as fast as 2,048, and a query waits half as long for it."""
+_BATCH_TOKENS = 512
+"""Padded tokens of a sub-batch: 4 % slower than 2,048, and a query waits a quarter as long."""
 _TEXTS_PER_STEP = 64
 
 

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
 
 from processors.inference.hashing import HASHING_MODEL, HashingEmbedder
 from processors.inference.local import LocalEmbedder
@@ -16,7 +15,6 @@ from processors.inference.tokenizer import tokenizer_path
 from processors.inference.types import Embedder
 from processors.inference.weights import OFFICIAL_NAME
 from runtime.errors import ConfigurationError
-from runtime.settings import Settings
 
 __all__ = ["Inference", "ModelOptions", "create_embedder"]
 
@@ -87,20 +85,6 @@ class Inference:
         self._default = embedders[model]
         self._by_kind = {kind: embedders[name] for kind, name in (models or {}).items()}
         self._embedders = tuple(embedders.values())
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Self:
-        """The models that the settings name; for composition roots."""
-        options = ModelOptions(
-            directory=settings.model_directory,
-            threads=settings.model_threads,
-            api_key=settings.model_api_key.get_secret_value(),
-            base_url=settings.model_base_url,
-            dimensions=settings.model_dimensions,
-            timeout=settings.model_timeout,
-            retries=settings.model_retries,
-        )
-        return cls(settings.model, settings.models, options)
 
     @property
     def models(self) -> tuple[Embedder, ...]:
