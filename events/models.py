@@ -96,7 +96,10 @@ def first_problem(error: ValidationError) -> str:
     """The first wrong field and what is wrong with it: one printable line, safe to store."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "event"
-    line = f"{where[:200]}: {first['msg'][:200]}"
+    message = first["msg"]
+    if message.startswith("Value should have"):  # a text; pydantic calls its characters items
+        message = message.replace("items after validation", "characters")
+    line = f"{where[:200]}: {message[:200]}"
     return "".join(character if character.isprintable() else " " for character in line)
 
 

@@ -28,7 +28,7 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
     Raises:
         KeyboardInterrupt: it was interrupted, and has cleaned up.
     """
-    settings = _load_settings()
+    settings = _load_settings(quiet=True)
     return run(lambda stop: _until(main(settings), stop))
 
 
@@ -38,8 +38,12 @@ def run_service(main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]
     return run(lambda stop: main(settings, stop))
 
 
-def _load_settings() -> Settings:
-    """Raises ConfigurationError naming the variable that is wrong."""
+def _load_settings(*, quiet: bool = False) -> Settings:
+    """Settings, with logs set up; ``quiet``: errors only, unless the level was chosen.
+
+    Raises:
+        ConfigurationError: a setting is wrong; the message names its variable.
+    """
     try:
         settings = Settings()
     except ValidationError as error:
@@ -48,7 +52,8 @@ def _load_settings() -> Settings:
         raise ConfigurationError(f"HEADRACE_{name}: {first['msg']}") from None
     except ValueError as error:
         raise ConfigurationError(f"settings: {error}") from None
-    configure_logs(settings.log_format, settings.log_level)
+    chosen = "log_level" in settings.model_fields_set
+    configure_logs(settings.log_format, "error" if quiet and not chosen else settings.log_level)
     return settings
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +16,7 @@ from events import Client, DocumentChanged, DocumentRejected, Lane, Outcome, Rec
 from events.models import first_problem
 from gateway.progress import ShowProgress
 from runtime.errors import UsageError
-from sources import State, Sync, document_changed, open_source
+from sources import Source, State, Sync, document_changed
 from store.store import Store
 
 __all__ = ["Destination", "SyncReport", "sync_source"]
@@ -58,7 +57,7 @@ class SyncReport:
 
 
 async def sync_source(
-    path: Path,
+    source: Source,
     destination: Destination,
     client: Client,
     store: Store,
@@ -72,10 +71,9 @@ async def sync_source(
     Killed half-way, the next sync publishes again what may be missing, under the same event ids.
 
     Raises:
-        UsageError: the path or the project can't be used.
+        UsageError: the source can't be read, or the project's name can't be used.
         Unavailable: a server can't be reached, or nothing was indexed for two minutes.
     """
-    source = await asyncio.to_thread(open_source, path)
     key = "#".join((source.name, *destination.collections))
     _check(destination)
     before = State.from_json(await store.source_state(destination.project, key))
@@ -87,7 +85,7 @@ async def sync_source(
     receipts = await _publish(sync, destination, lane, client, show)
     await store.save_source_state(destination.project, key, sync.state.to_json())
     counts = sync.report
-    report = SyncReport(str(path), source.kind, lane, counts.found, counts.unchanged)
+    report = SyncReport(source.name, source.kind, lane, counts.found, counts.unchanged)
     report.published, report.deleted = counts.published, counts.deleted
     report.skipped.update({reason.value: count for reason, count in counts.skipped.items()})
     if wait:

@@ -21,6 +21,7 @@ from gateway.session import JsonOption, run_client
 from gateway.stack import stack
 from gateway.syncing import Destination, SyncReport, sync_source
 from runtime.settings import Settings
+from sources import Source, open_source
 
 __all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "command"]
 
@@ -56,15 +57,17 @@ def command(
 
     Servers and the index stay under HEADRACE_HOME, so that a second run only indexes what changed.
     """
-    outcome = run_client(lambda settings: _demo(settings, path or _HERE))
+    directory = (path or _HERE).resolve()
+    source = open_source(directory)
+    outcome = run_client(lambda settings: _demo(settings, source, directory))
     if json:
         print_json(_plain(outcome))
     else:
         _print(stdout(), outcome)
 
 
-async def _demo(settings: Settings, path: Path) -> _Outcome:
-    project, questions = _plan(path)
+async def _demo(settings: Settings, source: Source, directory: Path) -> _Outcome:
+    project, questions = _plan(directory)
     stderr().print("starting Postgres, Redis and a worker")
     async with (
         stack(settings) as running,
@@ -74,7 +77,7 @@ async def _demo(settings: Settings, path: Path) -> _Outcome:
         began_at = perf_counter()
         with progress() as show:
             report = await sync_source(
-                path,
+                source,
                 Destination(project),
                 client,
                 store,
@@ -91,16 +94,16 @@ async def _demo(settings: Settings, path: Path) -> _Outcome:
     return _Outcome(report, seconds, answers)
 
 
-def _plan(path: Path) -> tuple[str, tuple[str, ...]]:
+def _plan(directory: Path) -> tuple[str, tuple[str, ...]]:
     """The project that a path goes to, and what is asked there."""
-    if path.resolve() == _HERE:
+    if directory == _HERE:
         return "demo", ABOUT_HEADRACE
-    return f"demo-{_slug(path)}", ABOUT_ANYTHING
+    return f"demo-{_slug(directory)}", ABOUT_ANYTHING
 
 
-def _slug(path: Path) -> str:
+def _slug(directory: Path) -> str:
     """A directory's name as a part of a project's name."""
-    name = path.resolve().name.lower()
+    name = directory.name.lower()
     return "".join(one if one.isascii() and one.isalnum() else "-" for one in name)[:50] or "root"
 
 

@@ -15,6 +15,7 @@ from gateway.session import JsonOption, ProjectOption, run_client
 from gateway.stack import configured, stack
 from gateway.syncing import Destination, SyncReport, sync_source
 from runtime.settings import Settings
+from sources import Source, open_source
 
 __all__ = ["command", "describe"]
 
@@ -40,7 +41,8 @@ def command(
     .gitignore doesn't exclude.
     """
     destination = Destination(project, tuple(collection or ()), lane)
-    report = run_client(lambda settings: _sync(settings, path, destination, wait=wait))
+    source = open_source(path)
+    report = run_client(lambda settings: _sync(settings, source, destination, wait=wait))
     if json:
         print_json(report.to_json())
     else:
@@ -48,7 +50,7 @@ def command(
 
 
 async def _sync(
-    settings: Settings, path: Path, destination: Destination, *, wait: bool
+    settings: Settings, source: Source, destination: Destination, *, wait: bool
 ) -> SyncReport:
     own = configured(settings) is None
     async with (
@@ -58,7 +60,7 @@ async def _sync(
     ):
         with progress() as show:
             return await sync_source(
-                path,
+                source,
                 destination,
                 client,
                 store,

@@ -1,0 +1,175 @@
+"""Bad input gives one line that names the cure, exit code 1, and no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.embedded import EmbeddedPostgres
+from tests.support.cli import Cli, environment_of
+from tests.support.databases import Database, create_database
+from tests.support.model_server import running_server, wide
+from tests.support.processes import WorkerProcess
+
+NOBODY_LISTENS = "127.0.0.1:1"
+
+
+@pytest.fixture
+def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
+    return Cli(environment_of(redis_url, database, tmp_path / "home"))
+
+
+async def test_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
+    """The path is named, and what it should be."""
+    line = (await cli("sync", str(tmp_path / "nowhere"))).line
+    assert "nowhere doesn't exist: name a git repository or a directory" in line
+
+
+async def test_file_is_no_source(cli: Cli, tmp_path: Path) -> None:
+    """A file is neither a repository nor a directory."""
+    (tmp_path / "one.md").write_text("# One")
+    line = (await cli("sync", str(tmp_path / "one.md"))).line
+    assert "is not a directory: name a git repository or a directory" in line
+
+
+async def test_directory_that_is_no_repository_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:
+    """A plain directory is fine, and the output says what it was taken for."""
+    (tmp_path / "plain").mkdir()
+    result = await cli("sync", str(tmp_path / "plain"))
+    assert result.code == 0
+    assert result.stdout.startswith("directory ")
+
+
+@pytest.mark.parametrize("name", ["../etc", "Upper", "", "a" * 64])
+async def test_project_name_out_of_its_limits(cli: Cli, tmp_path: Path, name: str) -> None:
+    """The wrong field is named."""
+    assert "project" in (await cli("sync", str(tmp_path), "--project", name)).line
+
+
+async def test_unknown_project(cli: Cli, redis_url: str, database: Database) -> None:
+    """The line names the project that isn't there, and those that are."""
+    async with WorkerProcess(redis_url, database, {}, "--only", "answerer"):
+        line = (await cli("ask", "--project", "nowhere", "anything")).line
+    assert "nowhere" in line
+
+
+async def test_query_over_2000_characters(cli: Cli) -> None:
+    """The limit is named."""
+    assert "2000 characters" in (await cli("ask", "x" * 2001)).line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--limit", "0"], "limit"),
+        (["--limit", "101"], "limit"),
+        (["--context", "1"], "context_tokens"),
+        (["--min-event", "yesterday"], "min_event"),
+        (["--kind", "novel"], "kinds"),
+        (["--agent", "a b"], "agent"),
+    ],
+)
+async def test_limits_out_of_range(cli: Cli, arguments: list[str], expected: str) -> None:
+    """The field that is out of its limits is named, with the limit."""
+    assert expected in (await cli("ask", "anything", *arguments)).line
+
+
+async def test_wrong_usage_exits_with_2(cli: Cli) -> None:
+    """Options that don't exist, and values that can't be, are wrong usage."""
+    assert (await cli("ask", "anything", "--mode", "guess")).code == 2
+    assert (await cli("ask", "--no-such-option")).code == 2
+    assert (await cli("no-such-command")).code == 2
+
+
+@pytest.mark.parametrize("command", [["status"], ["dead", "list"], ["worker"]])
+async def test_unreachable_redis(cli: Cli, command: list[str]) -> None:
+    """The setting to look at is named."""
+    line = (await cli(*command, HEADRACE_REDIS_URL=f"redis://{NOBODY_LISTENS}/0")).line
+    assert "Redis can't be reached" in line
+    assert "HEADRACE_REDIS_URL" in line
+
+
+async def test_publishing_to_unreachable_redis(cli: Cli) -> None:
+    """A publisher tries for a while, then says so."""
+    event = '{"type":"document.changed","data":{"project":"p","uri":"u","content":"c"}}\n'
+    url = f"redis://{NOBODY_LISTENS}/0"
+    assert (
+        "Redis can't be reached" in (await cli("publish", stdin=event, HEADRACE_REDIS_URL=url)).line
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "worker", "migrate"])
+async def test_unreachable_postgres(cli: Cli, command: str) -> None:
+    """The setting to look at is named."""
+    url = f"postgresql://someone@{NOBODY_LISTENS}/headrace"
+    line = (await cli(command, HEADRACE_DATABASE_URL=url, HEADRACE_OWNER_DATABASE_URL=url)).line
+    assert "Postgres can't be reached" in line
+    assert "DATABASE_URL" in line
+
+
+async def test_model_without_its_key(cli: Cli) -> None:
+    """The worker doesn't start, and the line says what to set."""
+    line = (
+        await cli("worker", HEADRACE_MODEL="openai/text-embedding-3-small", OPENAI_API_KEY="")
+    ).line
+    assert "text-embedding-3-small" in line
+    assert "key" in line.lower()
+
+
+async def test_wrong_vector_width(cli: Cli) -> None:
+    """A model that gives other vectors than asked for is found out at the start."""
+    async with running_server() as server:
+        server.faults.extend([wide(16)] * 10)
+        line = (
+            await cli(
+                "worker",
+                HEADRACE_MODEL="openai/text-embedding-3-small",
+                HEADRACE_MODEL_BASE_URL=server.base_url,
+                HEADRACE_MODEL_API_KEY=server.key,
+                HEADRACE_MODEL_DIMENSIONS="8",
+            )
+        ).line
+    assert "16 wide where 8 are expected" in line
+
+
+@pytest.mark.parametrize("command", ["status", "worker"])
+async def test_missing_migration(
+    cli: Cli, database: Database, postgres_server: EmbeddedPostgres, command: str
+) -> None:
+    """A database without the schema is answered with the command that makes it."""
+    name = f"{database.name}_bare"
+    await create_database(postgres_server, name)
+    line = (await cli(command, HEADRACE_DATABASE_URL=postgres_server.urls(name).worker)).line
+    assert "run `headrace migrate`" in line
+
+
+async def test_migrating_without_the_owner(cli: Cli) -> None:
+    """The role of the workers can't change the schema; the owner's URL is asked for."""
+    line = (await cli("migrate", HEADRACE_OWNER_DATABASE_URL="")).line
+    assert "HEADRACE_OWNER_DATABASE_URL" in line
+
+
+async def test_line_that_is_no_event(cli: Cli) -> None:
+    """The line is numbered, and the wrong field named."""
+    event = '{"type":"document.changed","data":{"project":"p","uri":"u","content":"c"}}\n'
+    line = (await cli("publish", stdin=event + '{"type":"document.changed","data":{}}\n')).line
+    assert "line 2: document.changed: data.project" in line
+
+
+async def test_wrong_setting(cli: Cli) -> None:
+    """The variable is named."""
+    assert "HEADRACE_PARTITIONS" in (await cli("status", HEADRACE_PARTITIONS="0")).line
+    assert "HEADRACE_LOG_LEVEL" in (await cli("status", HEADRACE_LOG_LEVEL="loud")).line
+
+
+async def test_unknown_dead_letter(cli: Cli) -> None:
+    """The command that lists them is named."""
+    assert "headrace dead list" in (await cli("dead", "show", "nonsense")).line
+    assert "--all" in (await cli("dead", "drop")).line
+
+
+async def test_worker_without_servers(tmp_path: Path) -> None:
+    """A worker starts none itself: two of them would fight over one directory."""
+    cli = Cli({"HEADRACE_HOME": str(tmp_path), "HEADRACE_REDIS_URL": ""})
+    assert "headrace up" in (await cli("worker")).line

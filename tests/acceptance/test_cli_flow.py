@@ -1,0 +1,124 @@
+"""From files to answers by the commands that a person types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli, environment_of
+from tests.support.databases import Database
+from tests.support.processes import WorkerProcess
+
+VALVES = (
+    "# Valves\n\nThe relief valve opens at seven bar.\n\n# Pumps\n\nPumps run dry in minutes.\n"
+)
+PUMP = 'def start_pump(litres: int) -> None:\n    """Start the feed pump."""\n    print(litres)\n'
+
+
+@pytest.fixture
+async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
+    """The command line beside a running worker."""
+    async with WorkerProcess(redis_url, database, {}):
+        yield Cli(environment_of(redis_url, database, tmp_path / "home"))
+
+
+@pytest.fixture
+def plant(tmp_path: Path) -> Path:
+    """A directory with two documents, and a file that is none."""
+    directory = tmp_path / "plant"
+    directory.mkdir()
+    (directory / "valves.md").write_text(VALVES)
+    (directory / "pump.py").write_text(PUMP)
+    (directory / "photo.png").write_bytes(b"\x89PNG\0\0")
+    return directory
+
+
+async def test_sync_then_ask(cli: Cli, plant: Path) -> None:
+    """What was synced is found, and cited as path:start-end; nothing found is unaccounted for."""
+    report = (await cli("sync", str(plant), "--project", "plant", "--wait", "--json")).json
+    assert report["found"] == report["indexed"] + sum(report["skipped"].values()) == 3
+    assert report["skipped"] == {"binary": 1}
+
+    answer = await cli("ask", "--project", "plant", "at which pressure does the valve open?")
+    assert answer.code == 0
+    assert answer.stdout.startswith("1. valves.md:1-7")
+    assert "opens at seven bar" in answer.stdout
+    assert "match" in answer.stdout
+
+    found = (await cli("ask", "--project", "plant", "start_pump", "--json")).json
+    assert found["results"][0]["citation"]["symbol"] == "start_pump"
+
+
+async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None:
+    """Unchanged files are not published; an edit is; a removed file is no longer found."""
+    sync = ("sync", str(plant), "--project", "plant", "--wait", "--json")
+    await cli(*sync)
+    assert (await cli(*sync)).json["published"] == 0
+
+    (plant / "valves.md").write_text(VALVES.replace("seven", "nine"))
+    (plant / "pump.py").unlink()
+    report = (await cli(*sync)).json
+    assert (report["published"], report["indexed"], report["deleted"]) == (1, 1, 1)
+    found = (await cli("ask", "--project", "plant", "pump valve", "--json")).json["results"]
+    assert {one["citation"]["uri"] for one in found} == {"valves.md"}
+    assert any("nine bar" in one["content"] for one in found)
+
+
+async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
+    """The token that publish prints makes ask wait for that very event."""
+    data = {"project": "notes", "uri": "one", "content": "Herons nest in March.", "kind": "text"}
+    published = await cli("publish", stdin=json.dumps({"type": "document.changed", "data": data}))
+    token = published.stdout.strip()
+    found = (await cli("ask", "--project", "notes", "herons", "--min-event", token, "--json")).json
+    assert found["stale"] is False
+    assert found["results"][0]["content"] == "Herons nest in March."
+
+
+async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
+    """An event that can't be processed is kept with its reason until somebody sees to it."""
+    reference = {"sha256": "0" * 64, "size_bytes": 10}
+    data = {"project": "notes", "uri": "lost", "content_ref": reference}
+    event = json.dumps({"type": "document.changed", "data": data})
+    assert "rejected" in (await cli("publish", "--wait", stdin=event)).line
+
+    letter = (await cli("dead", "list", "--json")).json
+    assert letter["error"] == "UnsupportedContent"
+    shown = await cli("dead", "show", letter["id"])
+    assert "lost" in shown.stdout
+    assert (await cli("dead", "drop", letter["id"])).code == 0
+    assert "no dead letters" in (await cli("dead", "list")).stdout
+
+
+async def test_status_counts(cli: Cli, plant: Path) -> None:
+    """Status tells what is stored per project, and that nothing waits."""
+    await cli("sync", str(plant), "--project", "plant", "--wait")
+    status = (await cli("status", "--json")).json
+    [project] = status["projects"]
+    assert (project["project"], project["documents"]) == ("plant", 2)
+    assert project["chunks"] >= 2
+    assert project["freshness_p50_ms"] > 0
+    assert all(stream["pending"] == 0 for stream in status["streams"])
+    assert "plant" in (await cli("status")).stdout
+
+
+async def test_eval_scores_each_mode(cli: Cli, tmp_path: Path) -> None:
+    """A set whose every question names its document scores 1 by words."""
+    directory = tmp_path / "birds"
+    directory.mkdir()
+    birds = ["heron", "kestrel", "wagtail"]
+    write_lines(directory / "corpus.jsonl", [{"_id": b, "text": f"The {b} nests."} for b in birds])
+    write_lines(directory / "queries.jsonl", [{"_id": b, "text": f"{b} nest"} for b in birds])
+    grades = "".join(f"{bird}\t{bird}\t1\n" for bird in birds)
+    (directory / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + grades)
+
+    scores = (await cli("eval", str(directory), "--json")).json
+    assert set(scores) == {"hybrid", "vector", "keyword"}
+    assert scores["keyword"]["ndcg@10"] == 1
+    assert set(scores["hybrid"]) == {"ndcg@10", "recall@10", "mrr@10", "p50_ms", "p99_ms"}
+
+
+def write_lines(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
