@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from events import QueryAnswer
+from events import Filters, Kind, QueryAnswer
 from gateway.answers import citation, print_answer
 from gateway.clients import open_client, open_store
 from gateway.commands.sync import describe
@@ -25,16 +26,17 @@ from sources import Source, open_source
 
 __all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "command"]
 
-ABOUT_HEADRACE = (
-    "What happens to an event that can't be processed?",
-    "How can a query be sure to see a change that was just published?",
-    "Why does the embedded Postgres run as nobody when we are root?",
-    "Where are stream and key names built?",
-)
-ABOUT_ANYTHING = (
-    "What is this about?",
-    "How is it installed and started?",
-    "How are errors handled?",
+_DOCUMENTS = Filters(kinds=(Kind.MARKDOWN,))
+ABOUT_HEADRACE = {
+    "What is lost when Redis is killed?": _DOCUMENTS,
+    "How long do dead letters stay?": _DOCUMENTS,
+    "Why does the embedded Postgres run as nobody when we are root?": _DOCUMENTS,
+    "Where are stream and key names built?": Filters(uri_prefix="events/"),
+}
+"""Questions, and where their answers are looked for: not in this file, which is indexed too."""
+ABOUT_ANYTHING = dict.fromkeys(
+    ("What is this about?", "How is it installed and started?", "How are errors handled?"),
+    Filters(),
 )
 _HERE = Path(__file__).parents[2]
 _SHOWN = 1
@@ -87,14 +89,14 @@ async def _demo(settings: Settings, source: Source, directory: Path) -> _Outcome
             )
         seconds = perf_counter() - began_at
         answers = {}
-        for question in questions:
+        for question, filters in questions.items():
             asked_at = perf_counter()
-            answer = await client.ask(project, question, limit=3)
+            answer = await client.ask(project, question, filters=filters, limit=3)
             answers[question] = answer, (perf_counter() - asked_at) * 1000
     return _Outcome(report, seconds, answers)
 
 
-def _plan(directory: Path) -> tuple[str, tuple[str, ...]]:
+def _plan(directory: Path) -> tuple[str, Mapping[str, Filters]]:
     """The project that a path goes to, and what is asked there."""
     if directory == _HERE:
         return "demo", ABOUT_HEADRACE
