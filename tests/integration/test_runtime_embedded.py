@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
 from runtime.child import is_alive
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
 from runtime.embedded.users import short_directory
 from runtime.errors import ConfigurationError, UsageError
 from tests.support.waiting import eventually
