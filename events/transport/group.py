@@ -16,6 +16,7 @@ from faust.types import TP
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
+from redis.typing import EncodableT, FieldT
 
 from events.scripts import ForgetConsumers
 from events.transport.held import HeldEntry
@@ -171,10 +172,10 @@ class Group:
                 justid=True,
             )
 
-    async def bury(self, entry_id: str, fields: dict[str, str | int | bytes]) -> None:
+    async def bury(self, entry_id: str, fields: dict[FieldT, EncodableT]) -> None:
         """Add a dead letter and acknowledge its entry, both or neither."""
         async with self.redis.pipeline(transaction=True) as pipeline:
-            pipeline.xadd(self.dead_stream, fields)  # type: ignore[arg-type]  # dict is invariant
+            pipeline.xadd(self.dead_stream, fields)
             pipeline.xack(self.stream, self.name, entry_id)
             await pipeline.execute()
 
