@@ -36,6 +36,7 @@ _READ_COUNT = 100
 _RECONNECT_SECONDS = 0.2
 _CANCEL_AGAIN_SECONDS = 0.1
 _MILLISECONDS = 1000
+_LONGEST_WAY_BACK = timedelta(milliseconds=250)
 
 log = structlog.get_logger(__name__)
 _Reply = QueryAnswered | QueryFailed
@@ -112,7 +113,7 @@ class Asker:
     def _event(self, query: dict[str, Any], timeout: timedelta) -> QueryRequested:
         query_id = uuid4().hex
         reply_to = self._names.replies(self._client, self._names.query_partition(query_id))
-        deadline = datetime.now(UTC) + timeout
+        deadline = datetime.now(UTC) + timeout - min(timeout / 10, _LONGEST_WAY_BACK)
         try:
             data = Query.model_validate({**query, "reply_to": reply_to, "deadline": deadline})
         except ValidationError as error:

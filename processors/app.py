@@ -56,6 +56,9 @@ LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
 TRIM_EVERY = timedelta(minutes=1)
+
+WAITING_PER_WORKING = 4
+"""Questions taken for each one in work: the others may wait for a change to be indexed."""
 CHORE_PATIENCE = timedelta(seconds=2)
 """An index build can take minutes; one that is interrupted is begun again by the next worker."""
 
@@ -170,6 +173,7 @@ def _services(
         Assembler(search, count_tokens),
         replies,
         settings.default_deadline,
+        settings.query_concurrency,
     )
     return Services(
         indexing=indexing,
@@ -219,7 +223,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
 def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
     """Batch size, how long to wait for a full one, and batches at once."""
     if topic is Topic.QUERY:
-        return 1, timedelta(), settings.query_concurrency
+        return 1, timedelta(), settings.query_concurrency * WAITING_PER_WORKING
     if topic.lane is Lane.LIVE:
         return LIVE_BATCH, LIVE_PATIENCE, settings.concurrency
     return settings.batch_documents, BULK_PATIENCE, settings.concurrency

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
@@ -21,6 +22,7 @@ EVERY_AGENT = "*"
 _QUERIES = named("database")
 _CONNECT_TIMEOUT_S = 10.0
 _COMMAND_TIMEOUT_S = 60.0
+_CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0
 
 
@@ -54,8 +56,12 @@ class Database:
         return database
 
     async def close(self) -> None:
-        """Close all connections, waiting for those in use."""
-        await self._pool.close()
+        """Close all connections; those still in use after 5 s are cut off."""
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:

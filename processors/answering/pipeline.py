@@ -22,7 +22,8 @@ from events.models import (
 )
 from events.replying import Replies
 from processors.answering.assembling import Assembler
-from processors.answering.freshness import Freshness
+from processors.answering.deadline import LONGEST, Abandoning, time_left
+from processors.answering.freshness import Freshness, Observed
 from processors.answering.fuse import fuse
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.stopwatch import Stopwatch
@@ -44,7 +45,11 @@ Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
 class Answering:
-    """The pipeline of questions."""
+    """The pipeline of questions.
+
+    ``concurrency`` bounds those in work at once; the ones that wait for ``min_event`` don't count,
+    or a few of them would keep all others waiting too.
+    """
 
     def __init__(
         self,
@@ -54,6 +59,7 @@ class Answering:
         assembler: Assembler,
         replies: Replies,
         default_deadline: timedelta,
+        concurrency: int,
     ) -> None:
         self._search = search
         self._query_vectors = query_vectors
@@ -61,6 +67,8 @@ class Answering:
         self._assembler = assembler
         self._replies = replies
         self._default_deadline = default_deadline
+        self._working = asyncio.Semaphore(concurrency)
+        self._abandoning = Abandoning()
 
     async def run(self, delivery: Delivery[QueryRequested]) -> None:
         """Answer one query, or say why not. Exactly one reply is recorded, whoever sends it.
@@ -69,7 +77,7 @@ class Answering:
             Unavailable: the reply can't be sent, so the query stays pending.
         """
         event = delivery.event
-        reply = await self._reply(event)
+        reply = await self._reply(event, delivery.entry_id)
         await self._replies.reply(
             reply,
             query_id=event.id,
@@ -79,14 +87,13 @@ class Answering:
         )
         metrics.QUERIES.inc(outcome=reply.type)
 
-    async def _reply(self, event: QueryRequested) -> QueryAnswered | QueryFailed:
-        deadline = event.data.deadline or event.time + self._default_deadline
-        remaining = (deadline - datetime.now(UTC)).total_seconds()
+    async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:
         try:
-            async with asyncio.timeout(max(remaining, 0)):
-                return QueryAnswered(data=await self.answer(event.id, event.data))
+            left = time_left(event, entry_id, self._default_deadline, datetime.now(UTC))
+            answer = await self._abandoning.run(self.answer(event.id, event.data, left), left)
+            return QueryAnswered(data=answer)
         except TimeoutError:
-            detail = f"no answer before the deadline {deadline.isoformat()}"
+            detail = "no answer before the deadline: ask again, with more time or for fewer results"
             return _failed(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
         except HeadraceError as error:
             retryable = isinstance(error, Retryable)
@@ -97,8 +104,16 @@ class Answering:
             detail = "the query met a defect of Headrace; the worker's log tells more"
             return _failed(event, Problem(type="InternalError", detail=detail))
 
-    async def answer(self, query_id: str, query: Query) -> QueryAnswer:
+    async def answer(
+        self, query_id: str, query: Query, patience: timedelta = LONGEST
+    ) -> QueryAnswer:
         """Answer without any stream in between.
+
+        Args:
+            query_id: id of the query's event.
+            query: the question.
+            patience: how long the asker waits. A model may take half of it; then a hybrid query
+                goes on without its vector. Nothing else is cut short.
 
         Raises:
             UsageError: no such project.
@@ -107,7 +122,18 @@ class Answering:
         watch = Stopwatch()
         freshness = await self._freshness.wait(query)
         watch.lap("wait")
-        vectors, failed = await self._embed(query)
+        async with self._working:
+            return await self._answer(query_id, query, freshness, patience / 2, watch)
+
+    async def _answer(
+        self,
+        query_id: str,
+        query: Query,
+        freshness: Observed,
+        embed_within: timedelta,
+        watch: Stopwatch,
+    ) -> QueryAnswer:
+        vectors, failed = await self._embed(query, embed_within)
         watch.lap("embed")
         found = await self._candidates(query, vectors, failed)
         watch.lap("search")
@@ -127,11 +153,11 @@ class Answering:
             corrections=dict(found.corrections),
         )
 
-    async def _embed(self, query: Query) -> tuple[Vectors, tuple[str, ...]]:
+    async def _embed(self, query: Query, within: timedelta) -> tuple[Vectors, tuple[str, ...]]:
         """Query vectors by model; a hybrid query goes on without the models that are down."""
         if query.mode == "keyword":
             return {}, ()
-        vectors, errors = await self._query_vectors.embed(searchable(query.text))
+        vectors, errors = await self._query_vectors.embed(searchable(query.text), within)
         if errors and (query.mode == "vector" or not _can_degrade(errors)) and not vectors:
             raise errors[0]
         return vectors, ("vector",) if errors else ()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
 
 from processors.inference.types import Embedder, Urgency
-from runtime.errors import HeadraceError
+from runtime.errors import HeadraceError, Unavailable
 
 __all__ = ["QueryVectors"]
 
@@ -25,9 +26,16 @@ class QueryVectors:
         self._size = size
         self._cache: OrderedDict[tuple[str, str], QueryVector] = OrderedDict()
 
-    async def embed(self, text: str) -> tuple[dict[str, QueryVector], list[HeadraceError]]:
-        """Unit vectors of shape (dimensions,) by model name, and what the other models raised."""
-        results = await asyncio.gather(*(self._one(model, text) for model in self._embedders))
+    async def embed(
+        self, text: str, within: timedelta
+    ) -> tuple[dict[str, QueryVector], list[HeadraceError]]:
+        """Unit vectors of shape (dimensions,) by model name, and what the other models raised.
+
+        A model that takes longer than ``within`` counts as unavailable.
+        """
+        results = await asyncio.gather(
+            *(self._one(model, text, within) for model in self._embedders)
+        )
         vectors = {
             model.model: result
             for model, result in zip(self._embedders, results, strict=True)
@@ -35,13 +43,18 @@ class QueryVectors:
         }
         return vectors, [one for one in results if isinstance(one, HeadraceError)]
 
-    async def _one(self, embedder: Embedder, text: str) -> QueryVector | HeadraceError:
+    async def _one(
+        self, embedder: Embedder, text: str, within: timedelta
+    ) -> QueryVector | HeadraceError:
         key = embedder.model, text
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
         try:
-            vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
+            async with asyncio.timeout(within.total_seconds()):
+                vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
+        except TimeoutError:
+            return Unavailable(f"{embedder.model} took too long to embed the question")
         except HeadraceError as error:
             return error
         self._cache[key] = vector
