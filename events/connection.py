@@ -19,6 +19,8 @@ __all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_err
 LONGEST_BLOCK = timedelta(seconds=2)
 _COMMAND_TIMEOUT = timedelta(seconds=5)
 _CONNECTIONS = 32
+_PASSING = (exceptions.ClusterDownError, exceptions.TryAgainError)
+_PASSING_CODES = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE")
 _CURE = "check HEADRACE_REDIS_URL and that the server runs"
 
 
@@ -70,7 +72,8 @@ def redis_errors() -> Iterator[None]:
     """Raise what redis-py raises as an error of ours.
 
     Raises:
-        Unavailable: no connection, no reply in time, or the server is loading or read-only.
+        Unavailable: no connection, no reply in time, or the server is loading, read-only, busy, or
+            without the disk or the replicas that it wants for a write.
         LogFull: the server is at its memory limit.
         ConfigurationError: the server refused the credentials.
     """
@@ -87,11 +90,18 @@ def redis_errors() -> Iterator[None]:
             "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
         ) from error
     except exceptions.ResponseError as error:
-        if "OOM" not in str(error):
-            raise
-        raise LogFull(
-            "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
-        ) from error
+        if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in _reply_of(error):
+            raise LogFull(
+                "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
+            ) from error
+        if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
+            raise Unavailable(f"Redis can't do it now ({_line(error)}): {_CURE}") from error
+        raise
+
+
+def _reply_of(error: Exception) -> str:
+    """What the server said; in a pipeline redis-py puts the command before it."""
+    return str(error).rpartition("caused error: ")[2]
 
 
 def _line(error: Exception) -> str:

@@ -8,6 +8,7 @@ each event by itself:
 handler returns                     acknowledged
 ``Poison``, or bytes don't decode   dead letter at once
 ``Retryable``, lost connections     again after a delay, as often as it takes
+``OperatorError``                   the same: no event is to blame for a key or a schema
 anything else                       again after a delay; dead letter after N attempts
 task is cancelled                   given back, at no attempt's cost
 ==================================  ==============================================
@@ -28,7 +29,7 @@ from events.dead_letters import DeadLetter
 from events.names import Topic
 from events.transport import App, run_app
 from processors.deliveries import Deliveries, Delivery, deliveries_of
-from runtime.errors import HeadraceError, Poison, RateLimited, Retryable
+from runtime.errors import HeadraceError, OperatorError, Poison, RateLimited, Retryable
 
 __all__ = ["Delivery", "agent", "batch_agent", "run_worker"]
 
@@ -38,7 +39,14 @@ E = TypeVar("E")
 Decode = Callable[[bytes], E]
 OnRejected = Callable[[DeadLetter], Awaitable[None]]
 
-_SERVER_FAILURES = (Retryable, ConnectionError, RedisConnectionError, RedisTimeoutError)
+_SERVER_FAILURES = (
+    Retryable,
+    OperatorError,
+    ConnectionError,
+    RedisConnectionError,
+    RedisTimeoutError,
+)
+_LONGEST_WAIT = timedelta(minutes=1)
 _LEAST_PREFETCH = 32
 
 
@@ -213,7 +221,7 @@ class _Crew(Generic[E]):
             await self._handle(batch)
         except _SERVER_FAILURES as error:
             log.warning("batch.postponed", size=len(batch), error=str(error))
-            await asyncio.gather(*(self._fail(delivery, error) for delivery in batch))
+            await asyncio.gather(*(self._postpone(delivery, error) for delivery in batch))
         except Exception as error:  # noqa: BLE001 - whose fault it is shows one by one
             log.warning("batch.failed", size=len(batch), error=repr(error))
         else:
@@ -234,13 +242,23 @@ class _Crew(Generic[E]):
         if delivery.settled:
             return
         if isinstance(error, _SERVER_FAILURES):
-            wait = error.retry_after if isinstance(error, RateLimited) else None
-            await self._deliveries.retry(delivery, wait, counted=False)
+            log.warning("event.postponed", error=str(error))
+            await self._postpone(delivery, error)
         elif isinstance(error, Poison) or delivery.attempts >= self._deliveries.most_attempts:
             await self._deliveries.reject(delivery, _code(error), str(error) or repr(error))
         else:
             log.warning("event.failed", attempts=delivery.attempts, error=repr(error))
             await self._deliveries.retry(delivery, None, counted=True)
+
+    async def _postpone(self, delivery: Delivery[E], error: Exception) -> None:
+        if not delivery.settled:
+            await self._deliveries.retry(delivery, _asked_wait(error), counted=False)
+
+
+def _asked_wait(error: Exception) -> timedelta | None:
+    """An event that waits keeps its place in the window: a day of ``Retry-After`` would end us."""
+    asked = error.retry_after if isinstance(error, RateLimited) else None
+    return None if asked is None else min(asked, _LONGEST_WAIT)
 
 
 def _code(error: Exception) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from runtime.errors import ConfigurationError, Unavailable
 from store.types import Vector
 
-__all__ = ["connect", "encode_vector", "explained", "prepare"]
+__all__ = ["WriteConflict", "connect", "encode_vector", "explained", "prepare"]
 
 _CONNECT_TIMEOUT_S = 10.0
 _HEADER_BYTES = 4
@@ -20,16 +20,16 @@ _HEADER_BYTES = 4
 _GONE = (
     OSError,
     TimeoutError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.ConnectionDoesNotExistError,
-    asyncpg.ConnectionFailureError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.DiskFullError,
-    asyncpg.OutOfMemoryError,
-    asyncpg.QueryCanceledError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidCachedStatementError,
+    asyncpg.InternalClientError,
 )
+_CONFLICTS = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -45,12 +45,17 @@ _NOT_MIGRATED = (
 )
 
 
+class WriteConflict(Unavailable):
+    """Other writers were in the way; the same transaction may succeed at once."""
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     """Raise our errors in place of those of the driver.
 
     Raises:
-        Unavailable: the server can't be reached, stopped, or has no room.
+        Unavailable: the server can't be reached, stopped, can't write, or has no room.
+        WriteConflict: another transaction was in the way.
         ConfigurationError: it refuses us, or the schema isn't the one expected.
     """
     try:
@@ -63,6 +68,8 @@ def explained() -> Iterator[None]:
         raise ConfigurationError(
             f"Postgres refuses: {error}; check HEADRACE_DATABASE_URL and run `headrace migrate`"
         ) from error
+    except _CONFLICTS as error:
+        raise WriteConflict(f"Postgres gave way to another writer: {error}") from error
     except _GONE as error:
         raise _unavailable(error) from error
     except asyncpg.InterfaceError as error:

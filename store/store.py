@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import asyncpg
 import structlog
 
 from events.models import ContentReference, Problem
 from runtime.errors import Unavailable, UnsupportedContent
 from store import contents, embeddings, ledger, source_states, statistics
+from store.connecting import WriteConflict
 from store.database import EVERY_AGENT, Database
 from store.projects import Models, Projects
 from store.statistics import ProjectStatistics
@@ -28,11 +28,6 @@ Change = tuple[str, int, int]
 """Project, partition and position of a change."""
 
 _MAX_TRIES = 6
-_CONFLICTS = (
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-    asyncpg.LockNotAvailableError,
-)
 
 
 class Store:
@@ -178,7 +173,7 @@ class Store:
             try:
                 async with self._database.scope(project_id, agent) as connection:
                     return await write_batch(connection, project_id, agent, models, writes)
-            except _CONFLICTS as error:
+            except WriteConflict as error:
                 log.info("write.conflict", project=project, tried=tried, error=str(error))
                 await asyncio.sleep(0.01 * 2**tried)
         raise Unavailable(f"{_MAX_TRIES} tries to write {project} met other writers; try again")

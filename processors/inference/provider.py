@@ -14,9 +14,13 @@ from typing import Any
 from processors.inference.retrying import retry_after
 from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unavailable
 
-__all__ = ["Endpoint", "Provider", "Response"]
+__all__ = ["Endpoint", "Provider", "RequestRefused", "Response"]
 
 _NO_KEY_NEEDED = "none"
+
+
+class RequestRefused(ConfigurationError):
+    """The model is wrong, or the texts are: the provider's answer (400, 404) doesn't tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ class Provider:
         Raises:
             Unavailable: no good answer within the timeout.
             RateLimited: the provider asks to wait.
-            ConfigurationError: the provider refuses the key, the model or the request.
+            ConfigurationError: the provider refuses the key.
+            RequestRefused: it refuses the model or the texts.
         """
         endpoint = self._endpoint
         seconds = endpoint.timeout.total_seconds()
@@ -113,7 +118,7 @@ class Provider:
             wait = retry_after(_headers(error), datetime.now(UTC))
             return RateLimited(f"{model} asks to slow down: {reason}", wait)
         if isinstance(error, litellm.BadRequestError | litellm.NotFoundError):
-            return ConfigurationError(f"{model} refused the request, check its name: {reason}")
+            return RequestRefused(f"{model} refused the request, check its name: {reason}")
         return Unavailable(f"{model} can't be reached: {reason}")
 
     def _missing_keys(self) -> list[str]:

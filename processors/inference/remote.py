@@ -10,11 +10,18 @@ from datetime import timedelta
 import numpy as np
 import structlog
 
-from processors.inference.provider import Endpoint, Provider
+from processors.inference.provider import Endpoint, Provider, RequestRefused
 from processors.inference.responses import unit_vectors
 from processors.inference.retrying import backoff
 from processors.inference.types import Embeddings, Urgency
-from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Retryable, Unavailable
+from runtime.errors import (
+    ConfigurationError,
+    HeadraceError,
+    RateLimited,
+    Retryable,
+    Unavailable,
+    UnsupportedContent,
+)
 
 __all__ = ["LiteLLMEmbedder", "request_batches"]
 
@@ -102,7 +109,13 @@ class LiteLLMEmbedder:
                 self._width = (await self._request(["width"])).vectors.shape[1]
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Unit vectors of the texts, in several requests where needed."""
+        """Unit vectors of the texts, in several requests where needed.
+
+        Raises:
+            UnsupportedContent: the provider refuses these texts, though it took those of ``start``.
+            Unavailable, RateLimited: no answer within the budget.
+            ConfigurationError: no key any more, or another width than before.
+        """
         if self._width is None:
             await self.start()
         if not texts:
@@ -116,6 +129,8 @@ class LiteLLMEmbedder:
         ]
         try:
             return _joined(await asyncio.gather(*tasks))
+        except RequestRefused as error:
+            raise UnsupportedContent(str(error)) from error
         finally:
             for task in tasks:
                 task.cancel()

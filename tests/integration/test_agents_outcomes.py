@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from events.dead_letters import DeadLetter, DeadLetters
 from events.transport import App
 from processors.agents import Delivery, agent
-from runtime.errors import Poison, RateLimited, Unavailable
+from runtime.errors import ConfigurationError, Poison, RateLimited, Unavailable
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually
 from tests.support.workers import (
@@ -266,3 +266,42 @@ async def test_a_position_that_cant_be_is_malformed(
         await eventually(lambda: letters_are(own_client, 1), "one dead letter")
     [letter] = await letters(own_client)
     assert letter.error == "MalformedEvent"
+
+
+async def test_a_matter_for_the_operator_costs_no_event_its_life(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """A revoked key or a missing migration postpones events until a person has mended it."""
+    mended = False
+    tries = 0
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        nonlocal tries
+        tries += 1
+        if not mended:
+            raise ConfigurationError("the key is refused")
+
+    await publish(own_client, "event")
+    async with batches(own_redis.url, handle):
+        await eventually(lambda: tries > 2 * FAST.max_deliveries, "more tries than attempts")
+        mended = True
+        await eventually(nothing_pending(own_client), "nothing pending")
+    assert not await letters(own_client)
+
+
+async def test_a_day_of_retry_after_does_not_close_the_window(
+    own_redis: CrashableRedis, own_client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long a model asks us to wait, the event comes again within the longest wait."""
+    monkeypatch.setattr("processors.agents._LONGEST_WAIT", timedelta(milliseconds=50))
+    tries = 0
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise RateLimited("tomorrow", timedelta(days=1))
+
+    await publish(own_client, "event")
+    async with batches(own_redis.url, handle):
+        await eventually(lambda: tries == 2, "tried again")

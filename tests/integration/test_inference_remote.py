@@ -11,7 +11,7 @@ import pytest
 
 from processors.inference.remote import LiteLLMEmbedder
 from processors.inference.types import Urgency
-from runtime.errors import ConfigurationError, RateLimited, Unavailable
+from runtime.errors import ConfigurationError, RateLimited, Unavailable, UnsupportedContent
 from tests.support.model_server import (
     DIMENSIONS,
     Fault,
@@ -236,9 +236,9 @@ async def test_a_cancelled_call_leaves_nothing_running(server: ModelServer) -> N
 
 
 async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServer) -> None:
-    """What can't be complete isn't paid for to the end."""
+    """What can't be complete isn't paid for to the end; a refused text is no matter of settings."""
     embedder = await started(server, status(400), batch_texts=1, concurrency=1)
-    with pytest.raises(ConfigurationError, match="check its name"):
+    with pytest.raises(UnsupportedContent, match="refused the request"):
         await embedder.embed(TEXTS, Urgency.BULK)
     await embedder.embed(["next"], Urgency.BULK)
     assert len(server.requests) == 2
