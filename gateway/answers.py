@@ -98,7 +98,8 @@ def _notes(answer: QueryAnswer) -> Iterator[str]:
         yield f"degraded: could not search {', '.join(answer.degraded)}"
     if answer.stale:
         yield f"stale: the index has come to {_pairs(answer.watermark)}"
-    yield f"{len(answer.results)} results; ms: {_pairs(answer.timings_ms)}"
+    count = len(answer.results)
+    yield f"{count} result{'s' * (count != 1)}; ms: {_pairs(answer.timings_ms)}"
 
 
 def _pairs(values: dict[str, float] | dict[str, str]) -> str:
