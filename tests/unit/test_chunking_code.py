@@ -92,22 +92,23 @@ def test_each_language_yields_qualified_symbols(uri: str) -> None:
     assert "two" in second.content.replace("about two", "")
 
 
-def test_a_method_carries_the_line_of_its_class() -> None:
-    """The header of a method of a big class is the class's own line, without the colon."""
+def test_a_method_carries_the_name_of_its_class() -> None:
+    """The header of a method of a big class is the class's name, without bases or colon."""
     body = filler("        ", 12)
     content = f"class Foo(Bar):\n    def one(self):\n{body}\n    def two(self):\n{body}"
-    assert holding(cut("a.py", content), "def two").header == "class Foo(Bar)"
+    assert holding(cut("a.py", content), "def two").header == "Foo"
 
 
 def test_a_big_function_is_cut_between_statements() -> None:
-    """Each part names the function in its header and starts at a statement."""
+    """Each part but the first, which shows it, has the function's name for header."""
     content = "def big(first):\n" + "".join(
         f"    call_{n}(\n        argument_one,\n        argument_two,\n    )\n" for n in range(40)
     )
     chunks = cut("a.py", content)
     assert len(chunks) > 1
+    assert chunks[0].header == ""
     for one in chunks[1:]:
-        assert one.header == "def big"
+        assert one.header == "big"
         assert one.symbol == "big"
         assert one.content.startswith("    call_")
 

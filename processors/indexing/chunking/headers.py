@@ -8,6 +8,7 @@ from processors.indexing.chunking.types import CountTokens
 __all__ = ["Headers", "one_line"]
 
 _SEPARATOR = " > "
+_LONGEST_TITLE = 200
 
 
 def one_line(text: str, longest: int = 100) -> str:
@@ -22,7 +23,7 @@ class Headers:
     """Headers of one document, with their token counts; none longer than its share of the limit."""
 
     def __init__(self, title: str | None, limit_tokens: int, count: CountTokens) -> None:
-        self._title = one_line(title or "")
+        self._title = one_line(title or "", _LONGEST_TITLE)
         self._longest_tokens = int(limit_tokens * SIZES.header_share)
         self._count = count
         self._known: dict[tuple[str, ...], tuple[str, int]] = {}

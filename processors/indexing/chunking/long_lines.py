@@ -5,29 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from zlib import crc32
+from math import ceil
 
 from processors.indexing.chunking.sizes import SIZES
-from processors.indexing.chunking.splitting import Bounds, split, strength
 from processors.indexing.chunking.types import CountTokens
 
 __all__ = ["cut_line"]
 
+Atom = tuple[str, int]
+"""A text and its cost in tokens."""
+
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+|[。！？]")  # noqa: RUF001 - Chinese and Japanese ends
 _NOT_WORD = re.compile(r"\W")
+_WORD = re.compile(r"\w*\W|\w+")
 _SLICE_CHARACTERS_PER_TOKEN = 4
+_FEW_PARTS = 3
+_FILLED = 0.9
+"""How full the parts of a very long line are, so that whole sentences fit into them."""
 
 
 def cut_line(line: str, limit_tokens: int, count: CountTokens) -> list[str]:
     """Parts of ``line`` that cost at most ``limit_tokens`` each; joined they are the line.
 
-    A part is longer only if it is one character that alone has more tokens.
+    They are few and of about equal cost: a short rest would say too little to be found. A part is
+    over the limit only if it is one character that alone has more tokens.
     """
-    parts: list[str] = []
-    for sentence in _sentences(line):
-        parts.extend(_slices(sentence, limit_tokens))
-    parts = _halve(parts, limit_tokens, count)
-    return list(_merge(parts, limit_tokens, count))
+    slices = [part for one in _sentences(line) for part in _slices(one, limit_tokens)]
+    return list(_Cutter(_halve(slices, limit_tokens, count), limit_tokens, count).parts())
 
 
 def _sentences(line: str) -> Iterator[str]:
@@ -56,19 +60,20 @@ def _word_start(text: str, low: int, high: int) -> int:
     return ends[-1] if ends else high
 
 
-def _halve(parts: Sequence[str], limit_tokens: int, count: CountTokens) -> list[str]:
-    fitting = list(parts)
-    while True:
-        costs = _costs(fitting, count)
-        if all(
-            cost <= limit_tokens or len(part) < 2 for part, cost in zip(fitting, costs, strict=True)
-        ):
-            return fitting
-        fitting = [
+def _halve(texts: Sequence[str], limit_tokens: int, count: CountTokens) -> list[Atom]:
+    atoms = _counted(texts, count)
+    while any(_too_big(atom, limit_tokens) for atom in atoms):
+        halves = [
             half
-            for part, cost in zip(fitting, costs, strict=True)
-            for half in ((part,) if cost <= limit_tokens or len(part) < 2 else _halves(part))
+            for atom in atoms
+            for half in (_halves(atom[0]) if _too_big(atom, limit_tokens) else (atom[0],))
         ]
+        atoms = _counted(halves, count)
+    return atoms
+
+
+def _too_big(atom: Atom, limit_tokens: int) -> bool:
+    return atom[1] > limit_tokens and len(atom[0]) > 1
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -76,17 +81,70 @@ def _halves(text: str) -> tuple[str, str]:
     return text[:middle], text[middle:]
 
 
-def _merge(parts: Sequence[str], limit_tokens: int, count: CountTokens) -> Iterator[str]:
-    sums = [0, *accumulate(_costs(parts, count))]
-    strengths = [strength(0, crc32(part.encode("utf-8", "replace"))) for part in parts]
-    bounds = Bounds(limit_tokens, limit_tokens, SIZES.minimum_tokens)
-    for start, end in split(sums, strengths, 0, len(parts), bounds):
-        yield "".join(parts[start:end])
-
-
-def _costs(texts: Sequence[str], count: CountTokens) -> list[int]:
+def _counted(texts: Sequence[str], count: CountTokens) -> list[Atom]:
     tokens = count(texts)
     return [
-        max(n, len(text) // SIZES.characters_per_token)
+        (text, max(n, len(text) // SIZES.characters_per_token))
         for n, text in zip(tokens, texts, strict=True)
     ]
+
+
+class _Cutter:
+    """Joins atoms, none over the limit, to parts; each atom is looked at once or twice."""
+
+    def __init__(self, atoms: Sequence[Atom], limit_tokens: int, count: CountTokens) -> None:
+        self._pending = [*reversed(atoms)]
+        self._rest = sum(cost for _, cost in atoms)
+        self._limit = limit_tokens
+        self._count = count
+
+    def parts(self) -> Iterator[str]:
+        """The parts in order."""
+        while self._rest > self._limit and len(self._pending) > 1:
+            yield self._part(self._parts_left())
+        yield "".join(text for text, _ in reversed(self._pending))
+
+    def _parts_left(self) -> int:
+        fewest = ceil(self._rest / self._limit)
+        return fewest if fewest <= _FEW_PARTS else ceil(self._rest / (self._limit * _FILLED))
+
+    def _part(self, parts: int) -> str:
+        """The first of ``parts``: its end is the sentence end nearest to its equal share.
+
+        Where no sentence ends so that the rest fits into the other parts, a word's end is.
+        """
+        share, least = self._rest / parts, self._rest - (parts - 1) * self._limit
+        taken: list[str] = []
+        cost = 0
+        while cost + self._pending[-1][1] < share:
+            cost += self._take(taken)
+        after = cost + self._pending[-1][1]
+        fits = after <= self._limit
+        if cost < least and not fits:
+            fits = self._divided(share - cost, least - cost, self._limit - cost)
+        if not taken or (fits and (cost < least or after - share < share - cost)):
+            self._take(taken)
+        return "".join(taken)
+
+    def _take(self, taken: list[str]) -> int:
+        text, cost = self._pending.pop()
+        self._rest -= cost
+        taken.append(text)
+        return cost
+
+    def _divided(self, share: float, least: int, most: int) -> bool:
+        """Replace the next atom by two at the word nearest to ``share``, if any lies between."""
+        text, cost = self._pending[-1]
+        words = _WORD.findall(text)
+        sums = list(accumulate(cost for _, cost in _counted(words, self._count)))
+        ends = [end for end in range(1, len(words)) if least <= sums[end - 1] <= most]
+        if not ends:
+            return False
+        end = min(ends, key=lambda end: abs(sums[end - 1] - share))
+        halves = ("".join(words[:end]), "".join(words[end:]))
+        head, tail = _counted(halves, self._count)
+        if head[1] > most:
+            return False
+        self._pending[-1:] = [tail, head]
+        self._rest += head[1] + tail[1] - cost
+        return True

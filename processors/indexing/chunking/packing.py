@@ -118,7 +118,8 @@ class Packer:
             yield Piece(unit.start + first, unit.start + last, owners)
 
     def _chunk(self, piece: Piece) -> Chunk:
-        header, header_tokens = self._header(piece.owners)
+        begun = tuple(unit for unit in piece.owners if unit.start < piece.start)
+        header, header_tokens = self._header(begun)
         return Chunk(
             start_line=piece.start + 1,
             end_line=piece.end,

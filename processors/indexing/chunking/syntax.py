@@ -94,7 +94,8 @@ def _unit(node: Node, start: int, end: int, grammar: Grammar) -> Unit:
     expand = (
         partial(units_of, node, start, end, grammar) if node.type in grammar.containers else None
     )
-    return Unit(start, end, _name(node), _label(node), expand)
+    name = _name(node)
+    return Unit(start, end, name, name, expand)
 
 
 def _rows(node: Node) -> tuple[int, int]:
@@ -137,29 +138,6 @@ def _is_name(node: Node) -> bool:
 def _receiver_type(receiver: Node) -> str:
     """``T`` of a Go receiver ``(t *T[K])``."""
     return _text(receiver).strip("()").split()[-1].lstrip("*").split("[")[0]
-
-
-def _label(node: Node) -> str:
-    """The definition's first words, up to its parameters or body."""
-    text = node.text or b""
-    stop = _header_end(node) - node.start_byte
-    head = text[: max(stop, 0)] if stop > 0 else text.split(b"\n", 1)[0]
-    return one_line(head.decode("utf-8", "replace")).rstrip(" {:=(")
-
-
-def _header_end(node: Node) -> int:
-    """Byte at which parameters or body start; the node's start if it has neither."""
-    start = node.start_byte
-    for _ in range(_LONGEST_CHAIN):
-        for field in ("parameters", "body"):
-            inner = node.child_by_field_name(field)
-            if inner is not None:
-                return inner.start_byte
-        declarator = node.child_by_field_name("declarator")
-        if declarator is None:
-            break
-        node = declarator
-    return start
 
 
 def _text(node: Node) -> str:
