@@ -26,7 +26,6 @@ __all__ = ["EF_SEARCH", "Search"]
 log = structlog.get_logger(__name__)
 
 EF_SEARCH = 100
-_LISTED = 20
 _QUERIES = named("search")
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
 
@@ -116,7 +115,10 @@ class Search:
     async def _project(self, name: str) -> int:
         project_id = await self._projects.find(name)
         if project_id is None:
-            raise UsageError(_unknown(name, sorted(await self._projects.all())))
+            raise UsageError(
+                f"there is no project {name!r}: check its name, or publish to it first "
+                "(`headrace status` lists the projects there are)"
+            )
         return project_id
 
     async def _documents(
@@ -151,13 +153,6 @@ class Search:
             return await self._keyword.search(
                 connection, project_id, request.text, visibility, request.candidates
             )
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    if not known:
-        return f"there is no project {name!r}, nor any other: run `headrace sync PATH` first"
-    listed = ", ".join(known[:_LISTED]) + (", …" if len(known) > _LISTED else "")
-    return f"there is no project {name!r}; known projects: {listed}"
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

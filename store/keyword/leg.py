@@ -63,7 +63,7 @@ class KeywordLeg:
         """
         weights: dict[str, float] = dict(Counter(terms(text)))
         matches = await self._read(connection, project_id, weights)
-        corrections = await self._correct(connection, project_id, weights, matches)
+        corrections = await self._correct(connection, project_id, weights, matches, visibility)
         for term, word in corrections.items():
             weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
         if corrections:
@@ -98,8 +98,12 @@ class KeywordLeg:
         project_id: int,
         asked: Iterable[str],
         matches: Matches,
+        visibility: Visibility,
     ) -> dict[str, str]:
-        """For each term that occurs nowhere, the most frequent of the nearest words that do."""
+        """For each term that occurs nowhere, the most frequent of the nearest words that do.
+
+        Only words of chunks that the asker may see: the others' private words are not for telling.
+        """
         if not matches.segments:
             return {}
         found = matches.document_frequencies()
@@ -110,12 +114,13 @@ class KeywordLeg:
             return {}
         occurring = await self._read(connection, project_id, candidates)
         frequency = occurring.document_frequencies()
-        best = {
-            term: max(words, key=lambda word: frequency.get(term_hash(word), 0))
-            for term, words in near.items()
-            if words
-        }
-        return {term: word for term, word in best.items() if term_hash(word) in frequency}
+        corrections: dict[str, str] = {}
+        for term, words in near.items():
+            for word in sorted(words, key=lambda word: -frequency.get(term_hash(word), 0)):
+                if await _is_seen(connection, occurring, word, visibility):
+                    corrections[term] = word
+                    break
+        return corrections
 
 
 def _decode(row: Mapping[str, Any]) -> Segment:
@@ -145,6 +150,18 @@ async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks
     if sum(matches.document_frequencies().values()) < _THREAD_FROM_POSTINGS:
         return score(matches, weights)
     return await asyncio.to_thread(score, matches, weights)
+
+
+async def _is_seen(
+    connection: asyncpg.Connection, matches: Matches, word: str, visibility: Visibility
+) -> bool:
+    """Whether the asker may see a chunk with this word."""
+    wanted = term_hash(word)
+    weights = {term: float(term == wanted) for term in matches.document_frequencies()}
+    if wanted not in weights:
+        return False
+    scored = await _score(matches, weights)
+    return bool(await _visible(connection, scored, visibility, 1))
 
 
 async def _visible(

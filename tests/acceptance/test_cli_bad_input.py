@@ -48,10 +48,11 @@ async def test_project_name_out_of_its_limits(cli: Cli, tmp_path: Path, name: st
 
 
 async def test_unknown_project(cli: Cli, redis_url: str, database: Database) -> None:
-    """The line names the project that isn't there, and those that are."""
+    """The line names the project that isn't there, and how to list those that are."""
     async with WorkerProcess(redis_url, database, {}, "--only", "answerer"):
         line = (await cli("ask", "--project", "nowhere", "anything")).line
     assert "nowhere" in line
+    assert "headrace status" in line
 
 
 async def test_query_over_2000_characters(cli: Cli) -> None:

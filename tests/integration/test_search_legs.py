@@ -196,13 +196,22 @@ async def test_a_word_that_lives_no_more_is_no_correction(index: Index) -> None:
     assert found.keyword == []
 
 
-async def test_unknown_projects_are_named_with_the_known(index: Index) -> None:
-    """The error says what there is."""
-    with pytest.raises(UsageError, match="no project 'p', nor any other"):
-        await index.candidates("x")
+async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Index) -> None:
+    """Whoever can ask may not learn who else is here."""
     await index.write("a", "text", project="known-one")
-    with pytest.raises(UsageError, match="known projects: known-one"):
+    with pytest.raises(UsageError, match=r"no project 'p': .*headrace status") as refused:
         await index.candidates("x")
+    assert "known-one" not in str(refused.value)
+
+
+async def test_a_correction_tells_no_private_word(index: Index) -> None:
+    """Of the nearest words only those count that the asker may read."""
+    await index.write("shared", "the consumer acknowledges every message")
+    await index.write("private", "massage massage", "massage again", agent="ada")
+    await index.write("more", "nothing of zanzibar", agent="ada")
+    assert (await index.candidates("messagge")).corrections == {"messagg": "messag"}
+    assert (await index.candidates("zanzibarr")).corrections == {}
+    assert (await index.candidates("zanzibarr", agent="ada")).corrections != {}
 
 
 async def test_a_failing_leg_is_named(index: Index, database: Fresh) -> None:
