@@ -189,3 +189,14 @@ async def test_a_pool_that_cannot_start_says_so(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="tokenizer"):
         await pool.start()
     assert children() == before
+
+
+@pytest.mark.parametrize("interpreter", [sys.executable, "/nowhere/python"])
+async def test_a_process_that_cannot_start_is_no_fault_of_the_document(
+    interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory for a process, or a broken installation: the document waits for better times."""
+    monkeypatch.setattr(sys, "executable", interpreter)
+    pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, Path("/nowhere/tokenizer.json"))
+    with pytest.raises(Unavailable, match="start"):
+        await results(pool, [document()])

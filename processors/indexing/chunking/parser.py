@@ -88,14 +88,7 @@ class Parser:
         await self.close()
         self._killed = self._stuck = False
         self.fresh = True
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _CHILD_MODULE, self._settings.argument()),
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            limit=_BUFFER_BYTES,
-            env=_environment(),
-        )
+        self._process = await self._spawn()
         try:
             await self._answer(_START_TIMEOUT)
         except EOFError:
@@ -106,6 +99,21 @@ class Parser:
         except BaseException:
             self.kill()
             raise
+
+    async def _spawn(self) -> Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", _CHILD_MODULE, self._settings.argument()),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+                limit=_BUFFER_BYTES,
+                env=_environment(),
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"no parser process can be started ({error}): free memory or processes"
+            ) from error
 
     def send(self, requests: bytes) -> None:
         """Hand over requests; they wait in memory until the process reads them."""

@@ -87,10 +87,13 @@ class ChunkingPool:
         Raises:
             Unavailable: a process that had ended couldn't be started anew.
         """
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._group(part, limit_tokens)) for part in _groups(sources)
-            ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._group(part, limit_tokens)) for part in _groups(sources)
+                ]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
         return [result for task in tasks for result in task.result()]
 
     async def _group(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
