@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 from events.models import Citation, Kind, LegScore, Query, Scores, SearchResult
 from processors.answering.fuse import Fused
-from processors.indexing.chunking.types import CountTokens
 from store.search import Search
 from store.types import Candidates, ChunkRow
 
 __all__ = ["Assembler", "permalink"]
+
+CountTokens = Callable[[Sequence[str]], list[int]]
 
 
 class Assembler:
