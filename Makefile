@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: help install demo up test check format bench lock clean
+.PHONY: help install demo up test check format chaos bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,8 +40,12 @@ format: install ## put the code in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+SEEDS ?= 20
+chaos: install ## kill -9 of workers in SEEDS imports of 2,000 documents (20 s each)
+	HEADRACE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/chaos/test_kill_worker.py -v
+
 bench: install ## every measured figure (minutes)
-	@for name in indexing asking; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## renew requirements.lock after a change of dependencies
 	tools/lock

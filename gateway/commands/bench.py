@@ -20,6 +20,7 @@ class Measurement(StrEnum):
 
     INDEXING = "indexing"
     ASKING = "asking"
+    LANES = "lanes"
 
 
 def command(name: Annotated[Measurement, typer.Argument()], json: JsonOption = False) -> None:
