@@ -79,3 +79,19 @@ def test_a_conversation_is_cut_by_turn() -> None:
     check(content, chunks, LIMIT_TOKENS)
     assert chunks[-1].header == "Ada"
     assert not any("Bob: short" in one.content and one.header for one in chunks)
+
+
+def test_a_long_title_is_kept_and_one_over_its_share_is_shortened() -> None:
+    """The title of a paper is whole in the header; of one that would crowd the text, the start."""
+    from processors.indexing.chunking import Source, chunk
+    from tests.support.chunking import LIMIT_TOKENS, counter
+
+    usual = "effects of wind on the mountains " * 5
+    dense = "x1-" * 60
+    headers = [
+        chunk(Source("a", LONG, "text", title=title), LIMIT_TOKENS, counter())[0].header
+        for title in (usual, dense)
+    ]
+    assert headers[0] == usual.strip()
+    assert headers[1]
+    assert dense.startswith(headers[1])

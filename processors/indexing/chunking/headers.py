@@ -40,10 +40,14 @@ class Headers:
         return [part for part in parts if part]
 
     def _fit(self, parts: list[str]) -> tuple[str, int]:
-        """Drop outer parts until it fits: the innermost says most about the text."""
+        """Drop outer parts until it fits: the innermost says most about the text.
+
+        If even that is too long, its first half is tried, and so on.
+        """
         for first in range(len(parts)):
             header = _SEPARATOR.join(parts[first:])
             tokens = self._count([header])[0]
             if tokens <= self._longest_tokens:
                 return header, tokens
-        return "", 0
+        innermost = parts[-1] if parts else ""
+        return self._fit([one_line(innermost, len(innermost) // 2)]) if innermost else ("", 0)
