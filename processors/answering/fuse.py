@@ -25,7 +25,7 @@ __all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "fuse"]
 Mode = Literal["hybrid", "vector", "keyword"]
 Ranked = Sequence[tuple[int, float]]
 
-COSINE_PER_BM25 = 0.015
+COSINE_PER_BM25 = 0.0135
 """How much cosine similarity one point of BM25 is worth."""
 
 DOCUMENT_SOFTNESS = 0.04
