@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 __all__ = [
-    "ANSWER_SECONDS",
     "CHUNKS_EMBEDDED",
     "DEAD_LETTERS",
     "DOCUMENTS",
     "FRESHNESS_SECONDS",
     "QUERIES",
-    "TOKENS_EMBEDDED",
     "Counter",
-    "Gauge",
     "Histogram",
     "snapshot",
 ]
@@ -70,22 +67,6 @@ class Counter(Metric):
 
     def read(self) -> dict[str, float]:
         """Totals by series."""
-        return {self._shown(series): value for series, value in self._values.items()}
-
-
-class Gauge(Metric):
-    """Goes up and down."""
-
-    def __init__(self, name: str, description: str, *labels: str) -> None:
-        super().__init__(name, description, *labels)
-        self._values: dict[_LabelValues, float] = {}
-
-    def set(self, value: float, **labels: str) -> None:
-        """It is ``value`` now."""
-        self._values[self._series(self._values, labels)] = value
-
-    def read(self) -> dict[str, float]:
-        """Last values by series."""
         return {self._shown(series): value for series, value in self._values.items()}
 
 
@@ -144,10 +125,8 @@ def _declare(metric: M) -> M:
 
 DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome"))
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
-TOKENS_EMBEDDED = _declare(Counter("tokens_embedded", "Tokens sent to a model.", "model"))
 FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
 QUERIES = _declare(Counter("queries", "Queries that got their reply.", "outcome"))
-ANSWER_SECONDS = _declare(Histogram("answer_seconds", "From taking up a query to its reply."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
 
 

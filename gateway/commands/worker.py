@@ -9,15 +9,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from gateway.session import run_service
 from gateway.stack import configured, require_database
 from processors.app import ROLES, run_worker
 from runtime.errors import ConfigurationError, UsageError
+from runtime.metrics import snapshot
 from runtime.settings import Settings
 
 __all__ = ["command"]
+
+log = structlog.get_logger(__name__)
 
 
 class Role(StrEnum):
@@ -60,6 +64,7 @@ async def _work(
         found = _with_concurrency(found, concurrency)
     with _readiness(ready_file) as ready:
         await run_worker(require_database(found), only=roles, stop=stop, ready=ready)
+    log.info("worker.ended", **snapshot())
 
 
 def _with_concurrency(settings: Settings, concurrency: int) -> Settings:

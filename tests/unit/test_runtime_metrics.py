@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.metrics import Counter, Gauge, Histogram
+from runtime.metrics import Counter, Histogram
 
 
 def test_counter_splits_by_label() -> None:
@@ -27,14 +27,6 @@ def test_hostile_label_values_do_not_fill_the_memory() -> None:
         counter.inc(outcome=str(number))
     assert len(counter.read()) == 101
     assert counter.read()["documents{outcome=other}"] == 900
-
-
-def test_gauge_keeps_the_last_value() -> None:
-    """A gauge forgets what it was."""
-    gauge = Gauge("depth", "")
-    gauge.set(3)
-    gauge.set(1)
-    assert gauge.read() == {"depth": 1}
 
 
 @pytest.mark.parametrize("seconds", [0.0002, 0.04, 1.7, 90.0])
