@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pathspec import GitIgnoreSpec
+
 from runtime.errors import UsageError
 from sources.git_process import GitFailed, blob_reader, run_git
 from sources.naming import to_uri
@@ -42,7 +44,8 @@ class GitSource:
 
     Uris are paths relative to the root of the repository, also when only a part of it is synced:
     so permanent links hold. Symbolic links and submodules are counted, never followed. Files that
-    aren't committed don't count.
+    aren't committed don't count, nor does what the root's ``.headraceignore`` (in the form of
+    ``.gitignore``, itself committed) names: generated files that would only crowd out answers.
     """
 
     kind = "git"
@@ -74,8 +77,9 @@ class GitSource:
         commit = self._head()
         files: dict[str, str] = {}
         skipped: Counter[Skip] = Counter()
+        ignored = self._ignored(commit)
         for entry in self._entries(commit):
-            reason = entry.skip(max_bytes)
+            reason = entry.skip(max_bytes, ignored)
             if reason is not None:
                 skipped[reason] += 1
             elif entry.uri is not None:
@@ -120,6 +124,13 @@ class GitSource:
             mode, _, blob, size_bytes = facts.split()
             yield _Entry(to_uri(path), mode, blob.decode(), size_bytes)
 
+    def _ignored(self, commit: str) -> GitIgnoreSpec:
+        try:
+            rules = run_git(self._root, "cat-file", "blob", f"{commit}:.headraceignore")
+        except GitFailed:
+            rules = b""
+        return GitIgnoreSpec.from_lines(rules.decode(errors="surrogateescape").splitlines())
+
     def _permalink_template(self) -> str | None:
         try:
             return permalink_template(
@@ -147,7 +158,7 @@ class _Entry:
     blob: str
     size_bytes: bytes
 
-    def skip(self, max_bytes: int) -> Skip | None:
+    def skip(self, max_bytes: int, ignored: GitIgnoreSpec) -> Skip | None:
         """Why it is no document, as far as can be told without reading it."""
         if self.mode == _SYMLINK_MODE:
             return Skip.SYMLINK
@@ -155,6 +166,8 @@ class _Entry:
             return Skip.SUBMODULE
         if self.uri is None:
             return Skip.NAME
+        if ignored.match_file(self.uri):
+            return Skip.IGNORED
         if not self.size_bytes.isdigit():
             return Skip.UNREADABLE
         return Skip.OVERSIZED if int(self.size_bytes) > max_bytes else None

@@ -26,6 +26,7 @@ class Skip(StrEnum):
     NAME = "unusable name"
     SPECIAL = "special file"
     UNREADABLE = "unreadable"
+    IGNORED = "ignored"
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,16 @@ def test_a_second_sync_publishes_nothing(tmp_path: Path) -> None:
     assert second.report.skipped == Counter({Skip.BINARY: 1, Skip.EMPTY: 1})
 
 
+def test_a_repository_names_what_is_not_worth_asking(tmp_path: Path) -> None:
+    """Its committed ``.headraceignore`` leaves tracked files out; one that is new there goes."""
+    repository = create_repository(tmp_path, {"a.py": "a = 1\n", "made/by.lock": "x\n"})
+    _, first = sync(tmp_path)
+    repository.commit({".headraceignore": "*.lock\n/.headraceignore\n"})
+    changes, second = sync(tmp_path, first.state)
+    assert brief(changes) == [("delete", "made/by.lock")]
+    assert second.report.skipped == Counter({Skip.IGNORED: 2})
+
+
 def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None:
     """A directory that is renamed gives renames, also of a file that was edited meanwhile."""
     files: dict[str, str | bytes] = {
