@@ -38,11 +38,7 @@ class Stack:
             Unavailable: it ended before it was ready; its last words are in the message.
         """
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "gateway.main",
-            "worker",
-            *arguments,
+            *(sys.executable, "-P", "-m", "gateway.main", "worker", *arguments),
             env={**os.environ, **self._environment(), **environment},
             stdout=asyncio.subprocess.PIPE,
         )

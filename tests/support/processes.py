@@ -38,7 +38,7 @@ class WorkerProcess:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway.main", "worker", *self._arguments),
+            *(sys.executable, "-P", "-m", "gateway.main", "worker", *self._arguments),
             env=self._environment,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -103,7 +103,7 @@ class Parser:
     async def _spawn(self) -> Process:
         try:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", _CHILD_MODULE, self._settings.argument()),
+                *(sys.executable, "-P", "-m", _CHILD_MODULE, self._settings.argument()),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=DEVNULL,
