@@ -17,7 +17,7 @@ from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
 from events.scripts import Redrive
 from runtime.errors import MalformedEvent, UsageError
 
-__all__ = ["DeadLetter", "DeadLetters"]
+__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable"]
 
 _DETAIL_CHARACTERS = 4000
 _ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
@@ -114,6 +114,19 @@ class _Place:
         if match is None or match[1] not in GROUPS or int(match[2]) >= names.partitions:
             raise _unknown(letter_id)
         return cls(Topic(match[1]), int(match[2]), match[3])
+
+
+def storable(text: str) -> str:
+    """Without what neither UTF-8 nor Postgres can hold: errors quote whatever they met."""
+    return text.encode(errors="replace").decode().replace("\x00", "")
+
+
+def instant_of(milliseconds: float) -> datetime:
+    """When an entry came; ids that were chosen by hand may lie beyond any calendar."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.max.replace(tzinfo=UTC)
 
 
 class DeadLetters:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 __all__ = [
     "Agent",
     "Collection",
+    "Instant",
     "MediaType",
     "Metadata",
     "Project",
@@ -42,6 +44,15 @@ def _fits_an_index_key(uri: str) -> str:
     return uri
 
 
+def _in_utc(instant: datetime) -> datetime:
+    """Near the ends of the calendar some instants exist in other time zones only."""
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("must lie within the years 1 to 9999 in UTC") from error
+
+
+Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Text = Annotated[str, AfterValidator(_storable)]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]

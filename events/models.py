@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 from pydantic import (
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,6 +23,7 @@ from pydantic import (
 from events.fields import (
     Agent,
     Collection,
+    Instant,
     MediaType,
     Metadata,
     Project,
@@ -120,7 +120,7 @@ class Event(BaseModel):
         default_factory=lambda: str(uuid4())
     )
     source: Annotated[Text, Field(min_length=1, max_length=512)] = "headrace"
-    time: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    time: Instant = Field(default_factory=lambda: datetime.now(UTC))
     datacontenttype: Literal["application/json"] = "application/json"
     type: str
     data: Any
@@ -134,8 +134,9 @@ class Event(BaseModel):
         """Parse and validate.
 
         Raises:
-            MalformedEvent: the bytes are not this event; the message names the first wrong field.
+            MalformedEvent: too big, or not this event; the message names the first wrong field.
         """
+        _check_size(raw)
         try:
             return cls.model_validate_json(raw)
         except ValidationError as error:
@@ -279,7 +280,7 @@ class Query(Data):
     filters: Filters = Filters()
     min_event: Token | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
-    deadline: AwareDatetime | None = None
+    deadline: Instant | None = None
     reply_to: ReplyKey
     explain: bool = False
     context_tokens: Annotated[int, Field(ge=32, le=128_000)] | None = None
@@ -392,6 +393,14 @@ EVENT_TYPES: dict[str, type[Event]] = {
 }
 
 
+def _check_size(raw: bytes) -> None:
+    if len(raw) > LARGEST_EVENT_BYTES:
+        raise MalformedEvent(
+            f"{len(raw):,} bytes are too many for an event (at most {LARGEST_EVENT_BYTES:,}): "
+            "send the content as content_ref"
+        )
+
+
 class _Typed(BaseModel):
     """Just enough of an envelope to know its type."""
 
@@ -405,11 +414,7 @@ def parse_event(raw: bytes) -> Event:
     Raises:
         MalformedEvent: too big, not JSON, no type, an unknown type, or a field out of its limits.
     """
-    if len(raw) > LARGEST_EVENT_BYTES:
-        raise MalformedEvent(
-            f"{len(raw):,} bytes are too many for an event (at most {LARGEST_EVENT_BYTES:,}): "
-            "send the content as content_ref"
-        )
+    _check_size(raw)
     try:
         kind = _Typed.model_validate_json(raw).type
     except ValidationError as error:

@@ -7,17 +7,21 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+import structlog
 from redis.asyncio import Redis
 
-from events.entries import entries_of
+from events.entries import Entry, entries_of
 from events.models import DocumentIndexed, DocumentRejected, parse_event
 from events.names import Names, Position, Topic
 from events.retrying import retrying
+from runtime.errors import MalformedEvent
 
 __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
 
 Outcome = DocumentIndexed | DocumentRejected
 _KEEP_OUTCOMES = 100_000
+
+log = structlog.get_logger(__name__)
 
 
 class OutcomeEntry(NamedTuple):
@@ -76,7 +80,17 @@ class Outcomes:
         )
         found = []
         for entry in entries_of(reply[0][1] if reply else None):
-            event = parse_event(entry.fields[b"event"])
-            if isinstance(event, DocumentIndexed | DocumentRejected):
-                found.append(OutcomeEntry(entry.id, event))
+            outcome = _outcome_of(entry)
+            if outcome is not None:
+                found.append(OutcomeEntry(entry.id, outcome))
         return found
+
+
+def _outcome_of(entry: Entry) -> Outcome | None:
+    """None for what isn't an outcome: one such entry must not end everybody's reading."""
+    try:
+        event = parse_event(entry.fields.get(b"event", b""))
+    except MalformedEvent as error:
+        log.warning("outcomes.malformed", entry_id=entry.id, error=str(error))
+        return None
+    return event if isinstance(event, DocumentIndexed | DocumentRejected) else None

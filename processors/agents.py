@@ -193,20 +193,19 @@ class _Crew(Generic[E]):
         if not messages or self._deliveries.closing:
             return
         with structlog.contextvars.bound_contextvars(topic=self._topic.value):
-            batch: list[Delivery[E]] = []
             try:
-                batch = await self._deliveries.open(messages, self._decode)
-                await self._run(batch)
+                await self._run(await self._deliveries.open(messages, self._decode))
             except Exception:
                 log.exception("agent.broken")
-                await self._give_back(batch)
+                self._give_back(messages)
             except asyncio.CancelledError:
-                await self._give_back(batch)
+                self._give_back(messages)
                 raise
 
-    async def _give_back(self, batch: Sequence[Delivery[E]]) -> None:
-        for delivery in batch:
-            self._deliveries.give_back(delivery)
+    def _give_back(self, messages: Sequence[Any]) -> None:
+        """What is settled by now stays settled."""
+        for message in messages:
+            self._deliveries.give_back(message)
 
     async def _run(self, batch: Sequence[Delivery[E]]) -> None:
         if len(batch) > 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from events.dead_letters import DeadLetter
+from events.dead_letters import DeadLetter, storable
 from events.models import (
     DocumentRejected,
     DocumentRejectedData,
@@ -25,6 +25,9 @@ from store.store import Store
 __all__ = ["Burial"]
 
 log = structlog.get_logger(__name__)
+
+_LONGEST_URI = 2048
+_LONGEST_KEY = 256
 
 
 class Burial:
@@ -51,12 +54,14 @@ class Burial:
         event = _readable(letter.event)
         data = event.get("data")
         data = data if isinstance(data, dict) else {}
-        position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
+        position = _position(letter)
+        if position is None:
+            return
         rejected = DocumentRejectedData(
             event_id=_text(event.get("id")),
             token=position.token,
             project=_text(data.get("project")),
-            uri=_text(data.get("uri")),
+            uri=_text(data.get("uri"), _LONGEST_URI),
             problem=_problem(letter),
             attempts=letter.attempts,
         )
@@ -79,7 +84,7 @@ class Burial:
     async def _fail_query(self, letter: DeadLetter) -> None:
         event = _readable(letter.event)
         data = event.get("data")
-        reply_to = _text(data.get("reply_to")) if isinstance(data, dict) else None
+        reply_to = _text(data.get("reply_to"), _LONGEST_KEY) if isinstance(data, dict) else None
         query_id = _text(event.get("id"))
         if reply_to is None or query_id is None:
             return
@@ -104,11 +109,18 @@ def _readable(raw: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _text(value: object) -> str | None:
-    """A value that can be reported: hostile events carry anything."""
-    if not isinstance(value, str) or not value:
+def _position(letter: DeadLetter) -> Position | None:
+    """None for an id that no clock has made: nobody has a token to wait for such a change with."""
+    position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
+    try:
+        return Position.from_token(position.token)
+    except MalformedEvent:
         return None
-    return value.encode(errors="replace").decode().replace("\x00", "")[:128] or None
+
+
+def _text(value: object, longest: int = 128) -> str | None:
+    """A value that can be reported: hostile events carry anything."""
+    return storable(value)[:longest] or None if isinstance(value, str) else None
 
 
 def _problem(letter: DeadLetter) -> Problem:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from events.dead_letters import DeadLetter
+from events.dead_letters import DeadLetter, instant_of, storable
 from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
 from events.transport import App, HeldEntry, kept_position
 from runtime.errors import MalformedEvent, Poison
@@ -100,7 +100,7 @@ class Deliveries(ABC):
         await self._bury(delivery.message, error, detail, delivery.attempts)
 
     @abstractmethod
-    def give_back(self, delivery: Delivery[E]) -> None:
+    def give_back(self, message: Any) -> None:
         """Leave unfinished work to whoever comes next."""
 
     @abstractmethod
@@ -156,10 +156,8 @@ class _StreamDeliveries(Deliveries):
         ours = set(await self._app.consumer.begin(entries))
         return [message for message in messages if message.entry in ours]
 
-    def give_back(self, delivery: Delivery[E]) -> None:
-        if not delivery.settled:
-            delivery.settled = True
-            self._app.consumer.retry(delivery.message.entry, timedelta(), counted=False)
+    def give_back(self, message: Any) -> None:
+        self._app.consumer.retry(message.entry, timedelta(), counted=False)
 
     async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None:
         delivery.settled = True
@@ -191,7 +189,7 @@ class _KafkaDeliveries(Deliveries):
     ``message.timestamp.type=LogAppendTime`` for them to be in order.
     """
 
-    def give_back(self, delivery: Delivery[E]) -> None:
+    def give_back(self, message: Any) -> None:
         """The offset isn't committed, so the message comes again."""
 
     async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
@@ -228,9 +226,9 @@ class _KafkaDeliveries(Deliveries):
             entry_id=self._entry_id(message),
             group=GROUPS[self._topic],
             error=error,
-            detail=detail,
+            detail=storable(detail),
             attempts=attempts,
-            first_at=datetime.fromtimestamp(message.timestamp, UTC),
+            first_at=instant_of(message.timestamp * 1000),
             last_at=datetime.now(UTC),
         )
 

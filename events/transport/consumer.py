@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.connection import connect
-from events.dead_letters import DeadLetter
+from events.dead_letters import DeadLetter, instant_of, storable
 from events.names import GROUPS, Position, Topic
 from events.transport.acks import AckLog, NoOffsets
 from events.transport.group import Group
@@ -177,7 +177,6 @@ class Consumer(base.Consumer):
         )
 
     def _letter(self, entry: HeldEntry, error: str, detail: str, attempts: int) -> DeadLetter:
-        milliseconds = int(entry.id.partition("-")[0])
         return DeadLetter(
             event=entry.event,
             topic=entry.tp.topic,
@@ -185,9 +184,9 @@ class Consumer(base.Consumer):
             entry_id=entry.id,
             group=self.subscriptions[entry.tp].group.name,
             error=error,
-            detail=detail,
+            detail=storable(detail),
             attempts=attempts,
-            first_at=datetime.fromtimestamp(milliseconds / 1000, UTC),
+            first_at=instant_of(int(entry.id.partition("-")[0])),
             last_at=datetime.now(UTC),
             position=_position_of(entry),
         )

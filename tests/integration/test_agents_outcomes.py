@@ -305,3 +305,18 @@ async def test_a_day_of_retry_after_does_not_close_the_window(
     await publish(own_client, "event")
     async with batches(own_redis.url, handle):
         await eventually(lambda: tries == 2, "tried again")
+
+
+async def test_an_error_that_quotes_anything_still_buries(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """A reason with lone surrogates and NUL fits into a dead letter, cleaned."""
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        raise Poison("bad \udc80 \x00 bytes")
+
+    await publish(own_client, "event")
+    async with batches(own_redis.url, handle):
+        await eventually(lambda: letters_are(own_client, 1), "one dead letter")
+    [letter] = await letters(own_client)
+    assert letter.detail == "bad ?  bytes"
