@@ -138,3 +138,9 @@ def test_a_bound_function_has_the_name_it_is_bound_to() -> None:
         "a.js", "export const handler = async (event) => {\n" + filler("  ", 20, ";") + "};\n"
     )
     assert {one.symbol for one in chunks} == {"handler"}
+
+
+def test_a_shell_script_may_hold_any_character() -> None:
+    """A brace before a character that the grammar's scanner can't take crashes nothing."""
+    (one,) = cut("a.sh", "greet() {\n  echo {\U000e10cc,🎉}\n}\n")
+    assert one.symbol == "greet"

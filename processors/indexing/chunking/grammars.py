@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,8 @@ class Grammar:
     ``module`` and ``factory`` name the wheel's module and its function. ``functions`` and
     ``containers`` are the node types that become units; containers are opened when they don't fit.
     ``bodies`` are looked through, ``wrappers`` (decorators, exports, templates) lend their rows to
-    the unit inside. ``bindings`` are units if what they bind is a function.
+    the unit inside. ``bindings`` are units if what they bind is a function. A grammar that reads
+    ``ascii_only`` is shown an underscore for any other character.
     """
 
     module: str
@@ -29,6 +31,7 @@ class Grammar:
     bindings: frozenset[str] = frozenset()
     factory: str = "language"
     separator: str = "."
+    ascii_only: bool = False
 
 
 def _types(names: str) -> frozenset[str]:
@@ -47,8 +50,11 @@ _TYPESCRIPT_WRAPPERS = _types("export_statement ambient_declaration expression_s
 _C_FUNCTIONS = "function_definition struct_specifier union_specifier enum_specifier type_definition"
 _PREPROCESSOR = "preproc_if preproc_ifdef preproc_else preproc_elif preproc_elifdef"
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
 GRAMMARS: dict[str, Grammar] = {
-    "bash": Grammar("tree_sitter_bash", _types("function_definition")),
+    # Its scanner looks characters up in C tables made for bytes: "{" and an emoji can crash it.
+    "bash": Grammar("tree_sitter_bash", _types("function_definition"), ascii_only=True),
     "c": Grammar(
         "tree_sitter_c",
         _types(_C_FUNCTIONS),
@@ -158,7 +164,10 @@ GRAMMARS: dict[str, Grammar] = {
 
 def parse(language: str, text: str) -> Tree:
     r"""Syntax tree of ``text``; its rows are the text's lines, split at ``\n``."""
-    return _parser(language).parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
+    text = text.removeprefix("\ufeff")
+    if GRAMMARS[language].ascii_only:
+        text = _NOT_ASCII.sub("_", text)
+    return _parser(language).parse(text.encode("utf-8", "replace"))
 
 
 @cache
