@@ -11,6 +11,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from events import Citation, QueryAnswer, SearchResult
+from gateway.output import printable
 
 __all__ = ["citation", "print_answer", "why"]
 
@@ -24,7 +25,7 @@ def print_answer(console: Console, answer: QueryAnswer, question: str) -> None:
         console.print(_rendered(number, result, question, colour=console.is_terminal))
     if answer.context is not None:
         console.print(Text("context", style="bold"))
-        console.print(Text(answer.context))
+        console.print(Text(printable(answer.context)))
     for line in _notes(answer):
         console.print(Text(line, style="dim"))
 
@@ -51,15 +52,15 @@ def why(result: SearchResult) -> str:
 
 def _rendered(number: int, result: SearchResult, question: str, *, colour: bool) -> Group:
     place = result.citation
-    head = Text.assemble(f"{number}. ", (citation(place), "bold cyan"))
+    head = Text.assemble(f"{number}. ", (printable(citation(place)), "bold cyan"))
     name = place.symbol or " > ".join(place.heading_path) or result.title
     if name:
-        head.append(f"  {name}", style="bold")
+        head.append(f"  {printable(name)}", style="bold")
     parts: list[RenderableType] = [head, Text(f"   {why(result)}", style="dim")]
     if result.explanation:
         parts.append(Text(f"   {result.explanation}", style="dim"))
     if place.permalink:
-        parts.append(Text(f"   {place.permalink}", style="dim"))
+        parts.append(Text(f"   {printable(place.permalink)}", style="dim"))
     first, lines = _window(result.content, question)
     parts.append(_snippet(place, place.start_line + first, lines, colour=colour))
     return Group(*parts, Text())
@@ -67,7 +68,7 @@ def _rendered(number: int, result: SearchResult, question: str, *, colour: bool)
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:
     """The lines of a chunk that share most words with the question, and the first one's index."""
-    lines = content.splitlines()
+    lines = printable(content).split("\n")
     words = {word.lower() for word in _WORD.findall(question)}
     hits = [len(words & {word.lower() for word in _WORD.findall(line)}) for line in lines]
     starts = range(max(1, len(lines) - _SNIPPET_LINES + 1))

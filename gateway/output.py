@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
-__all__ = ["print_json", "stderr", "stdout"]
+__all__ = ["print_json", "printable", "stderr", "stdout"]
+
+_CONTROL = re.compile(r"[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 
 
 def stdout() -> Console:
@@ -20,6 +23,11 @@ def stdout() -> Console:
 def stderr() -> Console:
     """For progress and notes."""
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def printable(text: str) -> str:
+    """Retrieved text without what a terminal would obey: escape sequences, carriage returns."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

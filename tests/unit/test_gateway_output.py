@@ -1,0 +1,23 @@
+"""What reaches a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.output import printable
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\x00", "\x0b"]
+)
+def test_nothing_that_a_terminal_obeys_is_printed(hostile: str) -> None:
+    """A document can't clear the screen of who finds it, nor rewrite the line above."""
+    shown = printable(f"before{hostile}after")
+    assert shown.isprintable()
+    assert shown.startswith("before\N{REPLACEMENT CHARACTER}")
+
+
+def test_text_stays_as_it_is() -> None:
+    """Lines, tabs, accents and other scripts are content."""
+    text = "a\tb\n    naïve — 水路 🛶\n"
+    assert printable(text) == text
