@@ -12,7 +12,8 @@ from rich.console import Console
 
 __all__ = ["print_json", "printable", "stderr", "stdout"]
 
-_CONTROL = re.compile(r"[^\S\n\t ]|[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of text."""
 
 
 def stdout() -> Console:

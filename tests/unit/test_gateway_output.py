@@ -8,7 +8,7 @@ from gateway.output import printable
 
 
 @pytest.mark.parametrize(
-    "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\x00", "\x0b"]
+    "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\x00", "\x0b", "\u202e"]
 )
 def test_nothing_that_a_terminal_obeys_is_printed(hostile: str) -> None:
     """A document can't clear the screen of who finds it, nor rewrite the line above."""
@@ -19,5 +19,5 @@ def test_nothing_that_a_terminal_obeys_is_printed(hostile: str) -> None:
 
 def test_text_stays_as_it_is() -> None:
     """Lines, tabs, accents and other scripts are content."""
-    text = "a\tb\n    naïve — 水路 🛶\n"
+    text = "a\tb\n    naïve — 水路\u00a0🛶\n"
     assert printable(text) == text
