@@ -102,7 +102,7 @@ def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:
     group: list[Change] = []
     size = 0
     for delivery in deliveries:
-        length = len(delivery.raw)
+        length = _size(delivery)
         if group and size + length > GROUP_CHARACTERS:
             yield group
             group, size = [], 0
@@ -110,6 +110,12 @@ def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:
         size += length
     if group:
         yield group
+
+
+def _size(delivery: Change) -> int:
+    """Of the text too that travels by reference."""
+    reference = delivery.event.data.content_ref
+    return len(delivery.raw) + (0 if reference is None else reference.size_bytes)
 
 
 def _urgency(group: Sequence[Change]) -> Urgency:

@@ -1,0 +1,38 @@
+"""How much one write transaction takes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane, Position, Topic
+from processors.indexing.documents import Change
+from processors.indexing.pipeline import GROUP_CHARACTERS, _groups
+
+
+def _change(**data: Any) -> Change:
+    event = DocumentChanged(data=DocumentChange(project="p", uri="a.md", **data))
+    return Change(
+        event=event,
+        topic=Topic.CHANGED_BULK,
+        partition=0,
+        entry_id="1-0",
+        position=Position(Lane.BULK, 0, "1-0"),
+        number=1,
+        attempts=1,
+        raw=event.to_bytes(),
+        message=None,
+        settle=lambda _: None,
+    )
+
+
+def test_small_documents_are_written_together() -> None:
+    """One transaction for many."""
+    assert [len(group) for group in _groups([_change(content="text")] * 9)] == [9]
+
+
+def test_text_that_travels_by_reference_counts() -> None:
+    """Or a batch of big files would be one transaction, too long for any timeout."""
+    reference = {"sha256": "0" * 64, "size_bytes": GROUP_CHARACTERS}
+    big = _change(content_ref=reference)
+    assert [len(group) for group in _groups([big] * 3)] == [1, 1, 1]
