@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from events.connection import check_server, connect
 from events.names import Lane, Names, Topic
@@ -34,7 +35,7 @@ from processors.indexing.pipeline import Indexing
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, ModelOptions, tokenizer_path
 from processors.services import Services
-from runtime.errors import Unavailable
+from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
 from store.database import Database
@@ -233,7 +234,7 @@ async def _trim(services: Services, stop: asyncio.Event) -> None:
     while not stop.is_set():
         try:
             await services.trim()
-        except Unavailable as error:
+        except (HeadraceError, RedisError) as error:
             log.warning("queries.trim_failed", error=str(error))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), TRIM_EVERY.total_seconds())

@@ -13,7 +13,6 @@ from time import monotonic
 import asyncpg
 import structlog
 
-from runtime.errors import HeadraceError
 from store.database import EVERY_AGENT, Database
 from store.keyword.merging import (
     find_wasteful,
@@ -65,20 +64,26 @@ class Maintenance:
         while not stop.is_set():
             try:
                 await self.run_once()
-            except (HeadraceError, asyncpg.PostgresError) as error:
+            except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
                 log.warning("maintenance.failed", error=repr(error))
             await _sleep(stop, self._interval)
 
     async def run_once(self) -> None:
-        """Do all that is due in every project.
+        """Do all that is due in every project; one that fails keeps no other from its turn.
 
         Raises:
-            Unavailable: the server can't be reached.
+            ExceptionGroup: what failed, once all have had their turn.
         """
         await self._analyze()
+        failures: list[Exception] = []
         for project_id in (await self._projects.all()).values():
-            await self.tidy_keywords(project_id)
-            await self._indexes.refresh(project_id)
+            try:
+                await self.tidy_keywords(project_id)
+                await self._indexes.refresh(project_id)
+            except Exception as error:  # noqa: BLE001 - handed on below
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup("upkeep failed", failures)
 
     async def _analyze(self) -> None:
         async with self._database.connection() as connection:

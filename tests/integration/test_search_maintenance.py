@@ -17,6 +17,7 @@ from store.maintenance import Maintenance
 from store.named_queries import named
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
+from tests.support.waiting import eventually
 
 DIMENSIONS = 32
 
@@ -282,3 +283,27 @@ async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
         while await owner.fetchval("select reltuples from pg_class where relname = 'chunks'") < 300:
             await maintenance.run_once()
     await owner.close()
+
+
+async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -> None:
+    """Nor does it end the worker: what failed is logged, and tried at the next turn."""
+
+    class Faulty(Maintenance):
+        def __init__(self, database: Database, faulty: int) -> None:
+            super().__init__(database, interval=timedelta(milliseconds=10))
+            self.faulty = faulty
+            self.turns = 0
+
+        async def tidy_keywords(self, project_id: int) -> None:
+            if project_id == self.faulty:
+                raise ValueError("a defect")
+            self.turns += 1
+
+    await index.write("a", "text", project="first")
+    await index.write("b", "text", project="second")
+    faulty = Faulty(index.database, await index.project_id("first"))
+    stop = asyncio.Event()
+    running = asyncio.create_task(faulty.run(stop))
+    await eventually(lambda: faulty.turns >= 2, "two turns of the other project")
+    stop.set()
+    await running
