@@ -1,0 +1,30 @@
+"""Questions that wait for a change keep no other question waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+
+from processors.inference.hashing import HASHING_MODEL
+from tests.support.databases import Database
+from tests.support.running import headrace
+
+NEVER = "live:0:1-0"
+LONG = timedelta(seconds=4)
+
+
+async def test_waiting_for_a_change_takes_no_place(redis_url: str, database: Database) -> None:
+    """With one place to work in, three wait for a change that never comes, and one is answered."""
+    async with headrace(redis_url, database, model=HASHING_MODEL, query_concurrency=1) as running:
+        await running.change("a.md", "Weirs hold water.")
+        waiting = [
+            asyncio.create_task(running.client.ask("docs", "weirs", min_event=NEVER, max_wait=LONG))
+            for _ in range(3)
+        ]
+        began = monotonic()
+        answer = await running.client.ask("docs", "weirs")
+        assert monotonic() - began < LONG.total_seconds() / 2
+        assert answer.results
+        assert not any(task.done() for task in waiting)
+        assert all(one.stale for one in await asyncio.gather(*waiting))
