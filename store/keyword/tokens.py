@@ -34,7 +34,9 @@ MAX_WORD_CHARACTERS = 40
 
 MAX_IDENTIFIER_CHARACTERS = 80
 MAX_PATH_NAMES = 6
-_CACHED_WORDS = 100_000
+_CACHED_RUNS = 100_000
+_CACHED_CHARACTERS = 64
+"""Longer runs seldom come again, and hostile ones would fill the memory."""
 
 _RUN = re.compile(r"\w+(?:(?:\.|::|->|/)\w+)*")
 _JOINT = re.compile(r"\.|::|->|/")
@@ -46,7 +48,7 @@ def terms(text: str) -> list[str]:
     """The terms of a text, in order, repeats included; each at most 81 characters long."""
     if not text.isascii():
         text = _fold(text)
-    return list(chain.from_iterable(map(_terms_of_run, _RUN.findall(text))))
+    return list(chain.from_iterable(map(_terms_of, _RUN.findall(text))))
 
 
 def _fold(text: str) -> str:
@@ -56,7 +58,15 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", plain)
 
 
-@lru_cache(_CACHED_WORDS)
+def _terms_of(run: str) -> tuple[str, ...]:
+    return _remembered(run) if len(run) <= _CACHED_CHARACTERS else _terms_of_run(run)
+
+
+@lru_cache(_CACHED_RUNS)
+def _remembered(run: str) -> tuple[str, ...]:
+    return _terms_of_run(run)
+
+
 def _terms_of_run(run: str) -> tuple[str, ...]:
     names = _JOINT.split(run)
     found = [term for name in names for term in _terms_of_name(name)]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.keyword import tokens
 from store.keyword.tokens import EXACT, MAX_IDENTIFIER_CHARACTERS, terms
 
 
@@ -54,3 +55,11 @@ def test_terms_are_bounded_and_stable(text: str) -> None:
     assert found == terms(text)
     assert all(0 < len(one) <= MAX_IDENTIFIER_CHARACTERS + 1 for one in found)
     assert not any(letter.isspace() for one in found for letter in one)
+
+
+def test_long_runs_are_not_remembered() -> None:
+    """Hostile text can't fill the memory with runs of thousands of letters."""
+    before = tokens._remembered.cache_info().currsize
+    for number in range(50):
+        assert terms(f"x{number}" * 400) == terms(f"x{number}" * 400)
+    assert tokens._remembered.cache_info().currsize == before
