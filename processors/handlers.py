@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from structlog.contextvars import bound_contextvars
+
 from events.models import DocumentChanged, Event, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
@@ -27,7 +29,8 @@ async def answer_queries(
 ) -> None:
     """Each question gets its one reply."""
     for delivery in deliveries:
-        await services.answering.run(delivery)
+        with bound_contextvars(query_id=delivery.event.id, project=delivery.event.data.project):
+            await services.answering.run(delivery)
 
 
 HANDLERS: dict[type[Event], Handler] = {

@@ -159,4 +159,11 @@ def _count(data: DocumentIndexedData) -> None:
     metrics.DOCUMENTS.inc(outcome=data.outcome)
     metrics.CHUNKS_EMBEDDED.inc(data.chunks_embedded)
     metrics.FRESHNESS_SECONDS.observe(data.searchable_after_ms / 1000)
-    log.debug("document.indexed", uri=data.uri, outcome=data.outcome, token=data.token)
+    log.debug(
+        "document.indexed",
+        event_id=data.event_id,
+        project=data.project,
+        uri=data.uri,
+        outcome=data.outcome,
+        token=data.token,
+    )

@@ -12,6 +12,8 @@ from events.models import DocumentIndexed, DocumentRejected
 from events.names import Names, Topic
 from processors.indexing.documents import Change, ResolvedDocument
 from processors.indexing.resolving import Resolver
+from store.database import Database as Postgres
+from store.store import Store
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually
@@ -92,9 +94,6 @@ async def test_a_redriven_event_never_overwrites_a_newer_one(running: Headrace) 
     await running.change("page.md", content_ref=reference)
     await running.change("page.md", "The newer text.")
     [letter] = await eventually(lambda: letters(running), "one dead letter")
-    from store.database import Database as Postgres
-    from store.store import Store
-
     assert letter.position is not None
     postgres = await Postgres.open(running.database.worker_url)
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from events.models import DocumentIndexed
+from datetime import timedelta
+
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from tests.support.running import Headrace
 
 RIVER = "# Weir\n\nA weir raises the level of the river so that water enters the headrace.\n"
@@ -24,8 +26,6 @@ async def test_a_published_document_is_found_where_it_stands(running: Headrace) 
 async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) -> None:
     """The answer to a query with ``min_event`` reflects that change, without any waiting around."""
     await running.change("a.md", "The gate is painted green.")
-    from events.models import DocumentChange, DocumentChanged
-
     change = DocumentChange(project="docs", uri="a.md", content="The gate is painted red.")
     receipt = await running.client.publish(DocumentChanged(data=change))
     answer = await running.client.ask("docs", "colour of the gate", min_event=receipt.token)
@@ -35,8 +35,6 @@ async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) ->
 
 async def test_an_answer_says_when_it_is_stale(running: Headrace) -> None:
     """A change that never comes makes the answer stale, not late."""
-    from datetime import timedelta
-
     await running.change("a.md", "The gate is painted green.")
     answer = await running.client.ask(
         "docs",
