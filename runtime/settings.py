@@ -42,7 +42,8 @@ class Settings(BaseSettings):
     )
     redis_url: str = Field(default="", description="Redis, e.g. redis://host:6379/0.")
     broker_url: str = Field(
-        default="", description="Faust broker; empty: the Redis of redis_url. kafka:// also works."
+        default="",
+        description="Faust broker of the workers; empty: redis_url. kafka:// is experimental.",
     )
     database_url: str = Field(
         default="", description="Postgres as the workers see it (a role that can't bypass RLS)."
