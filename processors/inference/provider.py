@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,12 @@ from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unava
 __all__ = ["Endpoint", "Provider", "RequestRefused", "Response"]
 
 _NO_KEY_NEEDED = "none"
+_WRONG_KEY = frozenset({401, 403})
+_REFUSALS = frozenset({400, 404, 413, 422})
+"""Answers that stay the same however often these texts are sent to this model."""
+
+_KEY_IN_URL = re.compile(r"([?&][\w-]*key=)[^&\s'\"]+", re.IGNORECASE)
+_MASK = "***"
 
 
 class RequestRefused(ConfigurationError):
@@ -97,7 +104,7 @@ class Provider:
         except Exception as error:
             raise self._translated(error) from error
         usage = getattr(response, "usage", None)
-        return Response(response.data, getattr(usage, "prompt_tokens", None) or None)
+        return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))
 
     def _options(self) -> dict[str, Any]:
         endpoint = self._endpoint
@@ -111,15 +118,21 @@ class Provider:
 
     def _translated(self, error: Exception) -> HeadraceError:
         litellm, model = self._litellm, self._endpoint.model
-        reason = _first_line(error)
-        if isinstance(error, litellm.AuthenticationError | litellm.PermissionDeniedError):
+        reason = self._without_key(_first_line(error))
+        code = getattr(error, "status_code", None)
+        if code in _WRONG_KEY:
             return ConfigurationError(f"{model} refused the key: set {self._key_names()}")
         if isinstance(error, litellm.RateLimitError):
             wait = retry_after(_headers(error), datetime.now(UTC))
             return RateLimited(f"{model} asks to slow down: {reason}", wait)
-        if isinstance(error, litellm.BadRequestError | litellm.NotFoundError):
+        if code in _REFUSALS:
             return RequestRefused(f"{model} refused the request, check its name: {reason}")
         return Unavailable(f"{model} can't be reached: {reason}")
+
+    def _without_key(self, text: str) -> str:
+        """Some providers take their key in the URL, which libraries quote in their errors."""
+        key = self._endpoint.api_key
+        return _KEY_IN_URL.sub(rf"\1{_MASK}", text.replace(key, _MASK) if key else text)
 
     def _missing_keys(self) -> list[str]:
         """Variables of the provider's key, where neither they nor our own setting are set."""
@@ -164,6 +177,11 @@ def _load_litellm() -> Any:
     for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     return litellm
+
+
+def _count(sent: object) -> int | None:
+    """What a provider says it counted, where that can be a count."""
+    return sent if isinstance(sent, int) and sent > 0 else None
 
 
 def _headers(error: Exception) -> Mapping[str, str]:

@@ -29,6 +29,8 @@ def unit_vectors(
         Unavailable: vectors are missing, doubled, of differing widths, not finite or zero. The
             next response may be better.
     """
+    if not isinstance(data, list) or not all(hasattr(item, "get") for item in data):
+        raise Unavailable(f"{model} sent no list of vectors")
     if len(data) != texts:
         raise Unavailable(f"{model} sent {len(data)} vectors for {texts} texts")
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aiohttp import web
 
 from processors.inference.remote import LiteLLMEmbedder
 from processors.inference.types import Urgency
@@ -18,10 +19,12 @@ from tests.support.model_server import (
     ModelServer,
     doubled_index,
     filled,
+    miscounted,
     not_json,
     ragged,
     reordered,
     running_server,
+    sends,
     stall,
     status,
     too_few,
@@ -93,8 +96,15 @@ async def test_a_known_model_has_a_price(server: ModelServer) -> None:
         filled(float("inf")),
         filled(0.0),
         not_json,
+        sends({"object": "list"}),
+        sends({"data": None}),
+        sends({"data": [None] * 5}),
+        sends({"data": ["vector"] * 5}),
+        sends({"data": {"index": 0}}),
+        sends({"data": [{"index": [0], "embedding": [1.0]}] * 5}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LiteLLM's own
 async def test_a_bad_response_is_asked_for_again(server: ModelServer, fault: Fault) -> None:
     """One fault costs one more request, and never shows in the vectors."""
     embedder = await started(server, fault)
@@ -162,6 +172,41 @@ async def test_a_stall_ends_at_the_timeout(server: ModelServer) -> None:
     with pytest.raises(Unavailable, match=r"didn't answer within 0.3 s"):
         await embedder.embed(TEXTS, Urgency.LIVE)
     assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("tokens", ["many", -5, None])
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LiteLLM's own
+async def test_a_count_that_is_none_is_not_believed(server: ModelServer, tokens: object) -> None:
+    """What was embedded is then counted here."""
+    embedder = await started(server, miscounted(tokens))
+    embeddings = await embedder.embed(TEXTS, Urgency.LIVE)
+    assert embeddings.tokens == sum(embedder.count_tokens(TEXTS)) > 0
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(403, ConfigurationError), (413, UnsupportedContent), (422, UnsupportedContent)],
+)
+async def test_a_refusal_is_no_outage(
+    server: ModelServer, code: int, error: type[Exception]
+) -> None:
+    """Texts that a server never takes must not be sent to it for ever."""
+    embedder = await started(server, status(code))
+    with pytest.raises(error):
+        await embedder.embed(TEXTS, Urgency.LIVE)
+    assert len(server.requests) == 1
+
+
+async def test_an_error_never_tells_a_key(server: ModelServer) -> None:
+    """Not when the provider repeats it, nor when its URL holds it."""
+    reason = f"no {server.key} for https://host/v1?alt=x&key=other-secret"
+    refusal = web.json_response({"error": {"message": reason}}, status=400)
+    embedder = await started(server, lambda _, __: refusal)
+    with pytest.raises(UnsupportedContent) as caught:
+        await embedder.embed(TEXTS, Urgency.LIVE)
+    assert "alt=x" in str(caught.value)
+    assert server.key not in str(caught.value)
+    assert "other-secret" not in str(caught.value)
 
 
 async def test_another_width_is_a_matter_of_configuration(server: ModelServer) -> None:

@@ -113,6 +113,18 @@ def not_json(_: ModelServer, __: list[str]) -> web.Response:
     return web.Response(text="<html>bad gateway</html>", content_type="text/html")
 
 
+def sends(answer: Any) -> Fault:
+    """Any JSON at all."""
+    return lambda _, __: web.json_response(answer)
+
+
+def miscounted(tokens: Any) -> Fault:
+    """Right vectors, and a count of tokens that is none."""
+    return lambda server, texts: (
+        correct(server, texts) | {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    )
+
+
 @asynccontextmanager
 async def running_server() -> AsyncIterator[ModelServer]:
     """The server on a free port of this machine."""
