@@ -31,7 +31,10 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
             return await main(stop)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(whole())
+        try:
+            return runner.run(whole())
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
 
 @contextlib.contextmanager

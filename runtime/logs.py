@@ -20,7 +20,7 @@ __all__ = ["configure_logs", "without_secrets"]
 # heard only from their warnings on: they tell at info what we already tell ourselves
 _TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
+_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s]+@")
 _MASK = "***"
 
 

@@ -38,6 +38,19 @@ async def test_second_signal_stops_at_once() -> None:
     assert task.cancelled()
 
 
+def test_second_signal_is_an_interrupt() -> None:
+    """Whoever called sees what Python always raises for Ctrl-C."""
+
+    async def main(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await stop.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main)
+
+
 async def test_tasks_end_in_reverse_order() -> None:
     """What was started last, and may rest on the others, ends first."""
     stop = asyncio.Event()

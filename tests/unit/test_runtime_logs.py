@@ -57,6 +57,7 @@ def test_no_secret_reaches_a_log(capsys: pytest.CaptureFixture[str]) -> None:
         "redis.opened", url="redis://:hunter2@localhost:1/0", api_key="hunter2"
     )
     logging.getLogger("elsewhere").info("connecting to postgresql://me:hunter2@localhost/db")
+    logging.getLogger("elsewhere").info("connecting to redis://:with@hunter2@localhost/0")
     out = capsys.readouterr().err
     assert "hunter2" not in out
     assert "redis://:***@localhost:1/0" in out
