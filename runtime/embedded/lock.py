@@ -33,8 +33,8 @@ class DirectoryLock:
             owner = handle.read().strip() or "unknown"
             handle.close()
             raise UsageError(
-                f"{self._directory} is in use by process {owner}: stop it, "
-                "or set HEADRACE_HOME to another directory"
+                f"{self._directory} is in use by process {owner}: wait for its end, run "
+                "`headrace up` for commands to share, or set HEADRACE_HOME to another directory"
             ) from None
         handle.truncate(0)
         handle.write(str(os.getpid()))

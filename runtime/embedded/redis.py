@@ -160,8 +160,8 @@ class EmbeddedRedis:
             "bind": "127.0.0.1",
             "port": str(port),
             "requirepass": password,
-            "dir": f'"{self._directory}"',
-            "pidfile": f'"{self._pid_file}"',
+            "dir": _quoted(self._directory),
+            "pidfile": _quoted(self._pid_file),
             "daemonize": "no",
             "appendonly": "yes",
             "appendfsync": "everysec",
@@ -210,6 +210,11 @@ class EmbeddedRedis:
         finally:
             await client.aclose()
         return True
+
+
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _version(program: Path) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ __all__ = ["server_user", "short_directory"]
 _UNPRIVILEGED = "nobody"
 # sun_path holds 104 bytes on macOS (108 on Linux), with the closing NUL
 _SOCKET_PATH_LIMIT_BYTES = 103
+_SPECIAL = set(",\"'")
 
 
 def server_user(needed: Sequence[Path]) -> User | None:
@@ -43,14 +44,18 @@ def server_user(needed: Sequence[Path]) -> User | None:
 
 
 def short_directory(wanted: Path, socket_name: str, user: User | None) -> Path:
-    """A private directory for a unix socket: ``wanted``, or a shorter one when that is too long.
+    """A private directory for a unix socket: ``wanted``, or one among the temporary files.
+
+    The latter where the path is too long for a socket, or holds a comma or a quote: Postgres and
+    its clients take a comma as the end of one directory and the beginning of the next.
 
     Raises:
         ConfigurationError: the shorter one belongs to somebody else.
     """
     owner = os.geteuid() if user is None else user.uid
     directory = wanted
-    if len(os.fsencode(wanted / socket_name)) > _SOCKET_PATH_LIMIT_BYTES:
+    too_long = len(os.fsencode(wanted / socket_name)) > _SOCKET_PATH_LIMIT_BYTES
+    if too_long or _SPECIAL & set(str(wanted)):
         digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:12]
         directory = _shortest_temporary_directory() / f"headrace-{digest}"
     if not directory.exists():

@@ -130,6 +130,19 @@ async def test_long_path_gets_a_short_socket(tmp_path: Path) -> None:
         await postgres.stop()
 
 
+async def test_any_name_will_do_for_a_home(tmp_path: Path) -> None:
+    """Commas, quotes, spaces and backslashes mean something to the servers' configurations."""
+    home = tmp_path / 'a, b\'s "home" \\ here'
+    postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)
+    try:
+        connection = await asyncpg.connect((await postgres.start()).owner)
+        await connection.close()
+        await redis.start()
+    finally:
+        await redis.stop()
+        await postgres.stop()
+
+
 async def test_data_of_another_postgres_is_refused(tmp_path: Path) -> None:
     """Data of another major version is left alone, with a line that says what to do."""
     postgres = EmbeddedPostgres(tmp_path)
