@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
 from runtime.settings import Settings
 
-__all__ = ["JsonOption", "ProjectOption", "run_client", "run_service"]
+__all__ = ["JsonOption", "ProjectOption", "duration", "run_client", "run_service"]
 
 T = TypeVar("T")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the project.")]
+
+_LONGEST_SECONDS = 86_400.0
+
+
+def duration(seconds: float) -> timedelta:
+    """What an option in seconds says.
+
+    Raises:
+        UsageError: it is no length of time, or over a day.
+    """
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"--timeout must be over 0 and at most {_LONGEST_SECONDS:.0f} seconds, not {seconds:g}"
+        )
+    return timedelta(seconds=seconds)
 
 
 def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
@@ -50,8 +67,10 @@ def _load_settings(*, quiet: bool = False) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         name = "_".join(str(part) for part in first["loc"]).upper()
         raise ConfigurationError(f"HEADRACE_{name}: {first['msg']}") from None
-    except ValueError as error:
-        raise ConfigurationError(f"settings: {error}") from None
+    except SettingsError:
+        raise ConfigurationError(
+            'HEADRACE_MODELS must be JSON, as in {"code": "voyage/voyage-code-3"}'
+        ) from None
     chosen = "log_level" in settings.model_fields_set
     configure_logs(settings.log_format, "error" if quiet and not chosen else settings.log_level)
     return settings

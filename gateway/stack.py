@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from gateway.running import find_running
 from gateway.workers import worker
@@ -50,8 +52,7 @@ async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
     A configured database is migrated too where the URL of its owner is known; where it isn't, the
     workers check the schema.
     """
-    home = settings.home_directory
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home = _home(settings)
     async with AsyncExitStack() as exits:
         update: dict[str, str] = {}
         if not settings.redis_url:
@@ -67,6 +68,21 @@ async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
         if own.owner_database_url:
             await upgrade(own.owner_database_url)
         yield own
+
+
+def _home(settings: Settings) -> Path:
+    """Raises ConfigurationError where nothing can be written."""
+    home = settings.home_directory
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writable = os.access(home, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise ConfigurationError(
+            f"{home} can't be written to: set HEADRACE_HOME to a directory of your own"
+        )
+    return home
 
 
 def require_database(settings: Settings) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -74,7 +75,7 @@ async def sync_source(
         UsageError: the source can't be read, or the project's name can't be used.
         Unavailable: a server can't be reached, or nothing was indexed for two minutes.
     """
-    key = "#".join((source.name, *destination.collections))
+    key = json.dumps([source.name, *destination.collections])
     _check(destination)
     before = State.from_json(await store.source_state(destination.project, key))
     sync = await asyncio.to_thread(Sync, source, before, max_bytes)

@@ -24,7 +24,7 @@ def _seconds(value: object) -> object:
         return value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_seconds)]
+Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
 class Settings(BaseSettings):
@@ -54,7 +54,9 @@ class Settings(BaseSettings):
     worker_role: str = Field(
         default="headrace_worker", description="Postgres role that workers and questions run as."
     )
-    stream_prefix: str = Field(default="headrace", description="Prefix of every Redis key.")
+    stream_prefix: Annotated[str, Field(pattern=r"^[\w.:-]+$")] = Field(
+        default="headrace", description="Prefix of every Redis key."
+    )
     partitions: Annotated[int, Field(ge=1, le=256)] = Field(
         default=1, description="Stream keys per topic; more than one only for a Redis Cluster."
     )
@@ -136,7 +138,3 @@ class Settings(BaseSettings):
     def home_directory(self) -> Path:
         """``home`` with ``~`` expanded, absolute."""
         return self.home.expanduser().absolute()
-
-    def model_for(self, kind: str) -> str:
-        """Name of the embedding model for a kind of content."""
-        return self.models.get(kind, self.model)

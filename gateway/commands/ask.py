@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,7 +13,7 @@ from events.models import first_problem
 from gateway.answers import print_answer
 from gateway.clients import open_client
 from gateway.output import print_json, stdout
-from gateway.session import JsonOption, ProjectOption, run_client
+from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.stack import stack
 from runtime.errors import UsageError
 from runtime.settings import Settings
@@ -61,7 +60,7 @@ def command(
         "filters": filters,
         "explain": explain,
         "context_tokens": context,
-        "timeout": timedelta(seconds=timeout),
+        "timeout": duration(timeout),
     }
     answer = run_client(lambda settings: _ask(settings, project, text, query))
     if json:

@@ -21,6 +21,7 @@ from gateway.progress import progress
 from gateway.session import JsonOption, run_client
 from gateway.stack import stack
 from gateway.syncing import Destination, SyncReport, sync_source
+from runtime.errors import UsageError
 from runtime.settings import Settings
 from sources import Source, open_source
 
@@ -59,13 +60,20 @@ def command(
 
     Servers and the index stay under HEADRACE_HOME, so that a second run only indexes what changed.
     """
-    directory = (path or _HERE).resolve()
+    directory = (path or _own_repository()).resolve()
     source = open_source(directory)
     outcome = run_client(lambda settings: _demo(settings, source, directory))
     if json:
         print_json(_plain(outcome))
     else:
         _print(stdout(), outcome)
+
+
+def _own_repository() -> Path:
+    """Raises UsageError where Headrace was installed without its repository."""
+    if not (_HERE / "pyproject.toml").is_file():
+        raise UsageError("Headrace's own repository is not here: name a directory to index")
+    return _HERE
 
 
 async def _demo(settings: Settings, source: Source, directory: Path) -> _Outcome:

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO
 
 import typer
 
 from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
 from gateway.clients import open_publisher
 from gateway.output import print_json
-from gateway.session import JsonOption, run_client
+from gateway.session import JsonOption, duration, run_client
 from gateway.stack import stack
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
@@ -33,31 +33,32 @@ def command(
 
     Prints the token of each, in order; `ask --min-event TOKEN` then reflects it.
     """
-    run_client(lambda settings: _publish(settings, lane, timeout if wait else None, json=json))
+    longest = duration(timeout) if wait else None
+    run_client(lambda settings: _publish(settings, lane, longest, json=json))
 
 
-async def _publish(settings: Settings, lane: Lane, wait: float | None, *, json: bool) -> None:
+async def _publish(settings: Settings, lane: Lane, wait: timedelta | None, *, json: bool) -> None:
     async with (
         stack(settings, with_worker=wait is not None) as running,
         open_publisher(running) as client,
     ):
         receipts: list[Receipt] = []
-        parsed = _parsed(sys.stdin)
+        parsed = _parsed(sys.stdin.buffer)
         while batch := list(islice(parsed, _BATCH)):
             published = await client.publish_many(batch, lane)
             for receipt in published:
                 _print_receipt(receipt, json=json)
             receipts += published
         if wait is not None:
-            await _wait(client, receipts, timedelta(seconds=wait))
+            await _wait(client, receipts, wait)
 
 
-def _parsed(lines: TextIO) -> Iterator[DocumentChanged]:
+def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
     """Raises UsageError naming the line that is no event; those before it may be published."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                yield DocumentChanged.from_bytes(line.encode())
+                yield DocumentChanged.from_bytes(line)
             except HeadraceError as error:
                 raise UsageError(f"line {number}: {error}") from None
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.commands import demo
 from runtime.embedded import EmbeddedPostgres
+from runtime.errors import UsageError
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database, create_database
 from tests.support.model_server import running_server, wide
@@ -158,10 +160,39 @@ async def test_line_that_is_no_event(cli: Cli) -> None:
     assert "line 2: document.changed: data.project" in line
 
 
+async def test_line_that_is_no_text(cli: Cli) -> None:
+    """Bytes that aren't UTF-8 are no event either."""
+    assert "line 1: " in (await cli("publish", stdin=b"\xff\xfe{}\n")).line
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "1e300"])
+async def test_timeout_that_is_no_time(cli: Cli, seconds: str) -> None:
+    """What is allowed is said."""
+    assert "at most 86400 seconds" in (await cli("ask", "anything", "--timeout", seconds)).line
+    assert "86400" in (await cli("publish", "--wait", "--timeout", seconds)).line
+
+
+async def test_home_that_cannot_be_written(tmp_path: Path) -> None:
+    """The setting to change is named."""
+    (tmp_path / "file").touch()
+    cli = Cli({"HEADRACE_HOME": str(tmp_path / "file"), "HEADRACE_REDIS_URL": ""})
+    assert "set HEADRACE_HOME" in (await cli("status")).line
+
+
+def test_demo_without_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed from a package there is nothing of ours to index, least of all its neighbours."""
+    monkeypatch.setattr(demo, "_HERE", Path("/nowhere"))
+    with pytest.raises(UsageError, match="name a directory"):
+        demo.command()
+
+
 async def test_wrong_setting(cli: Cli) -> None:
     """The variable is named."""
     assert "HEADRACE_PARTITIONS" in (await cli("status", HEADRACE_PARTITIONS="0")).line
     assert "HEADRACE_LOG_LEVEL" in (await cli("status", HEADRACE_LOG_LEVEL="loud")).line
+    assert "HEADRACE_LEASE" in (await cli("status", HEADRACE_LEASE="-5")).line
+    assert "HEADRACE_MODELS" in (await cli("status", HEADRACE_MODELS="{code")).line
+    assert "HEADRACE_STREAM_PREFIX" in (await cli("status", HEADRACE_STREAM_PREFIX="a{b")).line
 
 
 async def test_unknown_dead_letter(cli: Cli) -> None:

@@ -67,6 +67,15 @@ async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None
     assert any("nine bar" in one["content"] for one in found)
 
 
+async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> None:
+    """A directory's name never looks like another one's collection."""
+    marked = plant.rename(plant.with_name("plant#old"))
+    sync = ("sync", "--project", "plant", "--json")
+    assert (await cli(*sync, str(marked))).json["published"] == 2
+    marked.rename(plant)
+    assert (await cli(*sync, str(plant), "--collection", "old")).json["published"] == 2
+
+
 async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
     """The token that publish prints makes ask wait for that very event."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March.", "kind": "text"}

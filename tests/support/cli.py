@@ -47,7 +47,9 @@ class Cli:
 
     environment: dict[str, str]
 
-    async def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+    async def __call__(
+        self, *arguments: str, stdin: str | bytes = "", **environment: str
+    ) -> Result:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "gateway.main", *arguments),
             env={**os.environ, "PYTHONPATH": str(_ROOT), **self.environment, **environment},
@@ -56,7 +58,9 @@ class Cli:
             stderr=asyncio.subprocess.PIPE,
         )
         async with asyncio.timeout(100):
-            stdout, stderr = await process.communicate(stdin.encode())
+            stdout, stderr = await process.communicate(
+                stdin.encode() if isinstance(stdin, str) else stdin
+            )
         assert process.returncode is not None
         return Result(process.returncode, stdout.decode(), stderr.decode())
 
