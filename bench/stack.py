@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
+from runtime.child import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
-from runtime.errors import Unavailable
 from runtime.settings import Settings
 from store.schema import upgrade
 
 __all__ = ["Stack", "bench_stack"]
 
-READY = b"worker ready"
+_PATIENCE = timedelta(minutes=2)
+_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,23 @@ class Stack:
         """One worker process (``headrace worker ARGUMENTS``), ready, ended at the end.
 
         Raises:
-            Unavailable: it ended before it was ready; its last words are in the message.
+            ConfigurationError: it ended before it was ready; its last words are in the message.
         """
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gateway.main", "worker", *arguments),
-            env={**os.environ, **self._environment(), **environment},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        try:
-            await _until_ready(process)
-            yield
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-            await process.wait()
+        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
+            ready = Path(directory) / "ready"
+            command = [sys.executable, "-P", "-m", "gateway.main", "worker", *arguments]
+            worker = ChildProcess(
+                "the worker",
+                [*command, "--ready-file", str(ready)],
+                log=Path(directory) / "worker.log",
+                environment={**os.environ, **self._environment(), **environment},
+            )
+            worker.start()
+            try:
+                await _until(ready, worker)
+                yield
+            finally:
+                await worker.stop(_PATIENCE)
 
     def settings(self) -> Settings:
         """Settings of a process that works with these servers."""
@@ -56,22 +60,27 @@ class Stack:
             redis_url=self.redis_url,
             database_url=self.database_url,
             owner_database_url=self.owner_database_url,
+            stream_prefix="headrace",
+            partitions=1,
+            broker_url="",
         )
 
     def _environment(self) -> dict[str, str]:
         return {
+            "HEADRACE_STREAM_PREFIX": "headrace",
+            "HEADRACE_PARTITIONS": "1",
+            "HEADRACE_BROKER_URL": "",
             "HEADRACE_REDIS_URL": self.redis_url,
             "HEADRACE_DATABASE_URL": self.database_url,
             "HEADRACE_OWNER_DATABASE_URL": self.owner_database_url,
         }
 
 
-async def _until_ready(process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    async for line in process.stdout:
-        if READY in line:
-            return
-    raise Unavailable("the worker ended before it was ready: run `headrace worker` to see why")
+async def _until(ready: Path, worker: ChildProcess) -> None:
+    async with asyncio.timeout(_PATIENCE.total_seconds()):
+        while not ready.exists():  # noqa: ASYNC240  # a look at a file in memory
+            worker.check()
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ import pytest
 
 from runtime.child import is_alive
 from tests.support.cli import Cli
+from tests.support.processes import tree
 from tests.support.waiting import eventually
 
 ENVIRONMENT = {
@@ -45,19 +46,6 @@ async def up(cli: Cli, home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     if process.returncode is None:
         process.kill()
     await process.wait()
-
-
-def tree(pid: int) -> set[int]:
-    """A process and everything below it."""
-    found = {pid}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(status.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found |= tree(int(status.parent.name))
-    return found
 
 
 def nothing_runs(pids: set[int]) -> bool:

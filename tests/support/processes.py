@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.support.databases import Database
 
-__all__ = ["WorkerProcess"]
+__all__ = ["WorkerProcess", "tree"]
 
 _READY = b"worker ready"
 
@@ -67,3 +68,16 @@ class WorkerProcess:
     def _running(self) -> asyncio.subprocess.Process:
         assert self._process is not None
         return self._process
+
+
+def tree(pid: int) -> set[int]:
+    """A process and everything below it."""
+    found = {pid}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found |= tree(int(status.parent.name))
+    return found

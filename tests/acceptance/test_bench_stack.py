@@ -1,0 +1,40 @@
+"""A measurement leaves nothing running."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from runtime.child import is_alive
+from tests.support.processes import tree
+from tests.support.waiting import eventually
+
+MEASUREMENT = """
+import asyncio
+from bench.stack import bench_stack
+
+async def main():
+    async with bench_stack() as stack, stack.worker("--only", "indexer"):
+        print("up", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_measurement_takes_its_worker_along() -> None:
+    """The servers end with it, and a worker without servers would try for ever."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", MEASUREMENT),
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"up\n"
+    pids = tree(process.pid)
+    process.kill()
+    await process.wait()
+    assert len(pids) >= 4, "the measurement, Redis, Postgres, a worker"
+    await eventually(lambda: not any(map(is_alive, pids)), "the whole tree is gone", timeout=40)
