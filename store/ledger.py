@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["Entry", "applied", "prune", "record"]
+__all__ = ["Entry", "applied", "record"]
 
 _QUERIES = named("ledger")
 
@@ -58,12 +58,3 @@ async def record(connection: asyncpg.Connection, project_id: int, entries: Seque
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
     await connection.execute(_QUERIES["record"], project_id, *columns)
-
-
-async def prune(connection: asyncpg.Connection, project_id: int, keep: timedelta) -> int:
-    """Drop entries handled longer ago than ``keep``; returns how many.
-
-    Their events must have left the log: what is applied again without its entry counts as
-    superseded instead of duplicate.
-    """
-    return int(await connection.fetchval(_QUERIES["prune"], project_id, keep))

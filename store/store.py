@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -145,14 +144,6 @@ class Store:
         known = await self._projects.all()
         wanted = sorted(known) if project is None else [project] if project in known else []
         return [await self._measure(name, known[name]) for name in wanted]
-
-    async def prune_ledger(self, project: str, keep: timedelta) -> int:
-        """Drop ledger entries older than ``keep``, which must exceed the log's retention."""
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            return 0
-        async with self._database.scope(project_id) as connection:
-            return await ledger.prune(connection, project_id, keep)
 
     async def _measure(self, project: str, project_id: int) -> ProjectStatistics:
         async with self._database.scope(project_id, EVERY_AGENT) as connection:

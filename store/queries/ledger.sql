@@ -13,9 +13,3 @@ from unnest(
 on conflict (project_id, partition, position) do update
 set outcome = excluded.outcome, detail = excluded.detail, handled_at = excluded.handled_at
 where l.outcome = 'rejected'
-
--- name: prune
-with gone as (
-    delete from ledger where project_id = $1 and handled_at < now() - $2::interval returning 1
-)
-select count(*) from gone
