@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.connection import check_server, connect
+from events.models import Kind
 from events.names import Lane, Names, Topic
 from events.outcomes import Outcomes
 from events.replying import Replies
@@ -35,7 +36,7 @@ from processors.indexing.pipeline import Indexing
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, ModelOptions, tokenizer_path
 from processors.services import Services
-from runtime.errors import HeadraceError
+from runtime.errors import ConfigurationError, HeadraceError
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
 from store.database import Database
@@ -136,6 +137,12 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 def _inference(settings: Settings) -> Inference:
+    """Raises ConfigurationError when a model is chosen for a kind that doesn't exist."""
+    unknown = settings.models.keys() - set(Kind)
+    if unknown:
+        raise ConfigurationError(
+            f"HEADRACE_MODELS names the unknown kind {min(unknown)}; there are: {', '.join(Kind)}"
+        )
     options = ModelOptions(
         directory=settings.model_directory,
         threads=settings.model_threads,

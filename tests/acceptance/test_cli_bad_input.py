@@ -120,6 +120,13 @@ async def test_model_without_its_key(cli: Cli) -> None:
     assert "key" in line.lower()
 
 
+async def test_model_for_an_unknown_kind(cli: Cli) -> None:
+    """A misspelt kind would quietly be embedded by another model."""
+    line = (await cli("worker", HEADRACE_MODELS='{"cod": "local/all-MiniLM-L6-v2"}')).line
+    assert "unknown kind cod" in line
+    assert "markdown" in line
+
+
 async def test_wrong_vector_width(cli: Cli) -> None:
     """A model that gives other vectors than asked for is found out at the start."""
     async with running_server() as server:
