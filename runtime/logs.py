@@ -19,6 +19,8 @@ __all__ = ["configure_logs", "without_secrets"]
 
 # heard only from their warnings on: they tell at info what we already tell ourselves
 _TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
+# tells a traceback for each connection that an outage costs; whoever needs one says so in a line
+_TELLS_TRACEBACKS = "asyncpg.pool"
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s]+@")
 _MASK = "***"
@@ -65,6 +67,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     root.setLevel(level.upper())
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger(_TELLS_TRACEBACKS).setLevel(logging.ERROR)
 
 
 def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

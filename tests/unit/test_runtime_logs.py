@@ -47,6 +47,7 @@ def test_less_severe_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> N
     structlog.get_logger("here").debug("quiet")
     logging.getLogger("elsewhere").debug("quiet")
     logging.getLogger("httpx").info("quiet")
+    logging.getLogger("asyncpg.pool").warning("quiet")
     assert capsys.readouterr().err == ""
 
 
