@@ -85,7 +85,10 @@ def _print(console: Console, found: dict[str, Any]) -> None:
 
 def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Table:
     columns = [column for column in rows[0] if column not in leave_out]
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        # a heading's words may stand below each other; a name must be readable
+        table.add_column(column.replace("_", " "), no_wrap=column == columns[0])
     for row in rows:
         table.add_row(*(_cell(column, row[column]) for column in columns))
     return table

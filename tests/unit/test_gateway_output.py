@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
+import pytest
+from rich.console import Console
+
+from events import Backlog
+from events.names import Topic
+from gateway.commands.status import _stream, _table
 from gateway.output import printable
 
 
@@ -21,3 +27,12 @@ def test_text_stays_as_it_is() -> None:
     """Lines, tabs, accents and other scripts are content."""
     text = "a\tb\n    naïve — 水路\u00a0🛶\n"
     assert printable(text) == text
+
+
+def test_status_names_each_stream_in_full() -> None:
+    """On 80 columns too, live and bulk can be told apart."""
+    backlog = Backlog(Topic.CHANGED_BULK, 0, 0, 0, 0, None, 0)
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(_table([_stream(backlog)]))
+    assert "document.changed.bulk" in shown.get()
