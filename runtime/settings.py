@@ -49,7 +49,9 @@ class Settings(BaseSettings):
         default="", description="Postgres as the workers see it (a role that can't bypass RLS)."
     )
     owner_database_url: str = Field(
-        default="", description="Postgres as the owner of the tables, for `migrate` only."
+        default="",
+        description="Postgres as the owner of the tables: "
+        "for `migrate`, and to build indexes without stopping writers.",
     )
     worker_role: str = Field(
         default="headrace_worker", description="Postgres role that workers and questions run as."
