@@ -13,6 +13,7 @@ import asyncpg
 import structlog
 
 from runtime.errors import HeadraceError, Unavailable, UsageError
+from store.coverage import Coverage
 from store.database import Database
 from store.filters import Visibility
 from store.keyword.leg import KeywordFound, KeywordLeg
@@ -39,6 +40,7 @@ class _Run:
 
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
+    unreached: list[str] = field(default_factory=list)
 
     async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
         """Run a leg; where it fails, note that and go on with nothing found."""
@@ -61,11 +63,14 @@ class Search:
         self._projects = Projects(database)
         self._keyword = KeywordLeg()
         self._vectors = VectorLeg(ef_search)
+        self._coverage = Coverage()
 
     async def candidates(self, request: SearchRequest) -> Candidates:
         """What each leg asked for finds, both at once on connections of their own.
 
-        A leg that fails is named in ``degraded``. Not guaranteed: that both see the same moment.
+        A leg that fails is named in ``degraded``, and so is each model (``vector:<model>``) that
+        the project has vectors of and the question none. Not guaranteed: that both legs see the
+        same moment.
 
         Raises:
             UsageError: no such project.
@@ -74,7 +79,7 @@ class Search:
         project_id = await self._project(request.project)
         run = _Run()
         vector, keyword = await asyncio.gather(
-            run.leg("vector", self._similar(project_id, request), {}),
+            run.leg("vector", self._similar(project_id, request, run), {}),
             run.leg("keyword", self._worded(project_id, request), KeywordFound([])),
         )
         asked = {
@@ -94,7 +99,7 @@ class Search:
             vector=vector,
             keyword=keyword.ranked,
             documents=documents,
-            degraded=tuple(run.errors),
+            degraded=(*run.errors, *run.unreached),
             corrections=keyword.corrections,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
@@ -133,11 +138,15 @@ class Search:
             rows = await connection.fetch(_QUERIES["documents"], project_id, list(chunk_ids))
         return {row["id"]: row["document_id"] for row in rows}
 
-    async def _similar(self, project_id: int, request: SearchRequest) -> Similar:
+    async def _similar(self, project_id: int, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
         visibility = Visibility(project_id, request.filters)
         async with self._database.scope(project_id, request.agent) as connection:
+            passed_by = await self._coverage.unreached(
+                connection, request.project, project_id, request.vectors
+            )
+            run.unreached += [f"vector:{model}" for model in passed_by]
             return {
                 model: await self._vectors.search(
                     connection, project_id, model, vector, visibility, request.candidates

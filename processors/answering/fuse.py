@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,9 +77,9 @@ def _scores(candidates: Candidates, mode: Mode, weights: Weights | None) -> dict
     """Score by chunk; where one leg was asked for, that leg's own."""
     if mode == "keyword":
         return dict(candidates.keyword)
-    similar = _similarities(candidates.vector.values())
     if mode == "vector":
-        return similar
+        return _similarities(candidates.vector.values(), [])
+    similar = _similarities(candidates.vector.values(), candidates.keyword)
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
     matching = _matches(candidates.keyword, full=longest)
     by_vector, by_keyword = _factors(weights)
@@ -108,8 +108,15 @@ def _places(legs: Iterable[Ranked]) -> dict[int, LegScore]:
     }
 
 
-def _similarities(legs: Iterable[Ranked]) -> dict[int, float]:
-    """Cosine above the lowest of the same model's candidates: models differ in what is low."""
+def _similarities(legs: Collection[Ranked], others: Ranked) -> dict[int, float]:
+    """Cosine above the lowest of the same model's candidates: models differ in what is low.
+
+    The cosine itself where a single model named each of the ``others`` too: with nothing outside
+    to compare with the order is the same, and a lone answer has a score that says something.
+    """
+    plain = {chunk_id: score for ranked in legs for chunk_id, score in ranked}
+    if len(legs) == 1 and all(chunk_id in plain for chunk_id, _ in others):
+        return plain
     return {
         chunk_id: above
         for ranked in legs

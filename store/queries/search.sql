@@ -25,3 +25,9 @@ cross join lateral (
 -- name: documents
 -- Which document each of some chunks belongs to.
 select id, document_id from chunks where project_id = $1 and id = any ($2::bigint[])
+
+-- name: embedded_by
+-- The models that a project has vectors of.
+select m.name, m.dimensions
+from models m
+where exists (select from embeddings e where e.project_id = $1 and e.model_id = m.id)

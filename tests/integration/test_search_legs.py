@@ -227,12 +227,6 @@ async def test_a_failing_leg_is_named(index: Index, database: Fresh) -> None:
     await owner.close()
 
 
-async def test_an_unknown_model_finds_nothing(index: Index) -> None:
-    """Vectors of a model that never embedded this project match nothing."""
-    await index.write("a", "some words", vectors=unit_vectors(1, 1, 8))
-    assert (await index.candidates(vector=unit_vectors(1, 1, 16)[0])).vector == {MODEL: []}
-
-
 async def test_rows_carry_what_a_citation_needs(index: Index) -> None:
     """A row has its document's uri, kind and metadata; unknown ids are absent."""
     await index.write("dir/a.py", "some words", kind="code", metadata={"x": 1})

@@ -56,6 +56,21 @@ def test_each_result_tells_its_legs() -> None:
     assert (both.keyword.rank, both.keyword.score) == (2, 12.0)
 
 
+def test_a_lone_answer_has_a_score() -> None:
+    """Where nothing lies outside of the vector leg, its cosine counts as it is."""
+    [only] = ranked(found([(1, 0.7)], [(1, 4.0)]))
+    assert only.score == pytest.approx(0.7 + COSINE_PER_BM25 * (4.0 - 4.0))
+
+
+@given(st.dictionaries(st.integers(1, 30), st.floats(0, 1), min_size=2))
+def test_the_floor_changes_no_order_when_nothing_lies_outside(cosines: dict[int, float]) -> None:
+    """A chunk that only the keyword leg names, far below all others, brings the floor in."""
+    vector = sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))
+    inside = ranked(found(vector, [(vector[0][0], 1.0)]), limit=100)
+    outside = ranked(found(vector, [(vector[0][0], 1.0), (99, 1.0)]), limit=100)
+    assert ids(inside) == [one for one in ids(outside) if one != 99]
+
+
 def test_one_leg_alone_keeps_its_order() -> None:
     """Asking for one leg gives that leg's ranking, whatever documents say."""
     documents = dict.fromkeys(range(1, 6), 7)

@@ -1,0 +1,63 @@
+"""Whether a question's vectors can be compared with those of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from runtime.errors import ConfigurationError
+from store.named_queries import named
+
+__all__ = ["Coverage"]
+
+_QUERIES = named("search")
+_FRESH_SECONDS = 15.0
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+Widths = Mapping[str, int]
+
+
+class Coverage:
+    """Knows which models a project was embedded by; looks again after 15 seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[float, Widths]] = {}
+
+    async def unreached(
+        self, connection: asyncpg.Connection, project: str, project_id: int, vectors: Vectors
+    ) -> list[str]:
+        """Models of stored vectors that a question with ``vectors`` passes by.
+
+        Raises:
+            ConfigurationError: it passes all of them by: the model in the settings was changed.
+        """
+        stored = await self._widths(connection, project_id)
+        unlike = [
+            name
+            for name, width in stored.items()
+            if name not in vectors or len(vectors[name]) != width
+        ]
+        if unlike and len(unlike) == len(stored):
+            raise ConfigurationError(
+                f"project {project} was embedded by {_list(stored)}, the question by "
+                f"{_list({name: len(vector) for name, vector in vectors.items()})}: "
+                "set HEADRACE_MODEL to the former, or publish the documents again"
+            )
+        return unlike
+
+    async def _widths(self, connection: asyncpg.Connection, project_id: int) -> Widths:
+        looked_at, widths = self._known.get(project_id, (-_FRESH_SECONDS, {}))
+        if monotonic() - looked_at > _FRESH_SECONDS:
+            rows = await connection.fetch(_QUERIES["embedded_by"], project_id)
+            widths = {row["name"]: row["dimensions"] for row in rows}
+            if widths:
+                self._known[project_id] = monotonic(), widths
+        return widths
+
+
+def _list(widths: Widths) -> str:
+    return ", ".join(f"{name} ({width} wide)" for name, width in sorted(widths.items()))

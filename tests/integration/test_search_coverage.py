@@ -1,0 +1,67 @@
+"""A question that can't be compared with what is stored says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from events.models import Filters
+from runtime.errors import ConfigurationError
+from store.search import Search
+from store.store import Store
+from store.types import Candidates, SearchRequest
+from tests.support.databases import Database
+from tests.support.writes import MODEL, chunk_write, document_write, opened, vector_of
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+TEXT = "the mill race is dry"
+
+
+@pytest.fixture
+async def search(database: Database) -> AsyncIterator[Search]:
+    """One document, embedded by ``MODEL``."""
+    async with opened(database.worker_url) as worker:
+        await Store(worker).apply([document_write("a.md", 2, [TEXT])])
+        yield Search(worker)
+
+
+async def _ask(search: Search, vectors: Vectors, text: str | None = TEXT) -> Candidates:
+    return await search.candidates(SearchRequest("alpha", None, text, vectors, Filters(), 10))
+
+
+def _vector(dimensions: int = 8) -> npt.NDArray[np.float32]:
+    return vector_of(TEXT, dimensions).astype(np.float32)
+
+
+async def test_the_model_of_the_project_is_no_trouble(search: Search) -> None:
+    """Nothing is said where the question's vector fits."""
+    assert (await _ask(search, {MODEL: _vector()})).degraded == ()
+
+
+@pytest.mark.parametrize("vectors", [{"other/model": _vector()}, {MODEL: _vector(16)}])
+async def test_another_model_or_width_degrades_a_hybrid_question(
+    search: Search, vectors: Vectors
+) -> None:
+    """Words still answer, and the answer names the leg that could not."""
+    found = await _ask(search, vectors)
+    assert found.degraded == ("vector",)
+    assert len(found.keyword) == 1
+
+
+async def test_a_vector_question_by_another_model_is_refused(search: Search) -> None:
+    """Nothing found would be a lie; the refusal names both models."""
+    with pytest.raises(ConfigurationError, match=r"test/model.*other/model.*HEADRACE_MODEL"):
+        await _ask(search, {"other/model": _vector()}, text=None)
+
+
+async def test_a_model_that_is_passed_by_is_named(search: Search, database: Database) -> None:
+    """After a change of model, part of a project can be out of the question's reach."""
+    async with opened(database.worker_url) as worker:
+        chunk = chunk_write(0, "newly embedded", model="new/model")
+        await Store(worker).apply([document_write("b.md", 4, chunks=(chunk,))])
+    found = await _ask(search, {"new/model": _vector()})
+    assert found.degraded == (f"vector:{MODEL}",)
+    assert len(found.vector["new/model"]) == 1
