@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,8 +42,17 @@ class HeldEntry:
 
     @property
     def event(self) -> bytes:
-        """Bytes of the event; empty when a publisher left the field out."""
-        return self.fields.get(EVENT_FIELD, b"")
+        """Bytes of the event; where a publisher left the field out, all others as JSON.
+
+        So that nothing of such an entry is lost in the dead letters.
+        """
+        if EVENT_FIELD in self.fields:
+            return self.fields[EVENT_FIELD]
+        readable = {
+            name.decode(errors="replace"): value.decode(errors="replace")
+            for name, value in self.fields.items()
+        }
+        return json.dumps(readable, ensure_ascii=False).encode()
 
 
 class HeldMessage(ConsumerMessage):

@@ -43,6 +43,8 @@ async def _up(settings: Settings, stop: asyncio.Event, count: int) -> None:
         children = [await exits.enter_async_context(worker(own)) for _ in range(count)]
         exits.enter_context(announced(own))
         stderr().print(f"headrace is up ({own.home_directory}); Ctrl-C ends it")
+        if not settings.redis_url:
+            stderr().print(f"other programs publish and ask at {own.redis_url}")
         await _watch(children, stop)
         stderr().print("headrace is going down")
 

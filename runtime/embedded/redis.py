@@ -153,7 +153,7 @@ class EmbeddedRedis:
             stop_signal=signal.SIGTERM,
         )
         self._server.start()
-        return f"redis://:{password}@127.0.0.1:{port}/0"
+        return f"redis://default:{password}@127.0.0.1:{port}/0"
 
     def _configuration(self, port: int, password: str) -> str:
         settings = {

@@ -49,6 +49,15 @@ async def test_a_malformed_event_lies_in_the_dead_letters(running: Headrace) -> 
     assert letter.error == "MalformedEvent"
 
 
+async def test_an_entry_without_an_event_is_kept_whole(running: Headrace) -> None:
+    """A publisher that mistook the field's name finds what it wrote."""
+    redis = connect(running.redis_url)
+    await redis.xadd(Names().stream(Topic.CHANGED_LIVE), {"evnt": "{}", "by": "mistake"})
+    await redis.aclose()
+    [letter] = await eventually(lambda: letters(running), "one dead letter")
+    assert json.loads(letter.event) == {"evnt": "{}", "by": "mistake"}
+
+
 async def test_a_poison_event_is_refused_with_the_reason(running: Headrace) -> None:
     """A reference to content that nobody stored can't be indexed, now or later."""
     reference = {"sha256": MISSING, "size_bytes": 3}
