@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from redis.asyncio import Redis
 
-from events import Client, Names, connect
+from events import Client, Names, check_server, connect
 from events.publishing import ContentStore
 from gateway.stack import require_database
 from runtime.settings import Settings
@@ -52,7 +52,14 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 async def open_client(
     settings: Settings, content_store: ContentStore | None = None
 ) -> AsyncIterator[Client]:
-    """A client; with a store it also publishes content that is too big for an event."""
+    """A client; with a store it also publishes content that is too big for an event.
+
+    Raises:
+        Unavailable: Redis can't be reached; said at once, where the client would try for a while.
+        ConfigurationError: Redis evicts keys, so that streams could vanish.
+    """
+    async with open_redis(settings) as redis:
+        await check_server(redis)
     client = Client.connect(
         settings.redis_url,
         prefix=settings.stream_prefix,
