@@ -29,7 +29,7 @@ __all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "command"]
 
 _DOCUMENTS = Filters(kinds=(Kind.MARKDOWN,))
 ABOUT_HEADRACE = {
-    "What is lost when Redis is killed?": _DOCUMENTS,
+    "Which disaster loses publishes of the last second?": _DOCUMENTS,
     "How long do dead letters stay?": _DOCUMENTS,
     "Why does the embedded Postgres run as nobody when we are root?": _DOCUMENTS,
     "Where are stream and key names built?": Filters(uri_prefix="events/"),

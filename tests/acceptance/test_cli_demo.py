@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.cli import Cli
 
 HELD = {
-    "What is lost when Redis is killed?": "publishes of the last second",
+    "Which disaster loses publishes of the last second?": "publishes of the last second",
     "How long do dead letters stay?": "Dead letters stay until somebody",
     "Why does the embedded Postgres run as nobody when we are root?": "refuses to run as root",
     "Where are stream and key names built?": "Builds every Redis key",
