@@ -1,0 +1,13 @@
+"""The archive's index, and the outbox of durable publishing."""
+
+from __future__ import annotations
+
+from migrations.statements import run_script
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Create what ``0004_archive.sql`` says."""
+    run_script(__file__)

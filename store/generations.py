@@ -1,0 +1,90 @@
+"""Generations: which indexes a project has, how each is made, and which of them is live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+import asyncpg
+
+from store.named_queries import named
+
+__all__ = ["Generation", "GenerationState", "Recipe", "find", "listed", "live"]
+
+_QUERIES = named("generations")
+
+GenerationState = Literal["building", "live", "former", "dropping"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The choices that an index is made by.
+
+    ``model`` embeds the kinds that ``models`` doesn't name. ``chunking`` is a version, perhaps with
+    a limit in tokens (``1``, ``1:128``). ``tokens`` is the version of the keyword leg's tokeniser.
+    """
+
+    model: str
+    models: Mapping[str, str] = field(default_factory=dict)
+    chunking: str = "1"
+    tokens: int = 1
+
+    def model_of(self, kind: str) -> str:
+        """Name of the model that embeds a kind of content."""
+        return self.models.get(kind, self.model)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Every model in use, each once."""
+        return tuple(dict.fromkeys([self.model, *self.models.values()]))
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One index of a project. ``scope``: what a replay was limited to; ``detail``: its findings."""
+
+    id: int
+    project_id: int
+    state: GenerationState
+    recipe: Recipe
+    created_at: datetime
+    switched_at: datetime | None = None
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
+    """The generation that answers. The connection is in the project's scope."""
+    row = await connection.fetchrow(_QUERIES["live_generation"], project_id)
+    assert row is not None, f"project {project_id} has no live generation"
+    return _generation(row)
+
+
+async def find(
+    connection: asyncpg.Connection, project_id: int, generation_id: int
+) -> Generation | None:
+    """A generation of the project by id."""
+    row = await connection.fetchrow(_QUERIES["find_generation"], project_id, generation_id)
+    return None if row is None else _generation(row)
+
+
+async def listed(connection: asyncpg.Connection, project_id: int) -> list[Generation]:
+    """All generations of a project, oldest first."""
+    rows = await connection.fetch(_QUERIES["list_generations"], project_id)
+    return [_generation(row) for row in rows]
+
+
+def _generation(row: Mapping[str, Any]) -> Generation:
+    return Generation(
+        id=row["id"],
+        project_id=row["project_id"],
+        state=row["state"],
+        recipe=Recipe(row["model"], json.loads(row["models"]), row["chunking"], row["tokens"]),
+        created_at=row["created_at"],
+        switched_at=row["switched_at"],
+        scope=json.loads(row["scope"]),
+        detail=json.loads(row["detail"] or "{}"),
+    )
