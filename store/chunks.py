@@ -82,11 +82,11 @@ def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Differe
 
 
 async def stored(
-    connection: asyncpg.Connection, project_id: int, document_ids: Sequence[int]
+    connection: asyncpg.Connection, generation_id: int, document_ids: Sequence[int]
 ) -> Mapping[int, list[StoredChunk]]:
     """Rows by document, in order."""
     found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
-    for row in await connection.fetch(_QUERIES["stored_chunks"], project_id, document_ids):
+    for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
         identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
         place = row["ordinal"], row["start_line"], row["end_line"], row["page"]
         found[row["document_id"]].append(StoredChunk(row["id"], identity, place))
@@ -95,7 +95,7 @@ async def stored(
 
 async def insert(
     connection: asyncpg.Connection,
-    project_id: int,
+    generation_id: int,
     agent: str,
     rows: Sequence[tuple[int, NewChunk]],
 ) -> list[int]:
@@ -105,7 +105,7 @@ async def insert(
     await connection.executemany(
         _QUERIES["insert_chunk"],
         [
-            (project_id, agent, chunk_id, document_id, *_columns(new))
+            (generation_id, agent, chunk_id, document_id, *_columns(new))
             for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
         ],
     )
@@ -126,14 +126,16 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
 
 
 async def move(
-    connection: asyncpg.Connection, project_id: int, moved: Sequence[tuple[int, Place]]
+    connection: asyncpg.Connection, generation_id: int, moved: Sequence[tuple[int, Place]]
 ) -> None:
     """Give kept chunks their new places."""
     rows = [(chunk_id, *place) for chunk_id, place in sorted(moved)]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    await connection.execute(_QUERIES["move_chunks"], project_id, *columns)
+    await connection.execute(_QUERIES["move_chunks"], generation_id, *columns)
 
 
-async def delete(connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]) -> None:
+async def delete(
+    connection: asyncpg.Connection, generation_id: int, chunk_ids: Sequence[int]
+) -> None:
     """Remove chunks and their vectors."""
-    await connection.execute(_QUERIES["delete_chunks"], project_id, chunk_ids)
+    await connection.execute(_QUERIES["delete_chunks"], generation_id, chunk_ids)

@@ -15,20 +15,20 @@ _QUERIES = named("collections")
 
 async def replace(
     connection: asyncpg.Connection,
-    project_id: int,
+    generation_id: int,
     agent: str,
     members: Mapping[int, Sequence[str]],
 ) -> None:
     """Put each document (by id) into exactly the collections named."""
-    await connection.execute(_QUERIES["leave_collections"], project_id, list(members))
+    await connection.execute(_QUERIES["leave_collections"], generation_id, list(members))
     pairs = [(one, name) for one, names in members.items() for name in sorted(set(names))]
     if not pairs:
         return
     names = sorted({name for _, name in pairs})
-    await connection.execute(_QUERIES["ensure_collections"], project_id, names)
+    await connection.execute(_QUERIES["ensure_collections"], generation_id, names)
     await connection.execute(
         _QUERIES["join_collections"],
-        project_id,
+        generation_id,
         agent,
         [document_id for document_id, _ in pairs],
         [name for _, name in pairs],

@@ -1,9 +1,8 @@
-"""Whether a question's vectors can be compared with those of a project."""
+"""Whether a question's vectors can be compared with those of a generation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import monotonic
 
 import asyncpg
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from runtime.errors import ConfigurationError
 from store.named_queries import named
+from store.remembering import Recent
 
 __all__ = ["Coverage"]
 
@@ -22,20 +22,20 @@ Widths = Mapping[str, int]
 
 
 class Coverage:
-    """Knows which models a project was embedded by; looks again after 15 seconds."""
+    """Knows which models a generation was embedded by; looks again after 15 seconds."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[float, Widths]] = {}
+        self._known: Recent[int, Widths] = Recent(_FRESH_SECONDS)
 
     async def unreached(
-        self, connection: asyncpg.Connection, project: str, project_id: int, vectors: Vectors
+        self, connection: asyncpg.Connection, project: str, generation_id: int, vectors: Vectors
     ) -> list[str]:
         """Models of stored vectors that a question with ``vectors`` passes by.
 
         Raises:
             ConfigurationError: it passes all of them by: the model in the settings was changed.
         """
-        stored = await self._widths(connection, project_id)
+        stored = await self._widths(connection, generation_id)
         unlike = [
             name
             for name, width in stored.items()
@@ -49,13 +49,13 @@ class Coverage:
             )
         return unlike
 
-    async def _widths(self, connection: asyncpg.Connection, project_id: int) -> Widths:
-        looked_at, widths = self._known.get(project_id, (-_FRESH_SECONDS, {}))
-        if monotonic() - looked_at > _FRESH_SECONDS:
-            rows = await connection.fetch(_QUERIES["embedded_by"], project_id)
+    async def _widths(self, connection: asyncpg.Connection, generation_id: int) -> Widths:
+        widths = self._known.get(generation_id)
+        if widths is None:
+            rows = await connection.fetch(_QUERIES["embedded_by"], generation_id)
             widths = {row["name"]: row["dimensions"] for row in rows}
             if widths:
-                self._known[project_id] = monotonic(), widths
+                self._known.put(generation_id, widths)
         return widths
 
 

@@ -1,4 +1,4 @@
-"""The pool of connections, each use of it fenced in by a project and an agent."""
+"""The pool of connections, each use of it fenced in by project, generation and agent."""
 
 from __future__ import annotations
 
@@ -77,16 +77,21 @@ class Database:
 
     @asynccontextmanager
     async def scope(
-        self, project_id: int, agent: str | None = None
+        self, project_id: int, agent: str | None = None, generation_id: int | None = None
     ) -> AsyncIterator[asyncpg.Connection]:
-        """A transaction that sees one project: its shared rows and the agent's private ones.
+        """A transaction that sees one project and, of its indexes, one generation.
+
+        Of the generation it sees the shared rows and the agent's private ones; none where no
+        generation is given, or one of another project.
 
         Raises:
             Unavailable: the server can't be reached or went away; nothing is written then.
             ConfigurationError: the schema isn't the one expected.
         """
         async with self.connection() as connection, connection.transaction():
-            await connection.execute(_QUERIES["enter_scope"], str(project_id), agent or "")
+            await connection.execute(
+                _QUERIES["enter_scope"], str(project_id), agent or "", str(generation_id or "")
+            )
             yield connection
 
 

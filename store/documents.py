@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
@@ -22,6 +23,8 @@ class StoredDocument:
 
     document_id: int
     title: str | None
+    place: tuple[int, int]
+    """Position and partition of the change that it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +67,37 @@ def _revisions(writes: Iterable[DocumentWrite]) -> Iterable[Revision]:
 
 
 async def lock(
-    connection: asyncpg.Connection, project_id: int, agent: str, uris: Sequence[str]
+    connection: asyncpg.Connection, generation_id: int, agent: str, uris: Sequence[str]
 ) -> dict[str, StoredDocument]:
     """What is stored by uri, held until the transaction ends; always taken in order of uri.
 
     Not guaranteed: that no other writer creates one of the missing documents before ``advance``.
     """
-    rows = await connection.fetch(_QUERIES["lock_documents"], project_id, agent, uris)
-    return {row["uri"]: StoredDocument(row["id"], row["title"]) for row in rows}
+    rows = await connection.fetch(_QUERIES["lock_documents"], generation_id, agent, uris)
+    return {row["uri"]: _stored(row) for row in rows}
 
 
 async def advance(
-    connection: asyncpg.Connection, project_id: int, agent: str, revisions: Mapping[str, Revision]
+    connection: asyncpg.Connection,
+    generation_id: int,
+    agent: str,
+    revisions: Mapping[str, Revision],
+    *,
+    equal_too: bool = False,
 ) -> dict[str, Advanced]:
-    """Store those revisions that are newer than what is stored; their documents by uri."""
+    """Store those revisions that are newer than what is stored; their documents by uri.
+
+    ``equal_too``: also those that are stored.
+    """
     rows = [_row(revision) for revision in revisions.values()]
     columns = [list(column) for column in zip(*rows, strict=True)]
-    found = await connection.fetch(_QUERIES["advance_documents"], project_id, agent, *columns)
+    query = _QUERIES["advance_documents"]
+    found = await connection.fetch(query, generation_id, agent, *columns, equal_too)
     return {row["uri"]: Advanced(row["id"], row["created"]) for row in found}
+
+
+def _stored(row: Mapping[str, Any]) -> StoredDocument:
+    return StoredDocument(row["id"], row["title"], (row["position"], row["partition"]))
 
 
 def _row(revision: Revision) -> tuple[object, ...]:

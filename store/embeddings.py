@@ -35,12 +35,17 @@ async def cached(
 
 
 async def add(
-    connection: asyncpg.Connection, project_id: int, agent: str, rows: Sequence[Embedding]
+    connection: asyncpg.Connection,
+    project_id: int,
+    generation_id: int,
+    agent: str,
+    rows: Sequence[Embedding],
 ) -> None:
     """Give new chunks their vectors, and remember the vectors by content hash."""
     await connection.execute(
         _QUERIES["add_embeddings"],
         project_id,
+        generation_id,
         agent,
         [row.chunk_id for row in rows],
         [row.model_id for row in rows],

@@ -30,12 +30,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What one question may see of a project.
+    """What one question may see of a generation.
 
-    Its methods need a connection in a scope of the project and the asking agent.
+    Its methods need a connection in a scope of the generation and the asking agent.
     """
 
-    project_id: int
+    generation_id: int
     filters: Filters
 
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
@@ -48,7 +48,7 @@ class Visibility:
             return conditions
         name = "passes" if one_by_one else "is_one_that_passes"
         sql = _QUERIES[name].format(
-            project_id=int(self.project_id), chunk=chunk, conditions=conditions.sql
+            generation_id=int(self.generation_id), chunk=chunk, conditions=conditions.sql
         )
         return Condition(sql, conditions.arguments)
 
@@ -68,7 +68,7 @@ class Visibility:
             sql = _QUERIES[f"{name}_filtered"].format(conditions=conditions.sql)
         else:
             sql = _QUERIES[name]
-        rows = await connection.fetch(sql, self.project_id, *arguments, *conditions.arguments)
+        rows = await connection.fetch(sql, self.generation_id, *arguments, *conditions.arguments)
         return [row["id"] for row in rows]
 
     def _conditions(self, first_parameter: int) -> Condition:

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["Generation", "GenerationState", "Recipe", "find", "listed", "live"]
+__all__ = ["Generation", "GenerationState", "Recipe", "enter_live", "find", "listed", "live"]
 
 _QUERIES = named("generations")
 
@@ -55,12 +55,32 @@ class Generation:
     scope: Mapping[str, Any] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of the table."""
+        return cls(
+            id=row["id"],
+            project_id=row["project_id"],
+            state=row["state"],
+            recipe=Recipe(row["model"], json.loads(row["models"]), row["chunking"], row["tokens"]),
+            created_at=row["created_at"],
+            switched_at=row["switched_at"],
+            scope=json.loads(row["scope"]),
+            detail=json.loads(row["detail"] or "{}"),
+        )
+
 
 async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
     """The generation that answers. The connection is in the project's scope."""
     row = await connection.fetchrow(_QUERIES["live_generation"], project_id)
     assert row is not None, f"project {project_id} has no live generation"
-    return _generation(row)
+    return Generation.of_row(row)
+
+
+async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generation:
+    """The live generation; the connection's transaction goes on in its scope."""
+    row = await connection.fetchrow(_QUERIES["enter_live_generation"], project_id)
+    return Generation.of_row(row)
 
 
 async def find(
@@ -68,23 +88,10 @@ async def find(
 ) -> Generation | None:
     """A generation of the project by id."""
     row = await connection.fetchrow(_QUERIES["find_generation"], project_id, generation_id)
-    return None if row is None else _generation(row)
+    return None if row is None else Generation.of_row(row)
 
 
 async def listed(connection: asyncpg.Connection, project_id: int) -> list[Generation]:
     """All generations of a project, oldest first."""
     rows = await connection.fetch(_QUERIES["list_generations"], project_id)
-    return [_generation(row) for row in rows]
-
-
-def _generation(row: Mapping[str, Any]) -> Generation:
-    return Generation(
-        id=row["id"],
-        project_id=row["project_id"],
-        state=row["state"],
-        recipe=Recipe(row["model"], json.loads(row["models"]), row["chunking"], row["tokens"]),
-        created_at=row["created_at"],
-        switched_at=row["switched_at"],
-        scope=json.loads(row["scope"]),
-        detail=json.loads(row["detail"] or "{}"),
-    )
+    return [Generation.of_row(row) for row in rows]

@@ -12,7 +12,7 @@ import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["Entry", "applied", "record"]
+__all__ = ["Entry", "Place", "applied", "record"]
 
 _QUERIES = named("ledger")
 

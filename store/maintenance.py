@@ -1,19 +1,24 @@
 """Upkeep of the index in the background: segments folded, words sorted in, vector indexes built.
 
-Any number of workers may run it at once: an advisory lock per project lets one of them work.
+Any number of workers may run it at once: an advisory lock per generation lets one of them work.
 Questions and writers never wait for it, but for one case that ``store.vector_indexes`` names.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
 import asyncpg
 import structlog
 
+from store import generations
 from store.database import EVERY_AGENT, Database
+from store.generations import Generation
 from store.keyword.merging import (
     find_wasteful,
     list_sizes,
@@ -36,11 +41,19 @@ _LOCK_SPACE = 0x48444B57
 _QUERIES = named("maintenance")
 
 
+@dataclass(frozen=True, slots=True)
+class _Swept:
+    """When a project's live generation was swept last, or first seen."""
+
+    generation_id: int
+    at: float
+
+
 class Maintenance:
-    """Keeps every project quick to search.
+    """Keeps the live generation of every project quick to search.
 
     ``owner_url`` belongs to the owner of the tables; without it, building a vector index makes
-    writers wait. ``exact_chunks``: up to so many vectors, a project gets no index.
+    writers wait. ``exact_chunks``: up to so many vectors, a generation gets no index.
     """
 
     def __init__(
@@ -57,7 +70,7 @@ class Maintenance:
         self._indexes = VectorIndexes(database, owner_url, exact_chunks)
         self._interval = interval
         self._sweep_interval = sweep_interval
-        self._swept_at: dict[int, float] = {}
+        self._swept: dict[int, _Swept] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until told to stop; what fails is logged and tried again at the next turn."""
@@ -78,55 +91,66 @@ class Maintenance:
         failures: list[Exception] = []
         for project_id in (await self._projects.all()).values():
             try:
-                await self.tidy_keywords(project_id)
-                await self._indexes.refresh(project_id)
+                await self._keep(project_id)
             except Exception as error:  # noqa: BLE001 - handed on below
                 failures.append(error)
         if failures:
             raise ExceptionGroup("upkeep failed", failures)
+
+    async def _keep(self, project_id: int) -> None:
+        """Look after the generation that is live by now; whoever builds another sees to that."""
+        async with self._database.scope(project_id) as connection:
+            live = await generations.live(connection, project_id)
+        await self.tidy_keywords(live)
+        await self._indexes.refresh(project_id, live.id)
 
     async def _analyze(self) -> None:
         async with self._database.connection() as connection:
             if await connection.fetchval(_QUERIES["has_new_tables"]):
                 await connection.execute(_QUERIES["analyze_new_tables"])
 
-    async def tidy_keywords(self, project_id: int) -> None:
-        """Fold a project's segments and sort in its words, each step in a transaction."""
-        while await self._fold(project_id):
+    async def tidy_keywords(self, generation: Generation) -> None:
+        """Fold a generation's segments and sort in its words, each step in a transaction."""
+        while await self._fold(generation):
             pass
-        if self._sweep_is_due(project_id):
-            await self._sweep(project_id)
+        if self._sweep_is_due(generation):
+            await self._sweep(generation)
 
-    async def _fold(self, project_id: int) -> bool:
+    async def _fold(self, generation: Generation) -> bool:
         """One transaction's worth of work; false: nothing is due, or another worker is at it."""
-        async with self._database.scope(project_id, EVERY_AGENT) as connection:
-            if not await _lock(connection, project_id):
+        async with self._locked(generation) as connection:
+            if connection is None:
                 return False
-            sorted_in = await sort_words(connection, project_id)
-            groups = plan_merges(await list_sizes(connection, project_id))
+            sorted_in = await sort_words(connection, generation.id)
+            groups = plan_merges(await list_sizes(connection, generation.id))
             if groups:
-                await merge_segments(connection, project_id, groups[0])
+                await merge_segments(connection, generation.id, groups[0])
         return sorted_in or bool(groups)
 
-    async def _sweep(self, project_id: int) -> None:
+    async def _sweep(self, generation: Generation) -> None:
         """Rewrite the segments that hold too many dead chunks."""
-        async with self._database.scope(project_id, EVERY_AGENT) as connection:
-            if not await _lock(connection, project_id):
+        async with self._locked(generation) as connection:
+            if connection is None:
                 return
-            for segment_id in await find_wasteful(connection, project_id):
-                await merge_segments(connection, project_id, [segment_id])
+            for segment_id in await find_wasteful(connection, generation.id):
+                await merge_segments(connection, generation.id, [segment_id])
 
-    def _sweep_is_due(self, project_id: int) -> bool:
-        now = monotonic()
-        due = now - self._swept_at.get(project_id, now) >= self._sweep_interval.total_seconds()
-        if due or project_id not in self._swept_at:
-            self._swept_at[project_id] = now
+    @asynccontextmanager
+    async def _locked(self, generation: Generation) -> AsyncIterator[asyncpg.Connection | None]:
+        """A transaction that has the generation's maintenance lock; None: another has it."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, generation.id)
+            yield connection if locked else None
+
+    def _sweep_is_due(self, generation: Generation) -> bool:
+        now = _Swept(generation.id, monotonic())
+        swept = self._swept.get(generation.project_id, now)
+        if swept.generation_id != generation.id:
+            swept = now
+        due = now.at - swept.at >= self._sweep_interval.total_seconds()
+        self._swept[generation.project_id] = now if due else swept
         return due
-
-
-async def _lock(connection: asyncpg.Connection, project_id: int) -> bool:
-    """The project's maintenance lock until the transaction ends; false: another has it."""
-    return bool(await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, project_id))
 
 
 async def _sleep(stop: asyncio.Event, interval: timedelta) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from runtime.errors import ConfigurationError
 from store.database import Database
+from store.generations import Recipe
 from store.named_queries import named
 
 __all__ = ["Models", "Projects"]
@@ -12,21 +15,30 @@ _QUERIES = named("projects")
 
 
 class Projects:
-    """Ids of projects; a found one is remembered, since it never changes."""
+    """Ids of projects; a found one is remembered, since it never changes.
 
-    def __init__(self, database: Database) -> None:
+    ``recipe``: what the first generation of a new project is made by; without one, no project can
+    be created here.
+    """
+
+    def __init__(self, database: Database, recipe: Recipe | None = None) -> None:
         self._database = database
+        self._recipe = recipe
         self._ids: dict[str, int] = {}
 
     async def find(self, name: str) -> int | None:
         """The project's id, or None: nothing was ever written to it."""
-        return await self._id(name, "find_project")
+        if name not in self._ids:
+            async with self._database.connection() as connection:
+                found = await connection.fetchval(_QUERIES["find_project"], name)
+            if found is None:
+                return None
+            self._ids[name] = found
+        return self._ids[name]
 
     async def ensure(self, name: str) -> int:
-        """The project's id; creates the project where there is none."""
-        project_id = await self.find(name) or await self._id(name, "ensure_project")
-        assert project_id is not None
-        return project_id
+        """The project's id; creates the project with a live generation where there is none."""
+        return await self.find(name) or await self._create(name)
 
     async def all(self) -> dict[str, int]:
         """Id by name of every project."""
@@ -34,13 +46,19 @@ class Projects:
             rows = await connection.fetch(_QUERIES["list_projects"])
         return {row["name"]: row["id"] for row in rows}
 
-    async def _id(self, name: str, query: str) -> int | None:
-        if name not in self._ids:
-            async with self._database.connection() as connection:
-                found = await connection.fetchval(_QUERIES[query], name)
-            if found is None:
-                return None
-            self._ids[name] = found
+    async def _create(self, name: str) -> int:
+        assert self._recipe is not None, "a project needs a recipe for its first generation"
+        recipe = self._recipe
+        models = json.dumps(dict(recipe.models))
+        async with self._database.connection() as connection:
+            self._ids[name] = await connection.fetchval(
+                _QUERIES["ensure_project"],
+                name,
+                recipe.model,
+                models,
+                recipe.chunking,
+                recipe.tokens,
+            )
         return self._ids[name]
 
 

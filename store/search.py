@@ -1,10 +1,11 @@
-"""Questions to the index: both legs at once, and the rows that they found."""
+"""Questions to one generation: both legs at once, and the rows that they found."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
@@ -13,9 +14,11 @@ import asyncpg
 import structlog
 
 from runtime.errors import HeadraceError, Unavailable, UsageError
+from store import generations
 from store.coverage import Coverage
 from store.database import Database
 from store.filters import Visibility
+from store.generations import Generation
 from store.keyword.leg import KeywordFound, KeywordLeg
 from store.named_queries import named
 from store.projects import Projects
@@ -65,22 +68,46 @@ class Search:
         self._vectors = VectorLeg(ef_search)
         self._coverage = Coverage()
 
-    async def candidates(self, request: SearchRequest) -> Candidates:
-        """What each leg asked for finds, both at once on connections of their own.
-
-        A leg that fails is named in ``degraded``, and so is each model (``vector:<model>``) that
-        the project has vectors of and the question none. Not guaranteed: that both legs see the
-        same moment.
+    async def live(self, project: str) -> Generation:
+        """The generation that answers by now. One question asks for it once.
 
         Raises:
             UsageError: no such project.
+        """
+        project_id = await self._project(project)
+        async with self._database.scope(project_id) as connection:
+            return await generations.live(connection, project_id)
+
+    async def generation(self, project: str, generation_id: int) -> Generation:
+        """Some generation of a project.
+
+        Raises:
+            UsageError: no such project, or it has no such generation.
+        """
+        project_id = await self._project(project)
+        async with self._database.scope(project_id) as connection:
+            found = await generations.find(connection, project_id, generation_id)
+        if found is None:
+            raise UsageError(
+                f"project {project} has no generation {generation_id}: "
+                "`headrace replay list` shows those there are"
+            )
+        return found
+
+    async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
+        """What each leg asked for finds in a generation, both at once on connections of their own.
+
+        A leg that fails is named in ``degraded``, and so is each model (``vector:<model>``) that
+        the generation has vectors of and the question none. Not guaranteed: that both legs see the
+        same moment.
+
+        Raises:
             Unavailable, ConfigurationError: every leg that was asked for failed.
         """
-        project_id = await self._project(request.project)
         run = _Run()
         vector, keyword = await asyncio.gather(
-            run.leg("vector", self._similar(project_id, request, run), {}),
-            run.leg("keyword", self._worded(project_id, request), KeywordFound([])),
+            run.leg("vector", self._similar(generation, request, run), {}),
+            run.leg("keyword", self._worded(generation, request), KeywordFound([])),
         )
         asked = {
             name
@@ -93,7 +120,7 @@ class Search:
                 raise error
             raise Unavailable(f"the index can't be searched: {error}") from error
         documents = await run.leg(
-            "documents", self._documents(project_id, request.agent, vector, keyword), {}
+            "documents", self._documents(generation, request.agent, vector, keyword), {}
         )
         return Candidates(
             vector=vector,
@@ -105,16 +132,11 @@ class Search:
         )
 
     async def rows(
-        self, project: str, agent: str | None, chunk_ids: Sequence[int]
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, ChunkRow]:
-        """The rows of some chunks by id; those deleted meanwhile, or not visible, are absent.
-
-        Raises:
-            UsageError: no such project.
-        """
-        project_id = await self._project(project)
-        async with self._database.scope(project_id, agent) as connection:
-            rows = await connection.fetch(_QUERIES["rows"], project_id, list(chunk_ids))
+        """The rows of some chunks by id; those deleted meanwhile, or not visible, are absent."""
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
 
     async def _project(self, name: str) -> int:
@@ -127,41 +149,46 @@ class Search:
         return project_id
 
     async def _documents(
-        self, project_id: int, agent: str | None, vector: Similar, keyword: KeywordFound
+        self, generation: Generation, agent: str | None, vector: Similar, keyword: KeywordFound
     ) -> dict[int, int]:
         """Document id by chunk id, where both legs found something to fuse."""
         legs = [*vector.values(), keyword.ranked]
         if not keyword.ranked or not any(vector.values()):
             return {}
         chunk_ids = {chunk_id for ranked in legs for chunk_id, _ in ranked}
-        async with self._database.scope(project_id, agent) as connection:
-            rows = await connection.fetch(_QUERIES["documents"], project_id, list(chunk_ids))
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_QUERIES["documents"], generation.id, list(chunk_ids))
         return {row["id"]: row["document_id"] for row in rows}
 
-    async def _similar(self, project_id: int, request: SearchRequest, run: _Run) -> Similar:
+    async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
-        visibility = Visibility(project_id, request.filters)
-        async with self._database.scope(project_id, request.agent) as connection:
+        visibility = Visibility(generation.id, request.filters)
+        async with self._scope(generation, request.agent) as connection:
             passed_by = await self._coverage.unreached(
-                connection, request.project, project_id, request.vectors
+                connection, request.project, generation.id, request.vectors
             )
             run.unreached += [f"vector:{model}" for model in passed_by]
             return {
                 model: await self._vectors.search(
-                    connection, project_id, model, vector, visibility, request.candidates
+                    connection, generation.id, model, vector, visibility, request.candidates
                 )
                 for model, vector in request.vectors.items()
             }
 
-    async def _worded(self, project_id: int, request: SearchRequest) -> KeywordFound:
+    async def _worded(self, generation: Generation, request: SearchRequest) -> KeywordFound:
         if request.text is None:
             return KeywordFound([])
-        visibility = Visibility(project_id, request.filters)
-        async with self._database.scope(project_id, request.agent) as connection:
+        visibility = Visibility(generation.id, request.filters)
+        async with self._scope(generation, request.agent) as connection:
             return await self._keyword.search(
-                connection, project_id, request.text, visibility, request.candidates
+                connection, generation.id, request.text, visibility, request.candidates
             )
+
+    def _scope(
+        self, generation: Generation, agent: str | None
+    ) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        return self._database.scope(generation.project_id, agent, generation.id)
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from store.generations import enter_live, listed
 from store.named_queries import named
 
 __all__ = ["ProjectStatistics", "measure"]
@@ -19,7 +20,8 @@ class ProjectStatistics:
     """Counts, private documents included, and freshness: from publish to searchable.
 
     ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied changes;
-    None: there is none.
+    None: there is none. What is counted is the live generation, ``generation``; ``generations`` is
+    how many there are.
     """
 
     project: str
@@ -29,13 +31,17 @@ class ProjectStatistics:
     outcomes: Mapping[str, int]
     freshness_p50_ms: float | None
     freshness_p99_ms: float | None
+    generation: int
+    generations: int
 
 
 async def measure(
     connection: asyncpg.Connection, project_id: int, project: str
 ) -> ProjectStatistics:
-    """Count in a scope of ``EVERY_AGENT``."""
-    counts = await connection.fetchrow(_QUERIES["count_rows"], project_id)
+    """Count in the live generation, in a scope of ``EVERY_AGENT``."""
+    generations = await listed(connection, project_id)
+    live = await enter_live(connection, project_id)
+    counts = await connection.fetchrow(_QUERIES["count_rows"], live.id)
     outcomes = await connection.fetch(_QUERIES["count_outcomes"], project_id)
     freshness = await connection.fetchrow(_QUERIES["freshness"], project_id)
     return ProjectStatistics(
@@ -46,4 +52,6 @@ async def measure(
         {row["outcome"]: row["entries"] for row in outcomes},
         freshness["p50_ms"],
         freshness["p99_ms"],
+        live.id,
+        len(generations),
     )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
 
 from events.models import ContentReference, Problem
 from runtime.errors import Unavailable, UnsupportedContent
-from store import contents, embeddings, ledger, source_states, statistics
+from store import contents, embeddings, generations, ledger, source_states, statistics
 from store.connecting import WriteConflict
 from store.database import EVERY_AGENT, Database
+from store.generations import Generation, Recipe
 from store.projects import Models, Projects
 from store.statistics import ProjectStatistics
+from store.switching import GenerationMoved, switch_lock_shared
 from store.types import Applied, DocumentWrite, Vector
 from store.writing import write_batch
 
@@ -34,11 +36,13 @@ class Store:
 
     Every method raises ``Unavailable`` when Postgres can't be reached, and ``ConfigurationError``
     when its schema isn't the one expected; nothing is written then.
+
+    ``recipe``: what the first generation of a new project is made by.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, recipe: Recipe) -> None:
         self._database = database
-        self._projects = Projects(database)
+        self._projects = Projects(database, recipe)
         self._models = Models(database)
 
     async def has_project(self, project: str) -> bool:
@@ -48,6 +52,28 @@ class Store:
     async def projects(self) -> list[str]:
         """Names of all projects, sorted."""
         return sorted(await self._projects.all())
+
+    async def generation(self, project: str) -> Generation:
+        """The live generation; creates the project where there is none."""
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            return await generations.live(connection, project_id)
+
+    async def live(self, project: str) -> Generation | None:
+        """The live generation, or None: no such project."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return None
+        async with self._database.scope(project_id) as connection:
+            return await generations.live(connection, project_id)
+
+    async def generations(self, project: str) -> list[Generation]:
+        """All generations of a project, oldest first; unknown project: an empty list."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id) as connection:
+            return await generations.listed(connection, project_id)
 
     async def known_vectors(
         self, project: str, model: str, hashes: Sequence[bytes]
@@ -60,13 +86,15 @@ class Store:
             return await embeddings.cached(connection, project_id, model, hashes)
 
     async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
-        """Apply changes; what became of each, in order.
+        """Apply changes to the live generations; what became of each, in order.
 
         One transaction for each project and agent among them. A change is visible, whole, when
         this returns; one that is older than what is stored changes nothing.
 
         Raises:
             ConfigurationError: a vector's width isn't that of its model.
+            GenerationMoved: a project was switched since a change was prepared for it. Changes of
+                other projects and agents may be applied by then; applying them again does no harm.
         """
         groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for index, write in enumerate(writes):
@@ -74,6 +102,27 @@ class Store:
         applied: dict[int, Applied] = {}
         for (project, agent), indexes in sorted(groups.items()):
             results = await self._apply(project, agent, [writes[index] for index in indexes])
+            applied.update(zip(indexes, results, strict=True))
+        return [applied[index] for index in range(len(writes))]
+
+    async def rebuild(
+        self, generation: Generation, writes: Sequence[DocumentWrite], *, force: bool = False
+    ) -> list[Applied]:
+        """Bring documents of one generation, live or not, to what the log says.
+
+        Like ``apply``, but nothing is entered into the ledger, and a switch doesn't wait for it.
+        ``force``: mend a document whose stored position is equal too; everything that is stored of
+        it is written anew.
+
+        Raises:
+            ConfigurationError: a vector's width isn't that of its model.
+        """
+        by_agent: defaultdict[str, list[int]] = defaultdict(list)
+        for index, write in enumerate(writes):
+            by_agent[write.agent or ""].append(index)
+        applied: dict[int, Applied] = {}
+        for agent, indexes in sorted(by_agent.items()):
+            results = await self._rebuild(generation, agent, [writes[i] for i in indexes], force)
             applied.update(zip(indexes, results, strict=True))
         return [applied[index] for index in range(len(writes))]
 
@@ -153,18 +202,57 @@ class Store:
         self, project: str, agent: str, writes: Sequence[DocumentWrite]
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
+        models = await self._models_of(writes)
+
+        async def attempt() -> list[Applied]:
+            async with self._database.scope(project_id, agent) as connection:
+                await switch_lock_shared(connection, project_id)
+                live = await generations.enter_live(connection, project_id)
+                _check_prepared_for(live, writes)
+                return await write_batch(connection, live, agent, models, writes)
+
+        return await _insist(project, attempt)
+
+    async def _rebuild(
+        self, generation: Generation, agent: str, writes: Sequence[DocumentWrite], force: bool
+    ) -> list[Applied]:
+        models = await self._models_of(writes)
+        place = generation.project_id, agent, generation.id
+
+        async def attempt() -> list[Applied]:
+            async with self._database.scope(*place) as connection:
+                return await write_batch(
+                    connection, generation, agent, models, writes, in_ledger=False, anew=force
+                )
+
+        return await _insist(f"generation {generation.id}", attempt)
+
+    async def _models_of(self, writes: Sequence[DocumentWrite]) -> dict[str, int]:
         widths = {
             (chunk.model, len(chunk.vector))
             for write in writes
             for chunk in write.chunks
             if chunk.vector is not None
         }
-        models = {name: await self._models.ensure(name, width) for name, width in widths}
-        for tried in range(_MAX_TRIES):
-            try:
-                async with self._database.scope(project_id, agent) as connection:
-                    return await write_batch(connection, project_id, agent, models, writes)
-            except WriteConflict as error:
-                log.info("write.conflict", project=project, tried=tried, error=str(error))
-                await asyncio.sleep(0.01 * 2**tried)
-        raise Unavailable(f"{_MAX_TRIES} tries to write {project} met other writers; try again")
+        return {name: await self._models.ensure(name, width) for name, width in widths}
+
+
+def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> None:
+    others = {write.generation_id for write in writes} - {0, live.id}
+    if others:
+        raise GenerationMoved(
+            f"generation {min(others)} isn't live any more, {live.id} is: prepare the changes again"
+        )
+
+
+async def _insist(
+    target: str, attempt: Callable[[], Coroutine[Any, Any, list[Applied]]]
+) -> list[Applied]:
+    """Try a transaction again where other writers were in its way."""
+    for tried in range(_MAX_TRIES):
+        try:
+            return await attempt()
+        except WriteConflict as error:
+            log.info("write.conflict", target=target, tried=tried, error=str(error))
+            await asyncio.sleep(0.01 * 2**tried)
+    raise Unavailable(f"{_MAX_TRIES} tries to write {target} met other writers; try again")

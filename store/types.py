@@ -48,7 +48,10 @@ class ChunkWrite:
 
 @dataclass(frozen=True, slots=True)
 class DocumentWrite:
-    """One change, ready to be applied. ``chunks`` is empty for a delete."""
+    """One change, ready to be applied. ``chunks`` is empty for a delete.
+
+    ``generation_id``: which generation the chunks were made for; 0: whichever is live.
+    """
 
     event_id: str
     project: str
@@ -68,6 +71,7 @@ class DocumentWrite:
     collections: tuple[str, ...] = ()
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     chunks: tuple[ChunkWrite, ...] = ()
+    generation_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""HNSW indexes over a project's older vectors, built in the background.
+"""HNSW indexes over a generation's older vectors, built in the background.
 
 A build needs the owner of the table. With the owner's URL the index is built CONCURRENTLY, and
 writers go on; without, a function of the owner builds it, and writers wait meanwhile (about 0.4 ms
@@ -8,7 +8,7 @@ for each vector), which fits small installations only. Questions go on in both c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import asyncpg
@@ -39,52 +39,53 @@ class _Build:
     """An index to be built."""
 
     project_id: int
+    generation_id: int
     model_id: int
     dimensions: int
     watermark: int
 
     @property
     def name(self) -> str:
-        return f"embeddings_hnsw_{self.project_id}_{self.model_id}_{self.watermark}"
+        return f"embeddings_hnsw_{self.generation_id}_{self.model_id}_{self.watermark}"
 
     @property
     def pattern(self) -> str:
-        """LIKE pattern of all indexes of this project and model."""
-        return f"embeddings\\_hnsw\\_{self.project_id}\\_{self.model_id}\\_%"
+        """LIKE pattern of all indexes of this generation and model."""
+        return f"embeddings\\_hnsw\\_{self.generation_id}\\_{self.model_id}\\_%"
 
 
 class VectorIndexes:
-    """Keeps the HNSW indexes of all projects near to what is stored."""
+    """Keeps the HNSW indexes of generations near to what is stored."""
 
     def __init__(self, database: Database, owner_url: str | None, exact_chunks: int) -> None:
         self._database = database
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
 
-    async def refresh(self, project_id: int) -> int:
-        """Build what is due in one project; returns how many indexes were built.
+    async def refresh(self, project_id: int, generation_id: int) -> int:
+        """Build what is due in one generation; returns how many indexes were built.
 
         Does nothing where another worker builds already.
 
         Raises:
             Unavailable: the server can't be reached, or a lock can't be had for now.
         """
-        due = await self._due(project_id)
+        due = await self._due(project_id, generation_id)
         if not due:
             return 0
-        async with self._builder(project_id) as builder:
+        async with self._builder(generation_id) as builder:
             if builder is None:
                 return 0
             for build in due:
                 await self._build(builder, build)
         return len(due)
 
-    async def _due(self, project_id: int) -> list[_Build]:
-        async with self._database.scope(project_id, EVERY_AGENT) as connection:
-            survey = await connection.fetch(_QUERIES["survey"], project_id)
-            watermark = await connection.fetchval(_QUERIES["next_watermark"], project_id)
+    async def _due(self, project_id: int, generation_id: int) -> list[_Build]:
+        async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], generation_id)
+            watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
         return [
-            _Build(project_id, row["model_id"], row["dimensions"], watermark)
+            _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
             for row in survey
             if row["tail"] > self._allowed_tail(row["vectors"])
         ]
@@ -98,10 +99,10 @@ class VectorIndexes:
         log.info("vector_index.building", name=build.name)
         await self._drop_others(builder, build, keep=await self._current(build))
         await builder.build(build)
-        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+        async with self._scope(build) as connection:
             await connection.execute(
                 _QUERIES["record_index"],
-                build.project_id,
+                build.generation_id,
                 build.model_id,
                 build.name,
                 build.watermark,
@@ -110,20 +111,23 @@ class VectorIndexes:
         log.info("vector_index.built", name=build.name)
 
     async def _current(self, build: _Build) -> str:
-        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
-            survey = await connection.fetch(_QUERIES["survey"], build.project_id)
+        async with self._scope(build) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], build.generation_id)
         return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
 
     async def _drop_others(self, builder: _Builder, build: _Build, keep: str) -> None:
-        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+        async with self._scope(build) as connection:
             others = await connection.fetch(_QUERIES["other_indexes"], build.pattern, keep)
         for row in others:
             await builder.drop(build.project_id, row["name"])
 
+    def _scope(self, build: _Build) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        return self._database.scope(build.project_id, EVERY_AGENT, build.generation_id)
+
     @asynccontextmanager
-    async def _builder(self, project_id: int) -> AsyncIterator[_Builder | None]:
-        """Who builds; None where another process does. Holds the project's lock meanwhile."""
-        async with self._lock(project_id) as locked:
+    async def _builder(self, generation_id: int) -> AsyncIterator[_Builder | None]:
+        """Who builds; None where another process does. Holds the generation's lock meanwhile."""
+        async with self._lock(generation_id) as locked:
             if not locked:
                 yield None
             elif self._owner_url is None:
@@ -137,15 +141,15 @@ class VectorIndexes:
                     await connection.close()
 
     @asynccontextmanager
-    async def _lock(self, project_id: int) -> AsyncIterator[bool]:
+    async def _lock(self, generation_id: int) -> AsyncIterator[bool]:
         """An advisory lock outside of any transaction: an open one would hold up the build."""
         async with self._database.connection() as connection:
-            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, project_id)
+            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, generation_id)
             try:
                 yield bool(locked)
             finally:
                 if locked:
-                    await connection.execute(_QUERIES["unlock"], _LOCK_SPACE, project_id)
+                    await connection.execute(_QUERIES["unlock"], _LOCK_SPACE, generation_id)
 
 
 class _Builder:
@@ -170,7 +174,7 @@ class _OwnerBuilder(_Builder):
             _QUERIES["build_concurrently"].format(
                 name=build.name,
                 dimensions=int(build.dimensions),
-                project_id=int(build.project_id),
+                generation_id=int(build.generation_id),
                 model_id=int(build.model_id),
                 watermark=int(build.watermark),
             )
@@ -193,7 +197,7 @@ class _WorkerBuilder(_Builder):
             await connection.execute(
                 _QUERIES["build_as_worker"],
                 build.name,
-                build.project_id,
+                build.generation_id,
                 build.model_id,
                 build.dimensions,
                 build.watermark,

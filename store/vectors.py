@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import monotonic
 
 import asyncpg
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from store.filters import Visibility
 from store.named_queries import named
+from store.remembering import Recent
 from store.types import Vector
 
 __all__ = ["VectorLeg"]
@@ -24,12 +24,11 @@ Comparing costs less than looking further from about here on."""
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What is known of a project's vectors of one model; ``watermark`` None: no index."""
+    """What is known of a generation's vectors of one model; ``watermark`` None: no index."""
 
     model_id: int
     dimensions: int
     watermark: int | None
-    known_at: float
 
 
 class VectorLeg:
@@ -41,12 +40,12 @@ class VectorLeg:
 
     def __init__(self, ef_search: int) -> None:
         self._ef_search = ef_search
-        self._indexes: dict[tuple[int, str], _Index] = {}
+        self._indexes: Recent[tuple[int, str], _Index] = Recent(_REMEMBERED_S)
 
     async def search(
         self,
         connection: asyncpg.Connection,
-        project_id: int,
+        generation_id: int,
         model: str,
         vector: npt.NDArray[np.float32],
         visibility: Visibility,
@@ -59,11 +58,11 @@ class VectorLeg:
         Raises:
             asyncpg.PostgresError: the server failed.
         """
-        index = await self._find(connection, project_id, model)
+        index = await self._find(connection, generation_id, model)
         if index is None or index.dimensions != len(vector):
             return []
         search = _Search(
-            connection, project_id, index, vector.astype(np.float16), visibility, limit
+            connection, generation_id, index, vector.astype(np.float16), visibility, limit
         )
         if index.watermark is None:
             return await search.exact()
@@ -74,23 +73,23 @@ class VectorLeg:
         return found if len(found) >= limit else await search.exact()
 
     async def _find(
-        self, connection: asyncpg.Connection, project_id: int, model: str
+        self, connection: asyncpg.Connection, generation_id: int, model: str
     ) -> _Index | None:
-        known = self._indexes.get((project_id, model))
-        if known is not None and known.known_at > monotonic() - _REMEMBERED_S:
+        known = self._indexes.get((generation_id, model))
+        if known is not None:
             return known
-        row = await connection.fetchrow(_QUERIES["find_index"], project_id, model)
+        row = await connection.fetchrow(_QUERIES["find_index"], generation_id, model)
         if row is None:
             return None
-        found = _Index(row["model_id"], row["dimensions"], row["watermark"], monotonic())
-        self._indexes[project_id, model] = found
+        found = _Index(row["model_id"], row["dimensions"], row["watermark"])
+        self._indexes.put((generation_id, model), found)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
     connection: asyncpg.Connection
-    project_id: int
+    generation_id: int
     index: _Index
     vector: Vector
     visibility: Visibility
@@ -107,7 +106,7 @@ class _Search:
             "e.chunk_id", first_parameter=3, one_by_one=name == "indexed"
         )
         sql = _QUERIES[name].format(
-            project_id=int(self.project_id),
+            generation_id=int(self.generation_id),
             model_id=int(self.index.model_id),
             dimensions=int(self.index.dimensions),
             watermark=int(self.index.watermark or 0),

@@ -13,6 +13,7 @@ from store import chunks, collections, documents, embeddings, ledger
 from store.chunks import Difference, NewChunk
 from store.documents import Advanced, Revision, StoredDocument
 from store.embeddings import Embedding
+from store.generations import Generation
 from store.keyword import writing as keyword
 from store.keyword.writing import ChunkTerms
 from store.types import Applied, ChunkWrite, DocumentWrite
@@ -29,45 +30,62 @@ class _Batch:
     """A batch inside its transaction, and what it found there."""
 
     connection: asyncpg.Connection
-    project_id: int
+    generation: Generation
     agent: str
     models: Mapping[str, int]
     revisions: Mapping[str, Revision]
+    anew: bool
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
     won: Mapping[str, Advanced] = field(default_factory=dict)
 
 
 async def write_batch(
     connection: asyncpg.Connection,
-    project_id: int,
+    generation: Generation,
     agent: str,
     models: Mapping[str, int],
     writes: Sequence[DocumentWrite],
+    *,
+    in_ledger: bool = True,
+    anew: bool = False,
 ) -> list[Applied]:
     """Apply changes of one project and agent; what became of each, in order.
 
-    ``models`` has the id of every model that a vector in ``writes`` is of. Runs in the caller's
-    transaction, which must be scoped to project and agent.
+    Runs in the caller's transaction, which must be in the scope of generation and agent.
+
+    Args:
+        connection: the transaction's.
+        generation: where to write.
+        agent: '' or whose private documents these are.
+        models: id of every model that a vector in ``writes`` is of.
+        writes: the changes.
+        in_ledger: enter them there, and tell those that are there from the rest.
+        anew: write a document whose stored position is equal too, and every chunk of a document
+            that is written, so that nothing which stood there remains.
     """
-    batch = _Batch(connection, project_id, agent, models, documents.newest(writes))
+    batch = _Batch(connection, generation, agent, models, documents.newest(writes), anew)
     await _fence(batch)
     differences = await _compare(batch)
     await _write_rows(batch, differences)
     await _join_collections(batch)
-    return await _record(batch, writes, differences)
+    done = await _done(batch, writes) if in_ledger else set()
+    results, new = _results(batch, writes, differences, done)
+    if in_ledger and new:
+        await ledger.record(connection, generation.project_id, new)
+    return results
 
 
 async def _fence(batch: _Batch) -> None:
     """Hold the documents, and find out which revisions are newer than what is stored."""
-    at = batch.connection, batch.project_id, batch.agent
+    at = batch.connection, batch.generation.id, batch.agent
     batch.before = await documents.lock(*at, list(batch.revisions))
-    batch.won = await documents.advance(*at, batch.revisions)
+    batch.won = await documents.advance(*at, batch.revisions, equal_too=batch.anew)
 
 
 async def _compare(batch: _Batch) -> dict[str, Difference]:
     """What changes in each document that moves on, by uri."""
     existing = [one.document_id for one in batch.won.values() if not one.created]
-    rows = await chunks.stored(batch.connection, batch.project_id, existing) if existing else {}
+    rows = await chunks.stored(batch.connection, batch.generation.id, existing) if existing else {}
     return {
         uri: _difference(batch, batch.revisions[uri], rows.get(one.document_id, []))
         for uri, one in batch.won.items()
@@ -79,7 +97,7 @@ def _difference(
 ) -> Difference:
     after = [] if revision.deleted else [_new(batch, one) for one in revision.write.chunks]
     before = batch.before.get(revision.uri)
-    if before is None or before.title != revision.write.title:
+    if batch.anew or before is None or before.title != revision.write.title:
         # chunks are found by the words of the title too: under another one, or one that we
         # didn't see because the document was created meanwhile, all are indexed again
         return Difference(after, [], [row.chunk_id for row in rows], kept=0)
@@ -99,29 +117,31 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> N
         for new in difference.added
     ]
     if removed:
-        await chunks.delete(batch.connection, batch.project_id, removed)
+        await chunks.delete(batch.connection, batch.generation.id, removed)
     if moved:
-        await chunks.move(batch.connection, batch.project_id, moved)
+        await chunks.move(batch.connection, batch.generation.id, moved)
     if added:
         await _add(batch, added)
 
 
 async def _add(batch: _Batch, added: Added) -> None:
-    at = batch.connection, batch.project_id
+    generation = batch.generation
     rows = [(document_id, new) for document_id, _, new in added]
-    chunk_ids = await chunks.insert(*at, batch.agent, rows)
+    chunk_ids = await chunks.insert(batch.connection, generation.id, batch.agent, rows)
     vectors = [
         Embedding(chunk_id, new.model_id, new.write.content_hash, new.write.vector)
         for chunk_id, (_, _, new) in zip(chunk_ids, added, strict=True)
         if new.model_id is not None and new.write.vector is not None
     ]
     if vectors:
-        await embeddings.add(*at, batch.agent, vectors)
+        await embeddings.add(
+            batch.connection, generation.project_id, generation.id, batch.agent, vectors
+        )
     if len(added) < _THREAD_FROM_CHUNKS:
         words = _words(chunk_ids, added)
     else:
         words = await asyncio.to_thread(_words, chunk_ids, added)
-    await keyword.add(*at, words)
+    await keyword.add(batch.connection, generation.id, words)
 
 
 def _words(chunk_ids: Iterable[int], added: Added) -> list[ChunkTerms]:
@@ -145,16 +165,22 @@ async def _join_collections(batch: _Batch) -> None:
         if (revision := batch.revisions[uri]).write.collections or not one.created
     }
     if members:
-        await collections.replace(batch.connection, batch.project_id, batch.agent, members)
+        await collections.replace(batch.connection, batch.generation.id, batch.agent, members)
 
 
-async def _record(
-    batch: _Batch, writes: Sequence[DocumentWrite], differences: Mapping[str, Difference]
-) -> list[Applied]:
-    """Enter every change into the ledger, and tell what it did."""
-    done = await ledger.applied(
-        batch.connection, batch.project_id, [(one.partition, one.position) for one in writes]
-    )
+async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[ledger.Place]:
+    """Those that the ledger knows."""
+    places = [(one.partition, one.position) for one in writes]
+    return await ledger.applied(batch.connection, batch.generation.project_id, places)
+
+
+def _results(
+    batch: _Batch,
+    writes: Sequence[DocumentWrite],
+    differences: Mapping[str, Difference],
+    done: set[ledger.Place],
+) -> tuple[list[Applied], list[ledger.Entry]]:
+    """What every change did, and the entries of those that were not done before."""
     by_write: defaultdict[int, list[Difference]] = defaultdict(list)
     for uri, difference in differences.items():
         by_write[id(batch.revisions[uri].write)].append(difference)
@@ -169,17 +195,20 @@ async def _record(
         result = _applied(batch, write, by_write[id(write)])
         results.append(result)
         entries.append(_entry(write, result))
-    if entries:
-        await ledger.record(batch.connection, batch.project_id, entries)
-    return results
+    return results, entries
 
 
 def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -> Applied:
-    stands = write.uri in batch.won and batch.revisions[write.uri].write is write
+    kept = sum(part.kept for part in parts)
+    stands = batch.revisions[write.uri].write is write
+    if stands and write.uri not in batch.won:
+        before = batch.before.get(write.uri)
+        stands = before is not None and before.place == (write.position, write.partition)
+        kept += len(write.chunks) if stands else 0
     return Applied(
         write.event_id,
         "indexed" if stands else "superseded",
-        chunks_kept=sum(part.kept for part in parts),
+        chunks_kept=kept,
         chunks_added=sum(len(part.added) for part in parts),
         chunks_removed=sum(len(part.removed) for part in parts),
     )

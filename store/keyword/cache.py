@@ -9,33 +9,36 @@ from store.keyword.scoring import Segment
 
 __all__ = ["SegmentCache"]
 
+MAX_GENERATIONS = 1024
+"""Dropped generations go in the end, also those that never held anything."""
+
 Segments = Mapping[int, Segment]
-"""Segments of a project by id."""
+"""Segments of a generation by id."""
 
 
 class SegmentCache:
-    """The segments of the projects that were asked last, up to a size."""
+    """The segments of the generations that were asked last, up to a size and a number of them."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._projects: OrderedDict[int, tuple[int, Segments]] = OrderedDict()
+        self._generations: OrderedDict[int, tuple[int, Segments]] = OrderedDict()
 
-    def get(self, project_id: int) -> Segments:
-        """The project's segments at hand; some may be missing or merged away by now."""
-        if project_id not in self._projects:
+    def get(self, generation_id: int) -> Segments:
+        """The generation's segments at hand; some may be missing or merged away by now."""
+        if generation_id not in self._generations:
             return {}
-        self._projects.move_to_end(project_id)
-        return self._projects[project_id][1]
+        self._generations.move_to_end(generation_id)
+        return self._generations[generation_id][1]
 
-    def put(self, project_id: int, segments: Segments) -> None:
-        """Keep these, and no others of the project; drop the projects that no longer fit."""
+    def put(self, generation_id: int, segments: Segments) -> None:
+        """Keep these, and no others of the generation; drop the generations that no longer fit."""
         size_bytes = sum(segment.size_bytes for segment in segments.values())
-        self._projects[project_id] = (size_bytes, segments)
-        self._projects.move_to_end(project_id)
-        while self._projects and self.size_bytes > self._limit_bytes:
-            self._projects.popitem(last=False)
+        self._generations[generation_id] = (size_bytes, segments)
+        self._generations.move_to_end(generation_id)
+        while self.size_bytes > self._limit_bytes or len(self._generations) > MAX_GENERATIONS:
+            self._generations.popitem(last=False)
 
     @property
     def size_bytes(self) -> int:
         """Memory in use, about."""
-        return sum(size_bytes for size_bytes, _ in self._projects.values())
+        return sum(size_bytes for size_bytes, _ in self._generations.values())

@@ -51,7 +51,7 @@ class KeywordLeg:
     async def search(
         self,
         connection: asyncpg.Connection,
-        project_id: int,
+        generation_id: int,
         text: str,
         visibility: Visibility,
         limit: int,
@@ -62,26 +62,26 @@ class KeywordLeg:
             asyncpg.PostgresError: the server failed.
         """
         weights: dict[str, float] = dict(Counter(terms(text)))
-        matches = await self._read(connection, project_id, weights)
-        corrections = await self._correct(connection, project_id, weights, matches, visibility)
+        matches = await self._read(connection, generation_id, weights)
+        corrections = await self._correct(connection, generation_id, weights, matches, visibility)
         for term, word in corrections.items():
             weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
         if corrections:
-            matches = await self._read(connection, project_id, weights)
+            matches = await self._read(connection, generation_id, weights)
         scored = await _score(matches, {term_hash(term): w for term, w in weights.items()})
         return KeywordFound(await _visible(connection, scored, visibility, limit), corrections)
 
     async def _read(
-        self, connection: asyncpg.Connection, project_id: int, words: Iterable[str]
+        self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]
     ) -> Matches:
         hashes = [term_hash(word) for word in words]
-        known = self._cache.get(project_id)
-        rows = await connection.fetch(_QUERIES["read_segments"], project_id, list(known), hashes)
+        known = self._cache.get(generation_id)
+        rows = await connection.fetch(_QUERIES["read_segments"], generation_id, list(known), hashes)
         heads = [row for row in rows if row["term"] is None]
         segments = {
             row["segment_id"]: known.get(row["segment_id"]) or _decode(row) for row in heads
         }
-        self._cache.put(project_id, segments)
+        self._cache.put(generation_id, segments)
         large = _group([row for row in rows if row["term"] is not None])
         return Matches(
             segments=list(segments.values()),
@@ -95,7 +95,7 @@ class KeywordLeg:
     async def _correct(
         self,
         connection: asyncpg.Connection,
-        project_id: int,
+        generation_id: int,
         asked: Iterable[str],
         matches: Matches,
         visibility: Visibility,
@@ -108,11 +108,11 @@ class KeywordLeg:
             return {}
         found = matches.document_frequencies()
         missing = [term for term in asked if term_hash(term) not in found][:MAX_CORRECTIONS]
-        near = {term: await nearest(connection, project_id, term) for term in missing}
+        near = {term: await nearest(connection, generation_id, term) for term in missing}
         candidates = {word for words in near.values() for word in words}
         if not candidates:
             return {}
-        occurring = await self._read(connection, project_id, candidates)
+        occurring = await self._read(connection, generation_id, candidates)
         frequency = occurring.document_frequencies()
         corrections: dict[str, str] = {}
         for term, words in near.items():

@@ -80,53 +80,55 @@ def _ids(group: Iterable[SegmentSize]) -> list[int]:
     return [segment.segment_id for segment in group]
 
 
-async def list_sizes(connection: asyncpg.Connection, project_id: int) -> list[SegmentSize]:
-    """Every segment of a project, oldest first."""
-    rows = await connection.fetch(_QUERIES["list_segments"], project_id)
+async def list_sizes(connection: asyncpg.Connection, generation_id: int) -> list[SegmentSize]:
+    """Every segment of a generation, oldest first."""
+    rows = await connection.fetch(_QUERIES["list_segments"], generation_id)
     return [SegmentSize(row["segment_id"], row["chunks"]) for row in rows]
 
 
 async def merge_segments(
-    connection: asyncpg.Connection, project_id: int, segment_ids: Sequence[int]
+    connection: asyncpg.Connection, generation_id: int, segment_ids: Sequence[int]
 ) -> None:
     """Put one segment in the place of several, without the chunks that no longer exist.
 
-    For one caller at a time per project. Questions and writers go on meanwhile; a question sees
+    For one caller at a time per generation. Questions and writers go on meanwhile; a question sees
     all of the old segments or the new one.
     """
-    parts = await _read(connection, project_id, segment_ids)
+    parts = await _read(connection, generation_id, segment_ids)
     chunk_ids = np.concatenate([part.chunk_ids for part in parts])
-    alive = await _alive(connection, project_id, chunk_ids.tolist())
+    alive = await _alive(connection, generation_id, chunk_ids.tolist())
     merged = await asyncio.to_thread(Postings.merge, parts, np.array(alive, np.int64))
-    await connection.execute(_QUERIES["delete_postings"], project_id, segment_ids)
-    await connection.execute(_QUERIES["delete_segments"], project_id, segment_ids)
+    await connection.execute(_QUERIES["delete_postings"], generation_id, segment_ids)
+    await connection.execute(_QUERIES["delete_segments"], generation_id, segment_ids)
     if len(merged.chunk_ids):
-        await insert_segment(connection, project_id, merged)
+        await insert_segment(connection, generation_id, merged)
 
 
-async def find_wasteful(connection: asyncpg.Connection, project_id: int) -> list[int]:
+async def find_wasteful(connection: asyncpg.Connection, generation_id: int) -> list[int]:
     """Ids of the segments too many of whose chunks no longer exist."""
     wasteful = []
-    for segment in await list_sizes(connection, project_id):
-        rows = await connection.fetch(_QUERIES["read_for_merge"], project_id, [segment.segment_id])
+    for segment in await list_sizes(connection, generation_id):
+        rows = await connection.fetch(
+            _QUERIES["read_for_merge"], generation_id, [segment.segment_id]
+        )
         for row in rows:
             chunk_ids, _ = decode_chunks(row["documents"])
-            alive = await _alive(connection, project_id, chunk_ids.tolist())
+            alive = await _alive(connection, generation_id, chunk_ids.tolist())
             if segment.chunks - len(alive) > MAX_DEAD_SHARE * segment.chunks:
                 wasteful.append(segment.segment_id)
     return wasteful
 
 
 async def _read(
-    connection: asyncpg.Connection, project_id: int, segment_ids: Sequence[int]
+    connection: asyncpg.Connection, generation_id: int, segment_ids: Sequence[int]
 ) -> list[Postings]:
     parts = []
-    for row in await connection.fetch(_QUERIES["read_for_merge"], project_id, segment_ids):
+    for row in await connection.fetch(_QUERIES["read_for_merge"], generation_id, segment_ids):
         if row["postings"] is not None:
             parts.append(decode_inline(row["documents"], row["postings"]))
         else:
             rows = await connection.fetch(
-                _QUERIES["read_postings_for_merge"], project_id, row["segment_id"]
+                _QUERIES["read_postings_for_merge"], generation_id, row["segment_id"]
             )
             chunk_ids, lengths = decode_chunks(row["documents"])
             packed = [(term, data) for term, data in rows]
@@ -135,26 +137,26 @@ async def _read(
 
 
 async def _alive(
-    connection: asyncpg.Connection, project_id: int, chunk_ids: Sequence[int]
+    connection: asyncpg.Connection, generation_id: int, chunk_ids: Sequence[int]
 ) -> list[int]:
-    rows = await connection.fetch(_QUERIES["alive_chunks"], project_id, chunk_ids)
+    rows = await connection.fetch(_QUERIES["alive_chunks"], generation_id, chunk_ids)
     return [row["id"] for row in rows]
 
 
-async def sort_words(connection: asyncpg.Connection, project_id: int) -> bool:
+async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool:
     """Move newly written words into the vocabulary; false: there was none.
 
-    For one caller at a time per project.
+    For one caller at a time per generation.
     """
-    taken = await connection.fetch(_QUERIES["take_words"], project_id, _WORD_ROWS)
+    taken = await connection.fetch(_QUERIES["take_words"], generation_id, _WORD_ROWS)
     new: dict[int, set[str]] = defaultdict(set)
     for word in set(chain.from_iterable(row["words"].split("\n") for row in taken)):
         new[len(word)].add(word)
-    rows = await connection.fetch(_QUERIES["read_whole_vocabulary"], project_id, list(new))
+    rows = await connection.fetch(_QUERIES["read_whole_vocabulary"], generation_id, list(new))
     grown = _grown({row["length"]: row["words"] for row in rows}, new)
     if grown:
         await connection.execute(
-            _QUERIES["upsert_vocabulary"], project_id, list(grown), list(grown.values())
+            _QUERIES["upsert_vocabulary"], generation_id, list(grown), list(grown.values())
         )
     return bool(taken)
 

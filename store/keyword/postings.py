@@ -1,7 +1,7 @@
 """Postings: which chunks of a segment hold a term, and how often.
 
 A term is known by a 64-bit hash of its text, a chunk by its place in the segment (16 bits). What is
-stored is raw counts, not scores: a score depends on the whole project and is worked out at query
+stored is raw counts, not scores: a score depends on the whole generation and is worked out at query
 time, so that segments can be merged, and BM25 tuned, without reading a text again.
 """
 

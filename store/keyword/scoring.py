@@ -1,8 +1,8 @@
-"""BM25 over the segments of a project, with numpy.
+"""BM25 over the segments of a generation, with numpy.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with the
 always positive IDF of Lucene. The number of chunks, their mean length and each term's document
-frequency are those of the project, chunks deleted since the last merge included.
+frequency are those of the generation, chunks deleted since the last merge included.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TermHits:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a project holds of a query: its segments, and the postings in each, in one order.
+    """What a generation holds of a query: its segments, and the postings in each, in one order.
 
     ``total_terms`` is the sum of all chunks' lengths.
     """

@@ -1,4 +1,4 @@
-"""Segments: immutable parts of a project's keyword index, as rows.
+"""Segments: immutable parts of a generation's keyword index, as rows.
 
 A small segment carries its postings in its own row, so that indexing one document writes one row.
 A large one has a row per term, so that a query reads only the terms that it asks for. A background

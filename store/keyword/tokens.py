@@ -15,7 +15,10 @@ from itertools import chain, pairwise
 
 import Stemmer
 
-__all__ = ["EXACT", "STOP_WORDS", "terms"]
+__all__ = ["EXACT", "STOP_WORDS", "TOKENS_VERSION", "terms"]
+
+TOKENS_VERSION = 1
+"""Goes up when the same text would give other terms."""
 
 EXACT = "="
 """Begins the term of a whole identifier; no other term begins so."""

@@ -1,4 +1,4 @@
-"""The words of a project, for the correction of those that nobody ever wrote.
+"""The words of a generation, for the correction of those that nobody ever wrote.
 
 Words of one length lie together in one row, so that a lookup reads a handful of rows by primary key
 and compares them as a matrix: no index that row-level security could disable, and no near word is
@@ -42,8 +42,8 @@ def allowed_edits(term: str) -> int:
     return 2 if len(term) >= TWO_EDITS_FROM else 1
 
 
-async def nearest(connection: asyncpg.Connection, project_id: int, term: str) -> list[str]:
-    """The project's words that are nearest to a term, all equally near; empty: none is near.
+async def nearest(connection: asyncpg.Connection, generation_id: int, term: str) -> list[str]:
+    """The generation's words that are nearest to a term, all equally near; empty: none is near.
 
     Not guaranteed: that a chunk with such a word still exists.
     """
@@ -52,7 +52,7 @@ async def nearest(connection: asyncpg.Connection, project_id: int, term: str) ->
         return []
     lengths = list(range(len(term) - edits, len(term) + edits + 1))
     rows = await connection.fetch(
-        _QUERIES["read_vocabulary"], project_id, lengths, _MAX_UNSORTED_ROWS
+        _QUERIES["read_vocabulary"], generation_id, lengths, _MAX_UNSORTED_ROWS
     )
     words = _by_length(rows, frozenset(lengths))
     found = [pair for text in words.values() for pair in _near(text, term, edits)]

@@ -45,7 +45,9 @@ class ChunkTerms:
         return cls(chunk_id, [*terms(content), *terms("\n".join(about))])
 
 
-async def add(connection: asyncpg.Connection, project_id: int, rows: Sequence[ChunkTerms]) -> None:
+async def add(
+    connection: asyncpg.Connection, generation_id: int, rows: Sequence[ChunkTerms]
+) -> None:
     """Make chunks findable by their words once the connection's transaction commits.
 
     A chunk is added once in its life, in the transaction that inserts its row: where its terms
@@ -53,12 +55,13 @@ async def add(connection: asyncpg.Connection, project_id: int, rows: Sequence[Ch
     when a chunk is deleted: questions skip ids that have no row, and a later merge drops them.
 
     Raises:
-        asyncpg.PostgresError: the connection's project is not ``project_id``, or the server failed.
+        asyncpg.PostgresError: the connection isn't in the scope of the generation, or the server
+            failed.
     """
     for start in range(0, len(rows), MAX_CHUNKS):
         part = rows[start : start + MAX_CHUNKS]
-        await insert_segment(connection, project_id, await _build(part))
-        await _add_words(connection, project_id, chain.from_iterable(row.terms for row in part))
+        await insert_segment(connection, generation_id, await _build(part))
+        await _add_words(connection, generation_id, chain.from_iterable(row.terms for row in part))
 
 
 async def _build(rows: Sequence[ChunkTerms]) -> Postings:
@@ -70,13 +73,13 @@ async def _build(rows: Sequence[ChunkTerms]) -> Postings:
 
 
 async def insert_segment(
-    connection: asyncpg.Connection, project_id: int, postings: Postings
+    connection: asyncpg.Connection, generation_id: int, postings: Postings
 ) -> None:
     """Write one segment, its postings inside its row or, if it is large, in rows of their own."""
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
         _QUERIES["insert_segment"],
-        project_id,
+        generation_id,
         len(postings.chunk_ids),
         int(postings.lengths.sum()),
         encode_chunks(postings),
@@ -86,7 +89,7 @@ async def insert_segment(
         packed = list(postings.packed())
         await connection.execute(
             _QUERIES["insert_postings"],
-            project_id,
+            generation_id,
             segment_id,
             [term for term, _ in packed],
             [data for _, data in packed],
@@ -94,9 +97,9 @@ async def insert_segment(
 
 
 async def _add_words(
-    connection: asyncpg.Connection, project_id: int, occurring: Iterable[str]
+    connection: asyncpg.Connection, generation_id: int, occurring: Iterable[str]
 ) -> None:
     """Keep the words themselves too, for the correction of misspelt ones."""
     words = words_of(occurring)
     if words:
-        await connection.execute(_QUERIES["insert_words"], project_id, "\n".join(words))
+        await connection.execute(_QUERIES["insert_words"], generation_id, "\n".join(words))

@@ -1,6 +1,9 @@
 -- name: enter_scope
--- Row-level security reads both for the rest of the transaction.
-select set_config('app.project_id', $1, true), set_config('app.agent', $2, true)
+-- Row-level security reads them for the rest of the transaction.
+select
+    set_config('app.project_id', $1, true),
+    set_config('app.agent', $2, true),
+    set_config('app.generation_id', $3, true)
 
 -- name: describe_role
 -- Whatever would let the current role see or change rows of any project.

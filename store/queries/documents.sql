@@ -1,15 +1,15 @@
 -- name: lock_documents
-select uri, id, title
+select uri, id, title, position, partition
 from documents
-where project_id = $1 and agent = $2 and uri = any ($3::text[])
+where generation_id = $1 and agent = $2 and uri = any ($3::text[])
 order by uri
 for update
 
 -- name: advance_documents
--- The fence: an older or equal position changes nothing and returns no row. A deleted document stays
+-- The fence: an older position changes nothing and returns no row, nor does an equal one unless $15. A deleted document stays
 -- as a tombstone that keeps its position. A row that no transaction has updated (xmax) is a new one.
 insert into documents as d (
-    project_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
+    generation_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
     media_type, title, commit, permalink_template, metadata
 )
 select $1, $2, n.*
@@ -17,7 +17,7 @@ from unnest(
     $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::text[],
     $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[]
 ) as n
-on conflict (project_id, agent, uri) do update
+on conflict (generation_id, agent, uri) do update
 set
     position = excluded.position,
     partition = excluded.partition,
@@ -31,5 +31,7 @@ set
     commit = excluded.commit,
     permalink_template = excluded.permalink_template,
     metadata = excluded.metadata
-where (d.position, d.partition) < (excluded.position, excluded.partition)
+where
+    (d.position, d.partition) < (excluded.position, excluded.partition)
+    or ($15 and (d.position, d.partition) = (excluded.position, excluded.partition))
 returning uri, id, xmax = 0 as created

@@ -11,7 +11,7 @@ where
 with
 new as materialized (
     select *
-    from unnest($3::bigint[], $4::smallint[], $5::bytea[], $6::halfvec[])
+    from unnest($4::bigint[], $5::smallint[], $6::bytea[], $7::halfvec[])
         as n (chunk_id, model_id, content_hash, embedding)
 ),
 cache as (
@@ -21,5 +21,5 @@ cache as (
     order by model_id, content_hash
     on conflict do nothing
 )
-insert into embeddings (project_id, agent, chunk_id, model_id, embedding)
-select $1, $2, chunk_id, model_id, embedding from new
+insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
+select $2, $3, chunk_id, model_id, embedding from new

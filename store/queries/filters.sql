@@ -7,9 +7,9 @@ d.kind = any ({parameter}::text[])
 exists (
     select 1
     from document_collections dc
-    join collections k on k.project_id = dc.project_id and k.id = dc.collection_id
+    join collections k on k.generation_id = dc.generation_id and k.id = dc.collection_id
     where
-        dc.project_id = d.project_id
+        dc.generation_id = d.generation_id
         and dc.document_id = d.id
         and k.name = any ({parameter}::text[])
 )
@@ -30,13 +30,13 @@ exists (
     from (
         select c.document_id
         from chunks c
-        where c.project_id = {project_id} and c.id = {chunk}
+        where c.generation_id = {generation_id} and c.id = {chunk}
         offset 0
     ) own
     cross join lateral (
         select 1
         from documents d
-        where d.project_id = {project_id} and d.id = own.document_id and {conditions}
+        where d.generation_id = {generation_id} and d.id = own.document_id and {conditions}
         offset 0
     ) passing
     offset 0
@@ -48,14 +48,14 @@ exists (
     array(
         select c.id
         from documents d
-        join chunks c on c.project_id = d.project_id and c.document_id = d.id
-        where d.project_id = {project_id} and {conditions}
+        join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+        where d.generation_id = {generation_id} and {conditions}
     )
 )
 
 -- name: among
 -- Which of some chunks exist, and are visible to the asker.
-select id from chunks where project_id = $1 and id = any ($2::bigint[])
+select id from chunks where generation_id = $1 and id = any ($2::bigint[])
 
 -- name: among_filtered
 -- Which of some chunks exist, are visible to the asker, and pass the filters.
@@ -63,23 +63,23 @@ select own.id
 from (
     select c.id, c.document_id
     from chunks c
-    where c.project_id = $1 and c.id = any ($2::bigint[])
+    where c.generation_id = $1 and c.id = any ($2::bigint[])
     offset 0
 ) own
 cross join lateral (
     select 1
     from documents d
-    where d.project_id = $1 and d.id = own.document_id and {conditions}
+    where d.generation_id = $1 and d.id = own.document_id and {conditions}
     offset 0
 ) passing
 
 -- name: every
 -- Every chunk that is visible to the asker.
-select id from chunks where project_id = $1
+select id from chunks where generation_id = $1
 
 -- name: every_filtered
 -- Every chunk that is visible to the asker and passes the filters.
 select c.id
 from documents d
-join chunks c on c.project_id = d.project_id and c.document_id = d.id
-where d.project_id = $1 and {conditions}
+join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+where d.generation_id = $1 and {conditions}

@@ -1,19 +1,19 @@
 -- name: insert_segment
 -- A new segment; returns its id. Small ones bring their postings along.
-insert into keyword_segments (project_id, chunks, terms, documents, postings)
+insert into keyword_segments (generation_id, chunks, terms, documents, postings)
 values ($1, $2, $3, $4, $5)
 returning segment_id
 
 -- name: insert_postings
 -- The postings of a large segment, a row for each term.
-insert into keyword_postings (project_id, segment_id, term, postings)
+insert into keyword_postings (generation_id, segment_id, term, postings)
 select $1, $2, term, postings
 from unnest($3::bigint[], $4::bytea[]) as new (term, postings)
 
 -- name: insert_words
 -- Words that maintenance shall add to the vocabulary. Only an append, so that writers never wait
 -- for each other.
-insert into keyword_words (project_id, words) values ($1, $2)
+insert into keyword_words (generation_id, words) values ($1, $2)
 
 -- name: read_segments
 -- All that a question needs, in one statement and therefore one snapshot: a merge that commits
@@ -27,71 +27,71 @@ select
     case when segment_id = any ($2::bigint[]) then null else postings end as postings,
     null::bigint as term
 from keyword_segments
-where project_id = $1
+where generation_id = $1
 union all
 select segment_id, 0, 0, null, postings, term
 from keyword_postings
-where project_id = $1 and term = any ($3::bigint[])
+where generation_id = $1 and term = any ($3::bigint[])
 
 -- name: read_vocabulary
 -- Words of some lengths, and those that are not yet sorted in (length null), newest first.
 select length, words
 from keyword_vocabulary
-where project_id = $1 and length = any ($2::int[])
+where generation_id = $1 and length = any ($2::int[])
 union all
 (
     select null, words
     from keyword_words
-    where project_id = $1
+    where generation_id = $1
     order by words_id desc
     limit $3
 )
 
 -- name: list_segments
--- Every segment of a project, without its contents.
+-- Every segment of a generation, without its contents.
 select segment_id, chunks, postings is not null as inline
 from keyword_segments
-where project_id = $1
+where generation_id = $1
 order by segment_id
 
 -- name: read_for_merge
 -- The contents of some segments.
 select segment_id, documents, postings
 from keyword_segments
-where project_id = $1 and segment_id = any ($2::bigint[])
+where generation_id = $1 and segment_id = any ($2::bigint[])
 order by segment_id
 
 -- name: read_postings_for_merge
 -- Every posting of one large segment.
 select term, postings
 from keyword_postings
-where project_id = $1 and segment_id = $2
+where generation_id = $1 and segment_id = $2
 
 -- name: delete_postings
-delete from keyword_postings where project_id = $1 and segment_id = any ($2::bigint[])
+delete from keyword_postings where generation_id = $1 and segment_id = any ($2::bigint[])
 
 -- name: delete_segments
-delete from keyword_segments where project_id = $1 and segment_id = any ($2::bigint[])
+delete from keyword_segments where generation_id = $1 and segment_id = any ($2::bigint[])
 
 -- name: take_words
--- Removes words to be sorted in. Under the project's maintenance lock, so nobody else takes them.
+-- Removes words to be sorted in. Under the generation's maintenance lock, so nobody else takes them.
 delete from keyword_words
 where
-    project_id = $1
+    generation_id = $1
     and words_id in (
-        select words_id from keyword_words where project_id = $1 order by words_id limit $2
+        select words_id from keyword_words where generation_id = $1 order by words_id limit $2
     )
 returning words
 
 -- name: read_whole_vocabulary
-select length, words from keyword_vocabulary where project_id = $1 and length = any ($2::int[])
+select length, words from keyword_vocabulary where generation_id = $1 and length = any ($2::int[])
 
 -- name: upsert_vocabulary
-insert into keyword_vocabulary (project_id, length, words)
+insert into keyword_vocabulary (generation_id, length, words)
 select $1, length, words
 from unnest($2::int[], $3::text[]) as new (length, words)
-on conflict (project_id, length) do update set words = excluded.words
+on conflict (generation_id, length) do update set words = excluded.words
 
 -- name: alive_chunks
 -- Which of some chunks still exist; in a scope of upkeep, so that private ones count.
-select id from chunks where project_id = $1 and id = any ($2::bigint[])
+select id from chunks where generation_id = $1 and id = any ($2::bigint[])

@@ -2,7 +2,8 @@
 select find_project($1)
 
 -- name: ensure_project
-select ensure_project($1)
+-- The project's id; a new one gets its first generation.
+select ensure_project($1, $2, $3::jsonb, $4, $5)
 
 -- name: list_projects
 select id, name from list_projects()

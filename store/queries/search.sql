@@ -17,17 +17,17 @@ select
     d.permalink_template,
     d.metadata::text as metadata,
     c.tokens
-from (select * from chunks where project_id = $1 and id = any ($2::bigint[]) offset 0) c
+from (select * from chunks where generation_id = $1 and id = any ($2::bigint[]) offset 0) c
 cross join lateral (
-    select * from documents where project_id = $1 and id = c.document_id offset 0
+    select * from documents where generation_id = $1 and id = c.document_id offset 0
 ) d
 
 -- name: documents
 -- Which document each of some chunks belongs to.
-select id, document_id from chunks where project_id = $1 and id = any ($2::bigint[])
+select id, document_id from chunks where generation_id = $1 and id = any ($2::bigint[])
 
 -- name: embedded_by
--- The models that a project has vectors of.
+-- The models that a generation has vectors of.
 select m.name, m.dimensions
 from models m
-where exists (select from embeddings e where e.project_id = $1 and e.model_id = m.id)
+where exists (select from embeddings e where e.generation_id = $1 and e.model_id = m.id)

@@ -2,9 +2,9 @@
 select
     count(*) filter (where not deleted) as documents,
     count(*) filter (where deleted) as tombstones,
-    (select count(*) from chunks where project_id = $1) as chunks
+    (select count(*) from chunks where generation_id = $1) as chunks
 from documents
-where project_id = $1
+where generation_id = $1
 
 -- name: count_outcomes
 select outcome, count(*) as entries from ledger where project_id = $1 group by outcome

@@ -1,8 +1,8 @@
 -- name: find_index
--- A model by name, with the widest part of the project that an index covers (null: none does).
+-- A model by name, with the widest part of the generation that an index covers (null: none does).
 select m.id as model_id, m.dimensions, i.watermark
 from models m
-left join vector_indexes i on i.project_id = $1 and i.model_id = m.id
+left join vector_indexes i on i.generation_id = $1 and i.model_id = m.id
 where m.name = $2
 
 -- name: settings
@@ -14,12 +14,12 @@ select
 
 -- name: exact
 -- Every visible chunk compared. The inner subquery is fenced by OFFSET 0, so that the planner can't
--- take another project's index and filter afterwards.
+-- take another generation's index and filter afterwards.
 select chunk_id, 1 - distance as similarity
 from (
     select e.chunk_id, e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
-    where e.project_id = {project_id} and e.model_id = {model_id} {visible}
+    where e.generation_id = {generation_id} and e.model_id = {model_id} {visible}
     offset 0
 ) compared
 order by distance, chunk_id
@@ -36,7 +36,7 @@ nearest as materialized (
         e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
-        e.project_id = {project_id} and e.model_id = {model_id} and e.chunk_id < {watermark} {visible}
+        e.generation_id = {generation_id} and e.model_id = {model_id} and e.chunk_id < {watermark} {visible}
     order by e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions})
     limit $2
 ),
@@ -46,7 +46,7 @@ tail as materialized (
         e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions}) as distance
     from embeddings e
     where
-        e.project_id = {project_id} and e.model_id = {model_id} and e.chunk_id >= {watermark} {visible}
+        e.generation_id = {generation_id} and e.model_id = {model_id} and e.chunk_id >= {watermark} {visible}
     offset 0
 )
 select chunk_id, 1 - distance as similarity
@@ -55,7 +55,7 @@ order by distance, chunk_id
 limit $2
 
 -- name: survey
--- For each model of a project: what its index covers, and how many vectors lie beyond.
+-- For each model of a generation: what its index covers, and how many vectors lie beyond.
 select
     m.id as model_id,
     m.dimensions,
@@ -65,28 +65,28 @@ select
         select count(*)
         from embeddings e
         where
-            e.project_id = $1
+            e.generation_id = $1
             and e.model_id = m.id
             and e.chunk_id >= coalesce(i.watermark, 0)
     ) as tail
 from models m
-left join vector_indexes i on i.project_id = $1 and i.model_id = m.id
+left join vector_indexes i on i.generation_id = $1 and i.model_id = m.id
 order by m.id
 
 -- name: next_watermark
-select max(chunk_id) + 1 from embeddings where project_id = $1
+select max(chunk_id) + 1 from embeddings where generation_id = $1
 
 -- name: record_index
 -- From now on, questions use it. Counts what it covers.
-insert into vector_indexes (project_id, model_id, name, watermark, vectors)
+insert into vector_indexes (generation_id, model_id, name, watermark, vectors)
 select $1, $2, $3, $4, count(*)
 from embeddings
-where project_id = $1 and model_id = $2 and chunk_id < $4
-on conflict (project_id, model_id) do update
+where generation_id = $1 and model_id = $2 and chunk_id < $4
+on conflict (generation_id, model_id) do update
 set name = excluded.name, watermark = excluded.watermark, vectors = excluded.vectors, built_at = now()
 
 -- name: other_indexes
--- Names of a model's indexes in a project but one: superseded, or left by a build that died.
+-- Names of a model's indexes in a generation but one: superseded, or left by a build that died.
 select indexrelid::regclass::text as name
 from pg_index
 where
@@ -98,7 +98,7 @@ where
 -- By the owner of the table; writers go on meanwhile.
 create index concurrently {name} on embeddings
 using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 24, ef_construction = 100)
-where project_id = {project_id} and model_id = {model_id} and chunk_id < {watermark}
+where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {watermark}
 
 -- name: drop_concurrently
 drop index concurrently if exists {name}

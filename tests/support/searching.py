@@ -14,13 +14,15 @@ import numpy.typing as npt
 
 from events.models import Filters, Scalar
 from store.database import Database
+from store.generations import Generation, Recipe
 from store.search import Search
 from store.store import Store
 from store.types import Candidates, ChunkWrite, DocumentWrite, SearchRequest
 
-__all__ = ["MODEL", "Index", "unit_vectors"]
+__all__ = ["MODEL", "RECIPE", "Index", "unit_vectors"]
 
 MODEL = "test/model"
+RECIPE = Recipe(MODEL)
 Vectors = npt.NDArray[np.float32]
 
 
@@ -44,7 +46,7 @@ class Index:
 
     @classmethod
     def of(cls, database: Database) -> Index:
-        return cls(database, Store(database), Search(database))
+        return cls(database, Store(database, RECIPE), Search(database))
 
     def document(
         self,
@@ -102,16 +104,15 @@ class Index:
     ) -> Candidates:
         vectors = {} if vector is None else {MODEL: vector}
         return await self.search.candidates(
-            SearchRequest(project, agent, text, vectors, filters or Filters(), limit)
+            await self.search.live(project),
+            SearchRequest(project, agent, text, vectors, filters or Filters(), limit),
         )
 
     async def texts(self, found: Sequence[tuple[int, float]], **options: str | None) -> list[str]:
         """The contents of what was found, best first."""
-        project = options.get("project") or "p"
-        rows = await self.search.rows(project, options.get("agent"), [i for i, _ in found])
+        generation = await self.search.live(options.get("project") or "p")
+        rows = await self.search.rows(generation, options.get("agent"), [i for i, _ in found])
         return [rows[chunk_id].content for chunk_id, _ in found if chunk_id in rows]
 
-    async def project_id(self, project: str = "p") -> int:
-        found = await self.search._projects.find(project)
-        assert found is not None
-        return found
+    async def live(self, project: str = "p") -> Generation:
+        return await self.search.live(project)
