@@ -22,9 +22,9 @@ from bench.stack import Stack, bench_stack
 from events.client import Client
 from events.models import DocumentChange, DocumentChanged, Query
 from events.names import Lane
-from processors.app import open_services
 from processors.indexing.chunking import chunk
 from processors.indexing.chunking.types import Chunk, CountTokens, Source
+from processors.opening import open_services
 from processors.services import Services
 from runtime.settings import LOCAL_MODEL
 from store.types import ChunkWrite, DocumentWrite

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from events import Client, Names, check_server, connect
 from events.publishing import ContentStore
 from gateway.stack import require_database
+from processors.recipes import recipe_of
 from runtime.settings import Settings
 from store.database import Database
 from store.store import Store
@@ -43,7 +44,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
     require_database(settings)
     database = await Database.open(settings.database_url, role=settings.worker_role, max_size=4)
     try:
-        yield Store(database)
+        yield Store(database, recipe_of(settings))
     finally:
         await database.close()
 

@@ -1,50 +1,28 @@
-"""Composition root of a worker: reads the settings, builds everything, runs until told to stop."""
+"""Composition root of a worker: which agents and chores it runs, until told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
 
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.connection import check_server, connect
-from events.models import Kind
-from events.names import Lane, Names, Topic
-from events.outcomes import Outcomes
-from events.replying import Replies
+from events.names import Lane, Topic
 from events.transport import App, Options
-from events.trimming import trim_queries
-from events.watermark import read_watermark
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
-from processors.answering.assembling import Assembler
-from processors.answering.freshness import Freshness
-from processors.answering.pipeline import Answering
-from processors.answering.query_vectors import QueryVectors
-from processors.burying import Burial
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
-from processors.indexing.chunking.sandbox import ChunkingPool
-from processors.indexing.cutting import Cutter
-from processors.indexing.embedding import EmbeddingStep
-from processors.indexing.pipeline import Indexing
-from processors.indexing.resolving import Resolver
-from processors.inference import Inference, ModelOptions, tokenizer_path
+from processors.opening import open_services
 from processors.services import Services
-from runtime.errors import ConfigurationError, HeadraceError
+from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
-from store.database import Database
-from store.maintenance import Maintenance
-from store.search import Search
-from store.store import Store
 
-__all__ = ["ROLES", "open_services", "run_worker"]
+__all__ = ["ROLES", "run_worker"]
 
 log = structlog.get_logger(__name__)
 
@@ -106,96 +84,6 @@ async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] |
         await run_agents(app, stop, flowing)
     finally:
         announcement.cancel()
-
-
-@asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """Both pipelines with everything below them, closed in reverse order.
-
-    Raises:
-        ConfigurationError: versions, roles, models or settings don't fit.
-        Unavailable: Redis or Postgres can't be reached.
-    """
-    names = Names(settings.stream_prefix, settings.partitions)
-    async with AsyncExitStack() as stack:
-        redis = connect(settings.redis_url)
-        stack.push_async_callback(redis.aclose)
-        await check_server(redis)
-        database = await Database.open(settings.database_url, role=settings.worker_role)
-        stack.push_async_callback(database.close)
-        inference = _inference(settings)
-        stack.push_async_callback(inference.close)
-        await inference.start()
-        pool = ChunkingPool(
-            processes=settings.chunking_processes,
-            timeout=settings.chunking_timeout,
-            memory_bytes=settings.chunking_memory_bytes,
-            tokenizer_path=tokenizer_path(settings.model_directory),
-        )
-        await stack.enter_async_context(pool)
-        yield _services(settings, names, redis, database, inference, pool)
-
-
-def _inference(settings: Settings) -> Inference:
-    """Raises ConfigurationError when a model is chosen for a kind that doesn't exist."""
-    unknown = settings.models.keys() - set(Kind)
-    if unknown:
-        raise ConfigurationError(
-            f"HEADRACE_MODELS names the unknown kind {min(unknown)}; there are: {', '.join(Kind)}"
-        )
-    options = ModelOptions(
-        directory=settings.model_directory,
-        threads=settings.model_threads,
-        api_key=settings.model_api_key.get_secret_value(),
-        base_url=settings.model_base_url,
-        dimensions=settings.model_dimensions,
-        timeout=settings.model_timeout,
-        retries=settings.model_retries,
-    )
-    return Inference(settings.model, settings.models, options)
-
-
-def _services(
-    settings: Settings,
-    names: Names,
-    redis: Redis,
-    database: Database,
-    inference: Inference,
-    pool: ChunkingPool,
-) -> Services:
-    store = Store(database)
-    search = Search(database, ef_search=settings.hnsw_ef_search)
-    outcomes, replies = Outcomes(redis, names), Replies(redis, names)
-    count_tokens = inference.for_kind("text").count_tokens
-    indexing = Indexing(
-        store,
-        Resolver(store, settings.max_document_bytes),
-        Cutter(pool, inference),
-        EmbeddingStep(store, inference),
-        outcomes,
-    )
-    answering = Answering(
-        search,
-        QueryVectors(inference.models),
-        Freshness(store, partial(read_watermark, redis, names)),
-        Assembler(search, count_tokens),
-        replies,
-        settings.default_deadline,
-        settings.query_concurrency,
-    )
-    return Services(
-        indexing=indexing,
-        answering=answering,
-        burial=Burial(store, outcomes, replies),
-        maintenance=Maintenance(
-            database,
-            settings.owner_database_url or None,
-            exact_chunks=settings.exact_search_chunks,
-        ),
-        store=store,
-        count_tokens=count_tokens,
-        trim=partial(trim_queries, redis, names),
-    )
 
 
 def _app(settings: Settings, services: Services) -> App:

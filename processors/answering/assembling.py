@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 from events.models import Citation, Kind, LegScore, Query, Scores, SearchResult
 from processors.answering.fuse import Fused
+from store.generations import Generation
 from store.search import Search
-from store.types import Candidates, ChunkRow
+from store.types import ChunkRow
 
 __all__ = ["Assembler", "permalink"]
 
@@ -23,14 +24,14 @@ class Assembler:
         self._count_tokens = count_tokens
 
     async def assemble(
-        self, query: Query, ranked: Sequence[Fused], found: Candidates
+        self, query: Query, ranked: Sequence[Fused], generation: Generation
     ) -> tuple[tuple[SearchResult, ...], str | None]:
         """Results in rank order, and the context where the query asks for one.
 
         A chunk that was deleted since it was found is left out.
         """
         ids = [one.chunk_id for one in ranked]
-        rows = await self._search.rows(query.project, query.agent, ids)
+        rows = await self._search.rows(generation, query.agent, ids)
         results = tuple(
             _result(rows[one.chunk_id], one, query.explain)
             for one in ranked

@@ -1,10 +1,14 @@
-"""How a question gets its one reply: fresh → embed → search → fuse → assemble → reply."""
+"""How a question gets its one reply: fresh → embed → search → fuse → assemble → reply.
+
+Which generation answers is settled once, when the answer is fresh enough: its models embed the
+question, its legs are searched, and its rows are cited.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -29,8 +33,10 @@ from processors.answering.query_vectors import QueryVectors
 from processors.answering.stopwatch import Stopwatch
 from processors.answering.wording import searchable
 from processors.deliveries import Delivery
+from processors.recipes import RecipeNotices
 from runtime import metrics
-from runtime.errors import HeadraceError, Retryable
+from runtime.errors import HeadraceError, Poison, Retryable
+from store.generations import Generation
 from store.search import Search
 from store.types import Candidates, SearchRequest
 
@@ -42,6 +48,17 @@ CANDIDATES = 100
 """Chunks that each leg brings to the fusion, at least."""
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question in work; a model may take ``embed_within``."""
+
+    query_id: str
+    query: Query
+    freshness: Observed
+    embed_within: timedelta
+    watch: Stopwatch
 
 
 class Answering:
@@ -57,6 +74,7 @@ class Answering:
         query_vectors: QueryVectors,
         freshness: Freshness,
         assembler: Assembler,
+        notices: RecipeNotices,
         replies: Replies,
         default_deadline: timedelta,
         concurrency: int,
@@ -65,6 +83,7 @@ class Answering:
         self._query_vectors = query_vectors
         self._freshness = freshness
         self._assembler = assembler
+        self._notices = notices
         self._replies = replies
         self._default_deadline = default_deadline
         self._working = asyncio.Semaphore(concurrency)
@@ -105,7 +124,11 @@ class Answering:
             return _failed(event, Problem(type="InternalError", detail=detail))
 
     async def answer(
-        self, query_id: str, query: Query, patience: timedelta = LONGEST
+        self,
+        query_id: str,
+        query: Query,
+        patience: timedelta = LONGEST,
+        generation: Generation | None = None,
     ) -> QueryAnswer:
         """Answer without any stream in between.
 
@@ -114,6 +137,7 @@ class Answering:
             query: the question.
             patience: how long the asker waits. A model may take half of it; then a hybrid query
                 goes on without its vector. Nothing else is cut short.
+            generation: which one answers; None: the live one.
 
         Raises:
             UsageError: no such project.
@@ -122,48 +146,66 @@ class Answering:
         watch = Stopwatch()
         freshness = await self._freshness.wait(query)
         watch.lap("wait")
+        asked = _Asked(query_id, query, freshness, patience / 2, watch)
         async with self._working:
-            return await self._answer(query_id, query, freshness, patience / 2, watch)
+            if generation is not None:
+                return (await self._answer(asked, generation))[0]
+            return await self._answer_live(asked)
 
-    async def _answer(
-        self,
-        query_id: str,
-        query: Query,
-        freshness: Observed,
-        embed_within: timedelta,
-        watch: Stopwatch,
-    ) -> QueryAnswer:
-        vectors, failed = await self._embed(query, embed_within)
+    async def _answer_live(self, asked: _Asked) -> QueryAnswer:
+        """One that was live long ago may be dropped while it answers: then the live one does."""
+        generation = await self._search.live(asked.query.project)
+        self._notices.compare(asked.query.project, generation)
+        answer, whole = await self._answer(asked, generation)
+        if not whole:
+            now = await self._search.live(asked.query.project)
+            if now.id != generation.id:
+                return (await self._answer(asked, now))[0]
+        return answer
+
+    async def _answer(self, asked: _Asked, generation: Generation) -> tuple[QueryAnswer, bool]:
+        """An answer, and whether nothing hints at rows that vanished while it was made."""
+        query, watch = asked.query, asked.watch
+        vectors, failed = await self._embed(asked, generation)
         watch.lap("embed")
-        found = await self._candidates(query, vectors, failed)
+        found = await self._candidates(query, generation, vectors, failed)
         watch.lap("search")
         ranked = fuse(found, mode=query.mode, weights=query.weights, limit=query.limit)
         watch.lap("fuse")
-        results, context = await self._assembler.assemble(query, ranked, found)
+        results, context = await self._assembler.assemble(query, ranked, generation)
         watch.lap("assemble")
-        return QueryAnswer(
-            query_id=query_id,
+        answer = QueryAnswer(
+            query_id=asked.query_id,
             project=query.project,
             results=results,
             context=context,
-            watermark=freshness.watermark,
-            stale=freshness.stale,
+            generation=generation.id,
+            watermark=asked.freshness.watermark,
+            stale=asked.freshness.stale,
             timings_ms={**watch.milliseconds, **found.timings_ms},
             degraded=found.degraded,
             corrections=dict(found.corrections),
         )
+        return answer, 0 < len(results) == len(ranked)
 
-    async def _embed(self, query: Query, within: timedelta) -> tuple[Vectors, tuple[str, ...]]:
-        """Query vectors by model; a hybrid query goes on without the models that are down."""
+    async def _embed(
+        self, asked: _Asked, generation: Generation
+    ) -> tuple[Vectors, tuple[str, ...]]:
+        """Query vectors by model; a hybrid query goes on without the models that fail."""
+        query = asked.query
         if query.mode == "keyword":
             return {}, ()
-        vectors, errors = await self._query_vectors.embed(searchable(query.text), within)
-        if errors and (query.mode == "vector" or not _can_degrade(errors)) and not vectors:
+        vectors, errors = await self._query_vectors.embed(
+            searchable(query.text), generation.recipe.model_names, asked.embed_within
+        )
+        for error in errors:
+            log.warning("query.not_embedded", generation=generation.id, error=str(error))
+        if errors and not vectors and (query.mode == "vector" or not _can_degrade(errors)):
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
     async def _candidates(
-        self, query: Query, vectors: Vectors, failed: tuple[str, ...]
+        self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
     ) -> Candidates:
         request = SearchRequest(
             project=query.project,
@@ -173,12 +215,13 @@ class Answering:
             filters=query.filters,
             candidates=max(CANDIDATES, query.limit),
         )
-        found = await self._search.candidates(request)
+        found = await self._search.candidates(generation, request)
         return replace(found, degraded=tuple(dict.fromkeys(failed + found.degraded)))
 
 
 def _can_degrade(errors: list[HeadraceError]) -> bool:
-    return all(isinstance(error, Retryable) for error in errors)
+    """Words can do without a model, but a question that it refuses is for the asker to mend."""
+    return not any(isinstance(error, Poison) for error in errors)
 
 
 def _failed(event: QueryRequested, problem: Problem) -> QueryFailed:

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,48 +14,53 @@ import numpy.typing as npt
 from processors.inference.types import Embedder, Urgency
 from runtime.errors import HeadraceError, Unavailable
 
-__all__ = ["QueryVectors"]
+__all__ = ["Models", "QueryVectors"]
 
 QueryVector = npt.NDArray[np.float32]
+
+
+class Models(Protocol):
+    """The models that recipes name."""
+
+    async def embedder(self, model: str) -> Embedder:
+        """The model of a full name, ready for use."""
+        ...
 
 
 class QueryVectors:
     """Embeds a query by each model, with a least-recently-used cache of ``size`` vectors."""
 
-    def __init__(self, embedders: Sequence[Embedder], size: int = 4096) -> None:
-        self._embedders = embedders
+    def __init__(self, models: Models, size: int = 4096) -> None:
+        self._models = models
         self._size = size
         self._cache: OrderedDict[tuple[str, str], QueryVector] = OrderedDict()
 
     async def embed(
-        self, text: str, within: timedelta
+        self, text: str, models: Sequence[str], within: timedelta
     ) -> tuple[dict[str, QueryVector], list[HeadraceError]]:
         """Unit vectors of shape (dimensions,) by model name, and what the other models raised.
 
-        A model that takes longer than ``within`` counts as unavailable.
+        A model that takes longer than ``within`` counts as unavailable, its start included.
         """
-        results = await asyncio.gather(
-            *(self._one(model, text, within) for model in self._embedders)
-        )
+        results = await asyncio.gather(*(self._one(model, text, within) for model in models))
         vectors = {
-            model.model: result
-            for model, result in zip(self._embedders, results, strict=True)
+            model: result
+            for model, result in zip(models, results, strict=True)
             if not isinstance(result, HeadraceError)
         }
         return vectors, [one for one in results if isinstance(one, HeadraceError)]
 
-    async def _one(
-        self, embedder: Embedder, text: str, within: timedelta
-    ) -> QueryVector | HeadraceError:
-        key = embedder.model, text
+    async def _one(self, model: str, text: str, within: timedelta) -> QueryVector | HeadraceError:
+        key = model, text
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
         try:
             async with asyncio.timeout(within.total_seconds()):
+                embedder = await self._models.embedder(model)
                 vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
         except TimeoutError:
-            return Unavailable(f"{embedder.model} took too long to embed the question")
+            return Unavailable(f"{model} took too long to embed the question")
         except HeadraceError as error:
             return error
         self._cache[key] = vector

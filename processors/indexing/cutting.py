@@ -9,49 +9,61 @@ from typing import Protocol
 from processors.indexing.chunking.detect import language_of
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.indexing.chunking.types import Chunk, Source
+from processors.indexing.chunking.versions import Chunking
 from processors.indexing.documents import CutDocument, Failure, ResolvedDocument
 from processors.inference.types import Embedder
 from runtime.errors import Poison
+from store.generations import Recipe
 
 __all__ = ["Cutter", "Models"]
 
 
 class Models(Protocol):
-    """Chooses the model by kind of content."""
+    """The models that recipes name."""
 
-    def for_kind(self, kind: str) -> Embedder:
-        """The model that embeds this kind."""
+    async def embedder(self, model: str) -> Embedder:
+        """The model of a full name, ready for use."""
         ...
 
 
 class Cutter:
-    """Cuts in child processes, with the limits of each kind's model."""
+    """Cuts in child processes, with the limits of a recipe and of each kind's model."""
 
     def __init__(self, pool: ChunkingPool, models: Models) -> None:
         self._pool = pool
         self._models = models
 
     async def cut(
-        self, documents: Sequence[ResolvedDocument]
+        self, documents: Sequence[ResolvedDocument], recipe: Recipe
     ) -> tuple[list[CutDocument], list[Failure]]:
-        """Every document in chunks (deletes have none), and those that can't be parsed."""
-        cut = [self._document(one, ()) for one in documents if one.data.change == "delete"]
+        """Every document in chunks (deletes have none), and those that can't be parsed.
+
+        Raises:
+            OperatorError: the recipe names a chunking that isn't known, or a model without its key.
+            Unavailable: a model is down, or the parsers are.
+        """
+        chunking = Chunking.parse(recipe.chunking)
+        cut: list[CutDocument] = []
         by_limit: defaultdict[int, list[ResolvedDocument]] = defaultdict(list)
         for document in documents:
-            if document.data.change != "delete":
-                by_limit[self._models.for_kind(document.kind).limit_tokens].append(document)
+            if document.data.change == "delete":
+                cut.append(_document(document, (), recipe))
+                continue
+            model = await self._models.embedder(recipe.model_of(document.kind))
+            by_limit[chunking.limit(model.limit_tokens)].append(document)
         failures: list[Failure] = []
         for limit_tokens, group in by_limit.items():
             results = await self._pool.chunk([_source(one) for one in group], limit_tokens)
             for document, result in zip(group, results, strict=True):
                 if isinstance(result, Poison):
-                    failures.append(Failure(document.delivery, result))
+                    failures.append(Failure(document.change, result))
                 else:
-                    cut.append(self._document(document, result))
+                    cut.append(_document(document, result, recipe))
         return cut, failures
 
-    def _document(self, document: ResolvedDocument, chunks: Sequence[Chunk]) -> CutDocument:
-        return CutDocument(document, tuple(chunks), self._models.for_kind(document.kind).model)
+
+def _document(document: ResolvedDocument, chunks: Sequence[Chunk], recipe: Recipe) -> CutDocument:
+    return CutDocument(document, tuple(chunks), recipe.model_of(document.kind))
 
 
 def _source(document: ResolvedDocument) -> Source:

@@ -6,22 +6,20 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-from events.models import DocumentChange, DocumentChanged, content_hash
-from processors.deliveries import Delivery
+from events.change_log import LoggedChange
+from events.models import DocumentChange, content_hash
 from processors.indexing.chunking.types import Chunk
 from runtime.errors import Poison
 from store.types import DocumentWrite
 
-__all__ = ["Change", "CutDocument", "EmbeddedDocument", "Failure", "ResolvedDocument"]
-
-Change = Delivery[DocumentChanged]
+__all__ = ["CutDocument", "EmbeddedDocument", "Failure", "ResolvedDocument"]
 
 
 @dataclass(frozen=True)
 class Failure:
     """A change that can't be processed, and why."""
 
-    delivery: Change
+    change: LoggedChange
     error: Poison
 
 
@@ -29,14 +27,14 @@ class Failure:
 class ResolvedDocument:
     """A change with its content at hand; ``content`` is empty for a delete."""
 
-    delivery: Change
+    change: LoggedChange
     content: str
     kind: str
 
     @property
     def data(self) -> DocumentChange:
         """What the event says."""
-        return self.delivery.event.data
+        return self.change.event.data
 
     @cached_property
     def content_hash(self) -> str | None:
@@ -67,7 +65,7 @@ class CutDocument:
 class EmbeddedDocument:
     """A document ready to be written, with what its embedding took."""
 
-    delivery: Change
+    change: LoggedChange
     write: DocumentWrite
     chunks_embedded: int = 0
     tokens_embedded: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,16 @@ from processors.indexing.chunking.types import Chunk
 from processors.indexing.cutting import Models
 from processors.indexing.documents import CutDocument, EmbeddedDocument
 from processors.inference.types import Urgency
-from store.store import Store
+from store.generations import Generation
 from store.types import ChunkWrite, DocumentWrite, Vector
 
-__all__ = ["EmbeddingStep"]
+__all__ = ["EmbeddingStep", "KnownVectors"]
+
+KnownVectors = Callable[[str, str, Sequence[bytes]], Awaitable[Mapping[bytes, Vector | None]]]
+"""What is embedded already, by project, model and content hashes; those without are left out.
+
+None in place of a vector: the store has it at hand, and the write need not carry it.
+"""
 
 
 @dataclass
@@ -31,47 +37,46 @@ class Bill:
 class Vectors:
     """Vectors by content hash for one project and model, and who pays for the new ones."""
 
-    known: dict[bytes, Vector] = field(default_factory=dict)
+    known: dict[bytes, Vector | None] = field(default_factory=dict)
     bills: defaultdict[str, Bill] = field(default_factory=lambda: defaultdict(Bill))
 
 
 class EmbeddingStep:
     """Looks vectors up by content hash, and asks the model for the rest."""
 
-    def __init__(self, store: Store, models: Models) -> None:
-        self._store = store
+    def __init__(self, known_vectors: KnownVectors, models: Models) -> None:
+        self._known_vectors = known_vectors
         self._models = models
 
     async def embed(
-        self, documents: Sequence[CutDocument], urgency: Urgency
+        self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> list[EmbeddedDocument]:
-        """Documents ready to be written, in the order given.
+        """Documents ready to be written to a generation, in the order given.
 
         Raises:
             Unavailable: the model or the database is down.
         """
-        by_model: defaultdict[tuple[str, str, str], list[CutDocument]] = defaultdict(list)
+        by_model: defaultdict[tuple[str, str], list[CutDocument]] = defaultdict(list)
         for document in documents:
-            project = document.resolved.data.project
-            by_model[project, document.model, document.resolved.kind].append(document)
-        vectors: dict[tuple[str, str, str], Vectors] = {}
-        for key, group in by_model.items():
-            vectors[key] = await self._vectors(*key, group, urgency)
+            by_model[document.resolved.data.project, document.model].append(document)
+        vectors = {
+            key: await self._vectors(*key, group, urgency) for key, group in by_model.items()
+        }
         return [
-            _embedded(one, vectors[one.resolved.data.project, one.model, one.resolved.kind])
+            _embedded(one, vectors[one.resolved.data.project, one.model], generation.id)
             for one in documents
         ]
 
     async def _vectors(
-        self, project: str, model: str, kind: str, group: Sequence[CutDocument], urgency: Urgency
+        self, project: str, model: str, group: Sequence[CutDocument], urgency: Urgency
     ) -> Vectors:
         hashes = {one for document in group for one in document.hashes}
-        found = Vectors(dict(await self._store.known_vectors(project, model, sorted(hashes))))
+        found = Vectors(dict(await self._known_vectors(project, model, sorted(hashes))))
         missing = _missing(group, found.known)
         if not missing:
             return found
         texts = [text for text, _ in missing.values()]
-        embedder = self._models.for_kind(kind)
+        embedder = await self._models.embedder(model)
         result = await embedder.embed(texts, urgency)
         for content_hash, vector in zip(missing, result.vectors, strict=True):
             found.known[content_hash] = vector.astype(np.float16)
@@ -80,11 +85,11 @@ class EmbeddingStep:
 
 
 def _missing(
-    group: Iterable[CutDocument], known: Mapping[bytes, Vector]
+    group: Iterable[CutDocument], known: Mapping[bytes, Vector | None]
 ) -> dict[bytes, tuple[str, str]]:
     """Text and paying event by hash of what has no vector yet, each hash once."""
     return {
-        content_hash: (text, document.resolved.delivery.event.id)
+        content_hash: (text, document.resolved.change.event.id)
         for document in group
         for content_hash, text in zip(document.hashes, document.texts, strict=True)
         if content_hash not in known
@@ -107,25 +112,26 @@ def _bill(
         bill.cost_usd += cost_usd * share
 
 
-def _embedded(document: CutDocument, vectors: Vectors) -> EmbeddedDocument:
-    delivery = document.resolved.delivery
-    bill = vectors.bills[delivery.event.id]
-    return EmbeddedDocument(
-        delivery, _write(document, vectors.known), bill.chunks, bill.tokens, bill.cost_usd
-    )
+def _embedded(document: CutDocument, vectors: Vectors, generation_id: int) -> EmbeddedDocument:
+    change = document.resolved.change
+    bill = vectors.bills[change.event.id]
+    write = _write(document, vectors.known, generation_id)
+    return EmbeddedDocument(change, write, bill.chunks, bill.tokens, bill.cost_usd)
 
 
-def _write(document: CutDocument, known: Mapping[bytes, Vector]) -> DocumentWrite:
-    delivery, data = document.resolved.delivery, document.resolved.data
+def _write(
+    document: CutDocument, known: Mapping[bytes, Vector | None], generation_id: int
+) -> DocumentWrite:
+    change, data = document.resolved.change, document.resolved.data
     return DocumentWrite(
-        event_id=delivery.event.id,
+        event_id=change.event.id,
         project=data.project,
         agent=data.agent,
         uri=data.uri,
         change=data.change,
-        position=delivery.number,
-        partition=delivery.partition,
-        published_at=delivery.event.time,
+        position=change.position,
+        partition=change.partition,
+        published_at=change.event.time,
         old_uri=data.old_uri,
         content_hash=document.resolved.content_hash,
         kind=document.resolved.kind,
@@ -141,11 +147,12 @@ def _write(document: CutDocument, known: Mapping[bytes, Vector]) -> DocumentWrit
                 zip(document.chunks, document.hashes, strict=True)
             )
         ),
+        generation_id=generation_id,
     )
 
 
 def _chunk_write(
-    ordinal: int, chunk: Chunk, content_hash: bytes, model: str, vector: Vector
+    ordinal: int, chunk: Chunk, content_hash: bytes, model: str, vector: Vector | None
 ) -> ChunkWrite:
     return ChunkWrite(
         ordinal=ordinal,

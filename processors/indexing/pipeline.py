@@ -1,4 +1,4 @@
-"""How a change becomes searchable: skip → resolve → cut → embed → write → report.
+"""How a change becomes searchable: skip → prepare (resolve, cut, embed) → write → report.
 
 The documents of a batch go through together, so that the model and the database see few, large
 requests. A document that can't be processed fails alone.
@@ -6,50 +6,55 @@ requests. A document that can't be processed fails alone.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import structlog
 
-from events.models import DocumentIndexed, DocumentIndexedData
+from events.change_log import LoggedChange
+from events.models import DocumentChanged, DocumentIndexed, DocumentIndexedData
 from events.names import Lane
 from events.outcomes import Outcomes
-from processors.indexing.cutting import Cutter
-from processors.indexing.documents import Change, EmbeddedDocument, Failure
-from processors.indexing.embedding import EmbeddingStep
-from processors.indexing.resolving import Resolver
+from processors.deliveries import Delivery
+from processors.indexing.documents import EmbeddedDocument, Failure
+from processors.indexing.preparing import Preparer
 from processors.inference.types import Urgency
+from processors.recipes import RecipeNotices
 from runtime import metrics
 from store.store import Store
+from store.switching import GenerationMoved
 from store.types import Applied
 
-__all__ = ["Indexing"]
+__all__ = ["Change", "Indexing"]
 
 log = structlog.get_logger(__name__)
+
+Change = Delivery[DocumentChanged]
 
 GROUP_CHARACTERS = 192 * 1024
 """One write transaction holds about this much text, so that work is acknowledged steadily."""
 
+MOST_MOVES = 3
+"""Switches in a row that a group is prepared anew for, before it waits like any other failure."""
+
 
 class Indexing:
     """The pipeline of changes.
+
+    Each group of changes is prepared for the generation that is live then. When another one is at
+    the time of the write, the group is prepared once more, so that no change misses a switch.
 
     Not guaranteed: any order between documents, batches or workers. What keeps an older change
     from overwriting a newer one is the fence in ``Store.apply``.
     """
 
     def __init__(
-        self,
-        store: Store,
-        resolver: Resolver,
-        cutter: Cutter,
-        embedding: EmbeddingStep,
-        outcomes: Outcomes,
+        self, store: Store, preparer: Preparer, notices: RecipeNotices, outcomes: Outcomes
     ) -> None:
         self._store = store
-        self._resolver = resolver
-        self._cutter = cutter
-        self._embedding = embedding
+        self._preparer = preparer
+        self._notices = notices
         self._outcomes = outcomes
 
     async def run(self, deliveries: Sequence[Change]) -> None:
@@ -65,14 +70,27 @@ class Indexing:
         if failures:
             raise failures[0].error
 
-    async def _index(self, group: Sequence[Change]) -> list[Failure]:
+    async def _index(self, group: Sequence[Change]) -> Sequence[Failure]:
         fresh = await self._skip_handled(group)
-        resolved, unresolved = await self._resolver.resolve(fresh)
-        cut, uncut = await self._cutter.cut(resolved)
-        embedded = await self._embedding.embed(cut, _urgency(group))
-        applied = await self._store.apply([document.write for document in embedded])
-        await self._report(embedded, applied)
-        return unresolved + uncut
+        for _ in range(MOST_MOVES):
+            try:
+                return await self._apply(fresh)
+            except GenerationMoved as error:
+                log.info("changes.prepared_anew", changes=len(fresh), reason=str(error))
+        return await self._apply(fresh)
+
+    async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:
+        """Changes of one project, prepared for the generation that is live now, and written."""
+        if not deliveries:
+            return []
+        project = deliveries[0].event.data.project
+        generation = await self._store.generation(project)
+        self._notices.compare(project, generation)
+        changes = [LoggedChange(one.partition, one.number, one.event) for one in deliveries]
+        prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
+        applied = await self._store.apply([document.write for document in prepared.documents])
+        await self._report(deliveries, prepared.documents, applied)
+        return prepared.failures
 
     async def _skip_handled(self, group: Sequence[Change]) -> list[Change]:
         """Leave out what a worker that died had written but not acknowledged."""
@@ -82,12 +100,16 @@ class Indexing:
         return [delivery for key, delivery in keys.items() if key not in handled]
 
     async def _report(
-        self, embedded: Sequence[EmbeddedDocument], applied: Sequence[Applied]
+        self,
+        deliveries: Sequence[Change],
+        documents: Sequence[EmbeddedDocument],
+        applied: Sequence[Applied],
     ) -> None:
+        places = {(delivery.number, delivery.partition): delivery for delivery in deliveries}
         await self._finish(
             [
-                (document.delivery, _indexed(document, result))
-                for document, result in zip(embedded, applied, strict=True)
+                (delivery := places[document.change.order], _indexed(delivery, document, result))
+                for document, result in zip(documents, applied, strict=True)
             ]
         )
 
@@ -99,9 +121,18 @@ class Indexing:
 
 
 def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes of one project each, in the order given."""
+    by_project: defaultdict[str, list[Change]] = defaultdict(list)
+    for delivery in deliveries:
+        by_project[delivery.event.data.project].append(delivery)
+    for changes in by_project.values():
+        yield from _sized(changes)
+
+
+def _sized(changes: Sequence[Change]) -> Iterator[list[Change]]:
     group: list[Change] = []
     size = 0
-    for delivery in deliveries:
+    for delivery in changes:
         length = _size(delivery)
         if group and size + length > GROUP_CHARACTERS:
             yield group
@@ -127,8 +158,8 @@ def _duplicate(delivery: Change) -> DocumentIndexedData:
     return _outcome(delivery, Applied(delivery.event.id, "duplicate"))
 
 
-def _indexed(document: EmbeddedDocument, applied: Applied) -> DocumentIndexedData:
-    return _outcome(document.delivery, applied).model_copy(
+def _indexed(delivery: Change, document: EmbeddedDocument, applied: Applied) -> DocumentIndexedData:
+    return _outcome(delivery, applied).model_copy(
         update={
             "chunks_embedded": document.chunks_embedded,
             "tokens_embedded": document.tokens_embedded,

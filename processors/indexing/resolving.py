@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from events.change_log import LoggedChange
 from events.models import DocumentChange, content_hash
 from processors.indexing.chunking.detect import kind_of
-from processors.indexing.documents import Change, Failure, ResolvedDocument
+from processors.indexing.documents import Failure, ResolvedDocument
 from runtime.errors import LimitExceeded, MalformedEvent, Poison
-from store.store import Store
 
-__all__ = ["Resolver"]
+__all__ = ["FetchContent", "Resolver"]
+
+FetchContent = Callable[[str, str], Awaitable[str]]
+"""Content by project and SHA-256 in hex; raises ``UnsupportedContent`` where there is none."""
 
 
 class Resolver:
     """Fetches content that travelled by reference."""
 
-    def __init__(self, store: Store, max_document_bytes: int) -> None:
-        self._store = store
+    def __init__(self, fetch: FetchContent, max_document_bytes: int) -> None:
+        self._fetch = fetch
         self._max_document_bytes = max_document_bytes
 
     async def resolve(
-        self, changes: Sequence[Change]
+        self, changes: Sequence[LoggedChange]
     ) -> tuple[list[ResolvedDocument], list[Failure]]:
         """Every change with its content, and those whose content can't be used."""
         resolved: list[ResolvedDocument] = []
@@ -33,7 +36,7 @@ class Resolver:
                 failures.append(Failure(change, error))
         return resolved, failures
 
-    async def _resolve(self, change: Change) -> ResolvedDocument:
+    async def _resolve(self, change: LoggedChange) -> ResolvedDocument:
         data = change.event.data
         content = await self._content(data)
         self._check_size(data, content)
@@ -43,7 +46,7 @@ class Resolver:
     async def _content(self, data: DocumentChange) -> str:
         if data.content_ref is None:
             return data.content or ""
-        content = await self._store.get_content(data.project, data.content_ref.sha256)
+        content = await self._fetch(data.project, data.content_ref.sha256)
         if content_hash(content) != data.content_ref.sha256:
             raise MalformedEvent(f"{data.uri}: the stored content is not what content_ref names")
         return content

@@ -1,6 +1,6 @@
 """The only caller of models."""
 
-from processors.inference.registry import Inference, ModelOptions
+from processors.inference.registry import Inference, ModelOptions, full_name
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from processors.inference.types import Embedder, Embeddings, Urgency
 
@@ -11,5 +11,6 @@ __all__ = [
     "ModelOptions",
     "TokenCounter",
     "Urgency",
+    "full_name",
     "tokenizer_path",
 ]

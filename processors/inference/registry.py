@@ -1,9 +1,11 @@
-"""Which model embeds which kind of content."""
+"""Models by name: each is made and started when it is first needed, and kept."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -11,19 +13,23 @@ from pathlib import Path
 from processors.inference.hashing import HASHING_MODEL, HashingEmbedder
 from processors.inference.local import LocalEmbedder
 from processors.inference.remote import LiteLLMEmbedder
-from processors.inference.tokenizer import tokenizer_path
 from processors.inference.types import Embedder
-from processors.inference.weights import OFFICIAL_NAME
+from processors.inference.weights import OFFICIAL_NAME, locate, model_name
 from runtime.errors import ConfigurationError
+from store.generations import Recipe
 
-__all__ = ["Inference", "ModelOptions", "create_embedder"]
+__all__ = ["Inference", "ModelOptions", "create_embedder", "full_name"]
 
 _LOCAL_PREFIX = "local/"
+_WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How models are loaded and asked; local ones use the first two, all others the rest."""
+    """How models are loaded and asked; local ones use the first two, all others the rest.
+
+    ``dimensions`` is the width to ask of a model whose name tells none.
+    """
 
     directory: Path | None = None
     threads: int = 1
@@ -35,82 +41,116 @@ class ModelOptions:
 
 
 LOCAL_MODELS: Mapping[str, Callable[[ModelOptions], Embedder]] = {
-    OFFICIAL_NAME: lambda options: LocalEmbedder(options.directory, options.threads),
+    OFFICIAL_NAME: lambda options: LocalEmbedder(None, options.threads),
     HASHING_MODEL: lambda _: HashingEmbedder(),
 }
 
 
+def full_name(model: str, options: ModelOptions) -> str:
+    """The name that a model's vectors are stored under: what a recipe names it.
+
+    A width that the options ask for is part of it (``name@256``), so that vectors of several
+    widths live side by side; so is the hash of local weights other than the packaged ones.
+
+    Raises:
+        ConfigurationError: the model directory holds no model.
+    """
+    if model == OFFICIAL_NAME and options.directory is not None:
+        return model_name(locate(options.directory))
+    if model.startswith(_LOCAL_PREFIX) or options.dimensions is None:
+        return model
+    return model if _WITH_DIMENSIONS.fullmatch(model) else f"{model}@{options.dimensions}"
+
+
 def create_embedder(model: str, options: ModelOptions) -> Embedder:
-    """The embedder of a model's name: ``local/…`` runs here, anything else goes to LiteLLM.
+    """The embedder of a full name: ``local/…`` runs here, anything else goes to LiteLLM.
 
     Raises:
         ConfigurationError: no such local model.
     """
-    if model in LOCAL_MODELS:
-        return LOCAL_MODELS[model](options)
     if model.startswith(_LOCAL_PREFIX):
-        known = ", ".join(LOCAL_MODELS)
-        raise ConfigurationError(f"no local model {model}; there are: {known}")
+        return _local(model, options)
+    parts = _WITH_DIMENSIONS.fullmatch(model)
     return LiteLLMEmbedder(
-        model,
+        parts["model"] if parts else model,
         options.api_key,
         options.base_url,
-        options.dimensions,
+        int(parts["dimensions"]) if parts else options.dimensions,
         options.timeout,
         options.retries,
+        name=model,
+    )
+
+
+def _local(model: str, options: ModelOptions) -> Embedder:
+    if options.directory is not None and model_name(locate(options.directory)) == model:
+        return LocalEmbedder(options.directory, options.threads)
+    if model in LOCAL_MODELS:
+        return LOCAL_MODELS[model](options)
+    raise ConfigurationError(
+        f"no local model {model}; there are: {', '.join(LOCAL_MODELS)}"
+        " (HEADRACE_MODEL_DIRECTORY names where weights of your own are)"
     )
 
 
 class Inference:
-    """The models of one process: one embedder per model, chosen by kind of content.
+    """The models of one process, by the names that recipes know them by.
 
     Args:
-        model: of kinds that name none.
-        models: by kind of content.
         options: for all of them.
-
-    Raises:
-        ConfigurationError: a model is unknown or its files are wrong.
+        recipe: whose models ``start`` makes ready; others are started by their first use.
     """
 
-    def __init__(
-        self,
-        model: str = OFFICIAL_NAME,
-        models: Mapping[str, str] | None = None,
-        options: ModelOptions | None = None,
-    ) -> None:
+    def __init__(self, options: ModelOptions | None = None, recipe: Recipe | None = None) -> None:
         self._options = options or ModelOptions()
-        names = dict.fromkeys([model, *(models or {}).values()])
-        embedders = {name: create_embedder(name, self._options) for name in names}
-        self._default = embedders[model]
-        self._by_kind = {kind: embedders[name] for kind, name in (models or {}).items()}
-        self._embedders = tuple(embedders.values())
+        self._recipe = recipe or Recipe(OFFICIAL_NAME)
+        self._started: dict[str, Embedder] = {}
+        self._starting: dict[str, asyncio.Task[Embedder]] = {}
 
-    @property
-    def models(self) -> tuple[Embedder, ...]:
-        """The distinct embedders in use."""
-        return self._embedders
+    async def embedder(self, model: str) -> Embedder:
+        """The embedder of a full name, ready for use.
 
-    @property
-    def tokenizer_path(self) -> Path:
-        """The local model's tokenizer, which chunkers count with whatever model embeds."""
-        return tokenizer_path(self._options.directory)
-
-    def for_kind(self, kind: str) -> Embedder:
-        """The embedder of a kind of content."""
-        return self._by_kind.get(kind, self._default)
-
-    async def start(self) -> None:
-        """Load or probe every model.
+        First uses at the same time share one start. One that failed is tried again next time.
 
         Raises:
-            ConfigurationError, Unavailable, RateLimited: as the models' own ``start`` does.
+            ConfigurationError, Unavailable, RateLimited: as the model's own ``start`` does.
         """
-        for embedder in self._embedders:
-            await embedder.start()
+        if model in self._started:
+            return self._started[model]
+        if model not in self._starting:
+            self._starting[model] = asyncio.create_task(self._start(model))
+        # whoever gives up waiting takes nothing from the others
+        return await asyncio.shield(self._starting[model])
+
+    async def for_kind(self, recipe: Recipe, kind: str) -> Embedder:
+        """The embedder that a recipe chooses for a kind of content; raises as ``embedder``."""
+        return await self.embedder(recipe.model_of(kind))
+
+    async def start(self) -> None:
+        """Make the recipe's models ready; raises as ``embedder``."""
+        for model in self._recipe.model_names:
+            await self.embedder(model)
 
     async def close(self) -> None:
         """Release every model, also when one of them fails to close."""
+        for task in list(self._starting.values()):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
         async with AsyncExitStack() as stack:
-            for embedder in self._embedders:
+            for embedder in self._started.values():
                 stack.push_async_callback(embedder.close)
+
+    async def _start(self, model: str) -> Embedder:
+        try:
+            # reads and hashes files
+            embedder = await asyncio.to_thread(create_embedder, model, self._options)
+            try:
+                await embedder.start()
+            except BaseException:
+                await embedder.close()
+                raise
+            self._started[model] = embedder
+            return embedder
+        finally:
+            del self._starting[model]

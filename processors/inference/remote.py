@@ -47,6 +47,7 @@ class LiteLLMEmbedder:
         batch_texts: most texts of one request.
         batch_tokens: most tokens of one request, where texts allow.
         concurrency: requests for documents in flight.
+        name: what the vectors are stored under; empty: the model's name.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class LiteLLMEmbedder:
         batch_texts: int = 96,
         batch_tokens: int = 32_000,
         concurrency: int = 4,
+        name: str = "",
     ) -> None:
         self._endpoint = Endpoint(model, api_key, base_url, dimensions, timeout)
+        self._name = name or model
         self._retries = retries
         self._batch_texts = batch_texts
         self._batch_tokens = batch_tokens
@@ -72,8 +75,8 @@ class LiteLLMEmbedder:
 
     @property
     def model(self) -> str:
-        """LiteLLM's name of the model."""
-        return self._endpoint.model
+        """LiteLLM's name of the model, with the width where it is part of the choice."""
+        return self._name
 
     @property
     def dimensions(self) -> int:

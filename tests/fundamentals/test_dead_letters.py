@@ -6,13 +6,16 @@ import json
 
 import pytest
 
+from events.change_log import LoggedChange
 from events.connection import connect
 from events.dead_letters import DeadLetter, DeadLetters
 from events.models import DocumentIndexed, DocumentRejected
 from events.names import Names, Topic
-from processors.indexing.documents import Change, ResolvedDocument
+from processors.indexing.documents import ResolvedDocument
 from processors.indexing.resolving import Resolver
+from runtime.settings import LOCAL_MODEL
 from store.database import Database as Postgres
+from store.generations import Recipe
 from store.store import Store
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace
@@ -76,7 +79,7 @@ async def test_a_raising_event_is_tried_again_then_kept_and_can_be_redriven(
     broken = True
     resolve = Resolver._resolve
 
-    async def raising(self: Resolver, change: Change) -> ResolvedDocument:
+    async def raising(self: Resolver, change: LoggedChange) -> ResolvedDocument:
         if broken and change.event.data.uri == "unlucky.md":
             raise ZeroDivisionError("a defect")
         return await resolve(self, change)
@@ -106,7 +109,7 @@ async def test_a_redriven_event_never_overwrites_a_newer_one(running: Headrace) 
     assert letter.position is not None
     postgres = await Postgres.open(running.database.worker_url)
     try:
-        stored = await Store(postgres).handled([("docs", 0, letter.position)])
+        stored = await Store(postgres, Recipe(LOCAL_MODEL)).handled([("docs", 0, letter.position)])
         assert not stored, "a rejected change is not applied"
     finally:
         await postgres.close()

@@ -6,8 +6,7 @@ from typing import Any
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Position, Topic
-from processors.indexing.documents import Change
-from processors.indexing.pipeline import GROUP_CHARACTERS, _groups
+from processors.indexing.pipeline import GROUP_CHARACTERS, Change, _groups
 
 
 def _change(**data: Any) -> Change:

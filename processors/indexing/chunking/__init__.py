@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from processors.indexing.chunking.registry import CHUNKERS, chunk
 from processors.indexing.chunking.types import Chunk, Chunker, CountTokens, Source
+from processors.indexing.chunking.versions import CHUNKING_VERSION, Chunking
 
-__all__ = ["CHUNKERS", "CHUNKING_VERSION", "Chunk", "Chunker", "CountTokens", "Source", "chunk"]
-
-CHUNKING_VERSION = 1
-"""Goes up when the same document would be cut otherwise."""
+__all__ = [
+    "CHUNKERS",
+    "CHUNKING_VERSION",
+    "Chunk",
+    "Chunker",
+    "Chunking",
+    "CountTokens",
+    "Source",
+    "chunk",
+]

@@ -1,0 +1,50 @@
+"""From changes to what is written into one generation: resolve → cut → embed.
+
+A document that can't be processed fails alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from events.change_log import LoggedChange
+from processors.indexing.cutting import Cutter
+from processors.indexing.documents import EmbeddedDocument, Failure
+from processors.indexing.embedding import EmbeddingStep
+from processors.indexing.resolving import Resolver
+from processors.inference.types import Urgency
+from store.generations import Generation
+
+__all__ = ["Prepared", "Preparer"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What can be written, and what can't."""
+
+    documents: Sequence[EmbeddedDocument]
+    failures: Sequence[Failure]
+
+
+class Preparer:
+    """The steps before the write, by a generation's recipe."""
+
+    def __init__(self, resolver: Resolver, cutter: Cutter, embedding: EmbeddingStep) -> None:
+        self._resolver = resolver
+        self._cutter = cutter
+        self._embedding = embedding
+
+    async def prepare(
+        self, changes: Sequence[LoggedChange], generation: Generation, urgency: Urgency
+    ) -> Prepared:
+        """Every change as a write to ``generation``, in no particular order.
+
+        Raises:
+            OperatorError: the recipe names a chunking that isn't known, or a model without its key.
+            Unavailable: a server or a model is down.
+        """
+        resolved, unresolved = await self._resolver.resolve(changes)
+        cut, uncut = await self._cutter.cut(resolved, generation.recipe)
+        documents = await self._embedding.embed(cut, generation, urgency)
+        return Prepared(documents, unresolved + uncut)

@@ -1,0 +1,101 @@
+"""The recipe that the settings ask for: what a new project's first generation is made by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from events.models import Kind
+from processors.indexing.chunking.versions import Chunking
+from processors.inference import ModelOptions, full_name
+from runtime.errors import ConfigurationError
+from runtime.settings import Settings
+from store.generations import Generation, Recipe
+from store.keyword.tokens import TOKENS_VERSION
+
+__all__ = ["RecipeNotices", "chooses_models", "model_options", "recipe_of"]
+
+log = structlog.get_logger(__name__)
+
+_MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
+
+
+def model_options(settings: Settings) -> ModelOptions:
+    """How models are loaded and asked."""
+    return ModelOptions(
+        directory=settings.model_directory,
+        threads=settings.model_threads,
+        api_key=settings.model_api_key.get_secret_value(),
+        base_url=settings.model_base_url,
+        dimensions=settings.model_dimensions,
+        timeout=settings.model_timeout,
+        retries=settings.model_retries,
+    )
+
+
+def recipe_of(settings: Settings) -> Recipe:
+    """Models by their full names, and the newest chunking and tokeniser.
+
+    Raises:
+        ConfigurationError: a model is chosen for a kind that doesn't exist, or the model directory
+            holds no model.
+    """
+    unknown = settings.models.keys() - set(Kind)
+    if unknown:
+        raise ConfigurationError(
+            f"HEADRACE_MODELS names the unknown kind {min(unknown)}; there are: {', '.join(Kind)}"
+        )
+    options = model_options(settings)
+    models = {kind: full_name(name, options) for kind, name in settings.models.items()}
+    return Recipe(full_name(settings.model, options), models, str(Chunking()), TOKENS_VERSION)
+
+
+def chooses_models(settings: Settings) -> bool:
+    """Whether a model was chosen at all, or is what it is by default."""
+    return bool(settings.model_fields_set & _MODEL_SETTINGS)
+
+
+class RecipeNotices:
+    """Says, once per project, that its generation keeps its models whatever the settings say.
+
+    ``wanted`` None: the settings choose none.
+    """
+
+    def __init__(self, wanted: Recipe | None) -> None:
+        self._wanted = wanted
+        self._told: set[str] = set()
+
+    def compare(self, project: str, generation: Generation) -> None:
+        """Log a warning where the models differ."""
+        if self._wanted is None or project in self._told:
+            return
+        other = _differing(generation.recipe, self._wanted)
+        if not other:
+            return
+        self._told.add(project)
+        log.warning(
+            "models.differ",
+            project=project,
+            generation=generation.id,
+            cure=" && ".join(_replay(project, kind, model) for kind, model in other.items()),
+        )
+
+
+def _differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
+    """Wanted model by kind of content, '' for all that none is chosen for."""
+    if made.model != wanted.model:
+        return {"": wanted.model} | {
+            kind: model for kind, model in wanted.models.items() if model != wanted.model
+        }
+    kinds = sorted(made.models.keys() | wanted.models.keys())
+    return {
+        kind: wanted.model_of(kind)
+        for kind in kinds
+        if made.model_of(kind) != wanted.model_of(kind)
+    }
+
+
+def _replay(project: str, kind: str, model: str) -> str:
+    choice = f" --kind {kind}" if kind else ""
+    return f"headrace replay --project {project} --model {model}{choice}"
