@@ -18,11 +18,9 @@ from gateway.stack import configured, stack
 from runtime.embedded import find_redis
 from runtime.settings import Settings
 from store.statistics import ProjectStatistics
+from store.store import Store
 
 __all__ = ["command"]
-
-_GENERATION = 1
-"""Every index is its first build, until one can be built beside another."""
 
 
 def command(json: JsonOption = False) -> None:
@@ -45,14 +43,14 @@ async def _look(settings: Settings) -> dict[str, Any]:
     ):
         facts = await check_server(redis)
         backlog = await read_backlog(redis, names_of(running))
-        projects = await store.statistics()
+        projects = [await _project(store, one) for one in await store.statistics()]
     version = ".".join(map(str, facts.version))
     embedded = "" if settings.redis_url else f" ({find_redis().source})"
     return {
         "servers": servers,
         "redis": f"{version}{embedded}",
         "streams": [_stream(one) for one in backlog],
-        "projects": [_project(one) for one in projects],
+        "projects": projects,
     }
 
 
@@ -68,8 +66,10 @@ def _stream(backlog: Backlog) -> dict[str, Any]:
     }
 
 
-def _project(statistics: ProjectStatistics) -> dict[str, Any]:
-    return {**dataclasses.asdict(statistics), "generation": _GENERATION}
+async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any]:
+    recipe = (await store.generation(statistics.project)).recipe
+    made_by = {"model": recipe.model, "models": dict(recipe.models), "chunking": recipe.chunking}
+    return {**dataclasses.asdict(statistics), **made_by}
 
 
 def _print(console: Console, found: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     console.print(_table(found["streams"]))
     console.print()
     if found["projects"]:
-        console.print(_table(found["projects"], leave_out=("tombstones", "outcomes")))
+        console.print(_table(found["projects"], leave_out=("tombstones", "outcomes", "models")))
     else:
         typer.echo("no projects yet: `headrace sync PATH` makes one")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from events.models import LegScore, Query
 from processors.answering.assembling import Assembler, permalink
 from processors.answering.fuse import Fused
+from store.generations import Generation, Recipe
 from store.search import Search
-from store.types import Candidates, ChunkRow
+from store.types import ChunkRow
 
 ROW = ChunkRow(
     chunk_id=1,
@@ -30,7 +32,7 @@ ROW = ChunkRow(
     metadata={},
     tokens=5,
 )
-NOTHING = Candidates(vector={}, keyword=[])
+GENERATION = Generation(1, 1, "live", Recipe("m"), datetime.now(UTC))
 
 
 class Rows(Search):
@@ -40,7 +42,7 @@ class Rows(Search):
         self._rows = {row.chunk_id: row for row in rows}
 
     async def rows(
-        self, project: str, agent: str | None, chunk_ids: Sequence[int]
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, ChunkRow]:
         return {one: self._rows[one] for one in chunk_ids if one in self._rows}
 
@@ -80,7 +82,7 @@ def test_without_a_template_there_is_no_permalink() -> None:
 
 async def test_chunks_that_went_meanwhile_are_left_out() -> None:
     """Between search and assembly a document may be deleted."""
-    results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), NOTHING)
+    results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
     assert [one.chunk_id for one in results] == [1]
 
 
@@ -92,7 +94,7 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
         for number, length in ((1, 20), (2, 30), (3, 5))
     ]
     query = _query(context_tokens=budget)
-    _, context = await Assembler(Rows(rows), _words).assemble(query, _ranked(1, 2, 3), NOTHING)
+    _, context = await Assembler(Rows(rows), _words).assemble(query, _ranked(1, 2, 3), GENERATION)
     assert context is not None
     assert [number for number in (1, 2, 3) if f"w{number}" in context] == kept
     assert _words([context])[0] <= budget
@@ -101,7 +103,7 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
 async def test_an_explanation_names_both_legs() -> None:
     """A person can see why a chunk is where it is, also where a leg didn't find it."""
     results, _ = await Assembler(Rows([ROW]), _words).assemble(
-        _query(explain=True), _ranked(1), NOTHING
+        _query(explain=True), _ranked(1), GENERATION
     )
     assert results[0].explanation is not None
     assert "place 1" in results[0].explanation

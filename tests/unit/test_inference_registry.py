@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -10,29 +11,129 @@ import pytest
 
 from processors.inference.hashing import HashingEmbedder
 from processors.inference.local import LocalEmbedder
-from processors.inference.registry import Inference, create_embedder
+from processors.inference.registry import Inference, create_embedder, full_name
 from processors.inference.registry import ModelOptions as Options
-from processors.inference.remote import LiteLLMEmbedder, request_batches
+from processors.inference.remote import request_batches
 from processors.inference.retrying import backoff, retry_after
 from processors.inference.types import Urgency
-from processors.inference.weights import locate, model_name, read_shape
-from runtime.errors import ConfigurationError
+from processors.inference.weights import OFFICIAL_NAME, locate, model_name, read_shape
+from processors.recipes import recipe_of
+from runtime.errors import ConfigurationError, Unavailable
+from runtime.settings import Settings
+from store.generations import Recipe
+from tests.support.waiting import eventually
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
-    """Kinds that name the same model share it; all others use the default."""
-    inference = Inference("local/hash-384", {"code": "openai/code", "pdf": "local/hash-384"})
-    assert isinstance(inference.for_kind("code"), LiteLLMEmbedder)
-    assert isinstance(inference.for_kind("markdown"), HashingEmbedder)
-    assert inference.for_kind("pdf") is inference.for_kind("markdown")
-    assert [embedder.model for embedder in inference.models] == ["local/hash-384", "openai/code"]
+class Slow(HashingEmbedder):
+    """Starts when it is allowed to; fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.allowed = asyncio.Event()
+        self.failures = 0
+        self.started = self.closed = 0
+
+    async def start(self) -> None:
+        self.started += 1
+        await self.allowed.wait()
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("the model is down")
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """What every name gives."""
+    model = Slow()
+    monkeypatch.setattr("processors.inference.registry.create_embedder", lambda *_: model)
+    return model
+
+
+async def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
+    """Kinds that name the same model share it; all others use the recipe's default."""
+    recipe = Recipe("local/hash-384", {"code": OFFICIAL_NAME, "pdf": "local/hash-384"})
+    inference = Inference(recipe=recipe)
+    assert isinstance(await inference.for_kind(recipe, "code"), LocalEmbedder)
+    assert isinstance(await inference.for_kind(recipe, "markdown"), HashingEmbedder)
+    pdf = await inference.for_kind(recipe, "pdf")
+    assert pdf is await inference.for_kind(recipe, "markdown")
+    await inference.close()
+
+
+async def test_only_the_models_of_the_recipe_are_started_at_the_start(slow: Slow) -> None:
+    """Others are met in generations that some project has."""
+    slow.allowed.set()
+    inference = Inference(recipe=Recipe("a", {"code": "b"}))
+    await inference.start()
+    assert slow.started == 2
+    await inference.embedder("c")
+    await inference.embedder("c")
+    assert slow.started == 3
+    await inference.close()
+    assert slow.closed == 3
+
+
+async def test_first_uses_at_once_share_one_start(slow: Slow) -> None:
+    """And one that gives up waiting takes nothing from the others."""
+    inference = Inference()
+    hasty, patient = (asyncio.create_task(inference.embedder("a")) for _ in range(2))
+    await eventually(lambda: slow.started, "the start")
+    hasty.cancel()
+    slow.allowed.set()
+    assert await patient is slow
+    assert slow.started == 1
+    await inference.close()
+
+
+async def test_a_failed_start_is_not_remembered(slow: Slow) -> None:
+    """A model that was down for a moment is asked again."""
+    slow.allowed.set()
+    slow.failures = 1
+    inference = Inference()
+    with pytest.raises(Unavailable):
+        await inference.embedder("a")
+    assert slow.closed == 1
+    assert await inference.embedder("a") is slow
+    await inference.close()
+
+
+async def test_closing_ends_a_start_too(slow: Slow) -> None:
+    """A worker that stops waits for no model."""
+    inference = Inference()
+    waiting = asyncio.create_task(inference.embedder("a"))
+    await eventually(lambda: slow.started, "the start")
+    await inference.close()
+    assert slow.closed == 1
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+@pytest.mark.parametrize(
+    ("model", "asked_for", "name"),
+    [
+        ("openai/a", None, "openai/a"),
+        ("openai/a", 256, "openai/a@256"),
+        ("openai/a@512", 256, "openai/a@512"),
+        ("vertex_ai/gecko@003", None, "vertex_ai/gecko@003"),
+        ("vertex_ai/gecko@003", 256, "vertex_ai/gecko@003@256"),
+        (OFFICIAL_NAME, 256, OFFICIAL_NAME),
+    ],
+)
+def test_a_width_that_is_asked_for_is_part_of_the_name(
+    model: str, asked_for: int | None, name: str
+) -> None:
+    """Or vectors of two widths would share a name; what looks alike isn't taken for a width."""
+    assert full_name(model, Options(dimensions=asked_for)) == name
+    assert create_embedder(name, Options()).model == name
 
 
 def test_the_default_is_the_built_in_model() -> None:
     """Without settings nothing but the packaged model is used."""
-    (embedder,) = Inference().models
+    embedder = create_embedder(recipe_of(Settings()).model, Options())
     assert isinstance(embedder, LocalEmbedder)
     assert embedder.model == "local/all-MiniLM-L6-v2"
     assert (embedder.dimensions, embedder.limit_tokens) == (384, 254)
@@ -69,7 +170,13 @@ def test_a_directory_of_ones_own_is_accepted(model_copy: Path) -> None:
     with (model_copy / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x01")
-    assert model_name(model_copy).startswith("local/model-")
+    name = model_name(model_copy)
+    assert name.startswith("local/model-")
+    options = Options(model_copy)
+    assert full_name(OFFICIAL_NAME, options) == name == create_embedder(name, options).model
+    assert create_embedder(OFFICIAL_NAME, options).model == OFFICIAL_NAME
+    with pytest.raises(ConfigurationError, match="HEADRACE_MODEL_DIRECTORY"):
+        create_embedder(name, Options())
 
 
 def test_tampered_packaged_weights_are_refused(
