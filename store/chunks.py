@@ -18,8 +18,8 @@ _QUERIES = named("chunks")
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
 """What makes two chunks the same: hash, model, symbol, headings; all that they are found by."""
 
-Place = tuple[int, int, int, int | None]
-"""Ordinal, start line, end line, page: free to change without anything being indexed again."""
+Place = tuple[int, int, int, int | None, int]
+"""Ordinal, start line, end line, page, tokens: may change without anything being indexed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class NewChunk:
     def place(self) -> Place:
         """Compares with that of a stored chunk."""
         write = self.write
-        return write.ordinal, write.start_line, write.end_line, write.page
+        return write.ordinal, write.start_line, write.end_line, write.page, write.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,8 @@ async def stored(
     found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
     for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
         identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
-        place = row["ordinal"], row["start_line"], row["end_line"], row["page"]
+        lines = row["start_line"], row["end_line"]
+        place = row["ordinal"], *lines, row["page"], row["tokens"]
         found[row["document_id"]].append(StoredChunk(row["id"], identity, place))
     return found
 
@@ -117,7 +118,6 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
     return (
         new.model_id,
         *new.place,
-        write.tokens,
         write.symbol,
         write.heading_path,
         write.content_hash,

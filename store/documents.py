@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+from store.digests import TOMBSTONE, document_digest
 from store.named_queries import named
 from store.types import DocumentWrite
 
@@ -104,7 +105,7 @@ def _row(revision: Revision) -> tuple[object, ...]:
     write = revision.write
     head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
     if revision.deleted:
-        return *head, None, write.kind, None, None, None, None, "{}"
+        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE
     return (
         *head,
         write.content_hash,
@@ -114,4 +115,5 @@ def _row(revision: Revision) -> tuple[object, ...]:
         write.commit,
         write.permalink_template,
         json.dumps(dict(write.metadata)),
+        document_digest(write),
     )

@@ -6,16 +6,17 @@ order by uri
 for update
 
 -- name: advance_documents
--- The fence: an older position changes nothing and returns no row, nor does an equal one unless $15. A deleted document stays
--- as a tombstone that keeps its position. A row that no transaction has updated (xmax) is a new one.
+-- The fence: an older position changes nothing and returns no row, nor does an equal one unless $16.
+-- A deleted document stays as a tombstone that keeps its position. A row that no transaction has
+-- updated (xmax) is a new one.
 insert into documents as d (
     generation_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
-    media_type, title, commit, permalink_template, metadata
+    media_type, title, commit, permalink_template, metadata, digest
 )
 select $1, $2, n.*
 from unnest(
     $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::text[],
-    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[]
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[], $15::bytea[]
 ) as n
 on conflict (generation_id, agent, uri) do update
 set
@@ -30,8 +31,9 @@ set
     title = excluded.title,
     commit = excluded.commit,
     permalink_template = excluded.permalink_template,
-    metadata = excluded.metadata
+    metadata = excluded.metadata,
+    digest = excluded.digest
 where
     (d.position, d.partition) < (excluded.position, excluded.partition)
-    or ($15 and (d.position, d.partition) = (excluded.position, excluded.partition))
+    or ($16 and (d.position, d.partition) = (excluded.position, excluded.partition))
 returning uri, id, xmax = 0 as created

@@ -1,0 +1,206 @@
+"""Digests: whether what is stored of a document is what was meant to be.
+
+A digest is a SHA-256 over a canonical form of attributes and chunks. It holds no ids, times or
+vectors, so that two builds of one log by one recipe have equal digests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import asyncpg
+
+from events.models import Scalar
+from store.named_queries import named
+from store.types import DocumentWrite
+
+__all__ = [
+    "TOMBSTONE",
+    "DocumentDigest",
+    "StoredDigest",
+    "document_digest",
+    "index_digest",
+    "stored_documents",
+]
+
+TOMBSTONE = sha256(b"deleted").digest()
+"""The digest of a deleted document, whatever it was."""
+
+_PREFETCHED_DOCUMENTS = 32
+_QUERIES = named("digests")
+
+ChunkForm = tuple[int, int, int, int | None, int, str | None, Sequence[str], str, str]
+"""Ordinal, first and last line, page, tokens, symbol, headings, hash in hex, text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDigest:
+    """A document's place in the log, and the digest of what that change makes of it."""
+
+    agent: str
+    uri: str
+    position: int
+    partition: int
+    deleted: bool
+    content_hash: str | None
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDigest(DocumentDigest):
+    """A stored document: its ``digest`` is that of its rows as they are now.
+
+    ``recorded`` is what its writer meant (None: written before there were digests). ``chunks`` are
+    its rows, ``vectors`` how many of them have the vector of their model; ``unvectored`` how many
+    were meant to have none.
+    """
+
+    recorded: bytes | None
+    chunks: int
+    vectors: int
+    unvectored: int
+
+
+def document_digest(write: DocumentWrite) -> bytes:
+    """SHA-256 (32 bytes) of what the change makes of ``write.uri``."""
+    if write.change == "delete":
+        return TOMBSTONE
+    attributes = (
+        write.content_hash,
+        write.kind,
+        write.media_type,
+        write.title,
+        write.commit,
+        write.permalink_template,
+        write.metadata,
+    )
+    chunks = [
+        (
+            one.ordinal,
+            one.start_line,
+            one.end_line,
+            one.page,
+            one.tokens,
+            one.symbol,
+            one.heading_path,
+            one.content_hash.hex(),
+            one.content,
+        )
+        for one in write.chunks
+    ]
+    return _digest(attributes, write.collections, chunks)
+
+
+def _digest(
+    attributes: Sequence[Any], collections: Iterable[str], chunks: Sequence[ChunkForm]
+) -> bytes:
+    """``attributes`` end with the metadata."""
+    *texts, metadata = attributes
+    canonical = [texts, _canonical(metadata), sorted(set(collections)), chunks]
+    text = json.dumps(canonical, ensure_ascii=False, separators=(",", ":"))
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _canonical(metadata: Mapping[str, Scalar]) -> list[tuple[str, Scalar]]:
+    """In order of key; numbers as the database gives them back: 1.0 is 1, 1e22 a long integer."""
+    return [(key, _number(value)) for key, value in sorted(metadata.items())]
+
+
+def _number(value: Scalar) -> Scalar:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    try:
+        return float(value) + 0.0
+    except OverflowError:
+        return value
+
+
+async def stored_documents(
+    connection: asyncpg.Connection, generation_id: int
+) -> AsyncIterator[StoredDigest]:
+    """Every document of a generation, tombstones too, in order of agent and uri.
+
+    All are of one moment, while few are in memory at a time. For a transaction in a scope of the
+    generation that sees every agent's rows.
+
+    Raises:
+        asyncpg.PostgresError: the server failed.
+    """
+    rows = connection.cursor(
+        _QUERIES["stored_documents"], generation_id, prefetch=_PREFETCHED_DOCUMENTS
+    )
+    async for row in rows:
+        yield _stored(row)
+
+
+def _stored(row: Mapping[str, Any]) -> StoredDigest:
+    chunks = row["chunks"] or 0
+    return StoredDigest(
+        agent=row["agent"],
+        uri=row["uri"],
+        position=row["position"],
+        partition=row["partition"],
+        deleted=row["deleted"],
+        content_hash=row["content_hash"],
+        digest=_recomputed(row),
+        recorded=row["digest"],
+        chunks=chunks,
+        vectors=row["vectors"] or 0,
+        unvectored=row["unvectored"] or 0,
+    )
+
+
+def _recomputed(row: Mapping[str, Any]) -> bytes:
+    """A deleted document that has chunks after all gets another digest than a tombstone's."""
+    if row["deleted"] and not row["chunks"]:
+        return TOMBSTONE
+    attributes = (
+        row["content_hash"],
+        row["kind"],
+        row["media_type"],
+        row["title"],
+        row["commit"],
+        row["permalink_template"],
+        json.loads(row["metadata"]),
+    )
+    return _digest(attributes, row["collections"] or (), list(_chunks(row)))
+
+
+def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
+    if not row["chunks"]:
+        return ()
+    headings = [json.loads(text) for text in row["heading_paths"]]
+    hashes = [one.hex() for one in row["content_hashes"]]
+    return zip(
+        row["ordinals"],
+        row["start_lines"],
+        row["end_lines"],
+        row["pages"],
+        row["tokens"],
+        row["symbols"],
+        headings,
+        hashes,
+        row["contents"],
+        strict=True,
+    )
+
+
+def index_digest(documents: Iterable[DocumentDigest]) -> bytes:
+    """SHA-256 (32 bytes) over all documents, in any order: of one log and recipe always the same.
+
+    Where they stand in the log counts too, but no document's contents are needed: its digest and
+    its ``content_hash`` stand for them.
+    """
+    lines = sorted(
+        (one.agent, one.uri, one.partition, one.position, one.deleted, one.content_hash, one.digest)
+        for one in documents
+    )
+    total = sha256()
+    for *place, digest in lines:
+        text = json.dumps(place, ensure_ascii=False, separators=(",", ":"))
+        total.update(text.encode("utf-8", "surrogatepass") + digest)
+    return total.digest()

@@ -1,0 +1,57 @@
+-- name: stored_documents
+-- Documents with all that their digests are made of, one row each, in order of agent and uri.
+select
+    d.agent,
+    d.uri,
+    d.position,
+    d.partition,
+    d.deleted,
+    d.content_hash,
+    d.kind,
+    d.media_type,
+    d.title,
+    d.commit,
+    d.permalink_template,
+    d.metadata::text as metadata,
+    d.digest,
+    m.names as collections,
+    c.*
+from documents d
+cross join lateral (
+    select array_agg(k.name) as names
+    from document_collections dc
+    join collections k on k.generation_id = dc.generation_id and k.id = dc.collection_id
+    where dc.generation_id = d.generation_id and dc.document_id = d.id
+) m
+cross join lateral (
+    select
+        count(*) as chunks,
+        count(*) filter (where o.has_vector) as vectors,
+        count(*) filter (where o.model_id is null) as unvectored,
+        array_agg(o.ordinal) as ordinals,
+        array_agg(o.start_line) as start_lines,
+        array_agg(o.end_line) as end_lines,
+        array_agg(o.page) as pages,
+        array_agg(o.tokens) as tokens,
+        array_agg(o.symbol) as symbols,
+        array_agg(array_to_json(o.heading_path)::text) as heading_paths,
+        array_agg(o.content_hash) as content_hashes,
+        array_agg(o.content) as contents
+    from (
+        select
+            k.*,
+            exists (
+                select
+                from embeddings e
+                where
+                    e.generation_id = d.generation_id
+                    and e.chunk_id = k.id
+                    and e.model_id = k.model_id
+            ) as has_vector
+        from chunks k
+        where k.generation_id = d.generation_id and k.document_id = d.id
+        order by k.ordinal, k.id
+    ) o
+) c
+where d.generation_id = $1
+order by d.agent, d.uri
