@@ -1,4 +1,5 @@
--- Files of the archive. Those of events have the first and last position that they hold.
+-- Files of the archive. Those of events have the first and last position that they hold. Compaction
+-- retires a file when others hold what is left of it: whoever reads it yet has a while to finish.
 create table archive_segments (
     project_id int not null references projects (id),
     segment_id bigint generated always as identity,
@@ -11,6 +12,7 @@ create table archive_segments (
     first_position bigint,
     last_position bigint,
     created_at timestamptz not null default clock_timestamp(),
+    retired_at timestamptz,
     primary key (project_id, segment_id),
     unique (project_id, path)
 );

@@ -1,0 +1,106 @@
+"""Adding changes to the archive: files first, then one transaction that makes them count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from events.change_log import LoggedChange
+from runtime.errors import Unavailable
+from store.archive.claims import Claims, claim
+from store.archive.files import Files
+from store.archive.index import Index, clear_outbox, insert, known
+from store.archive.writing import Writing, writing
+
+__all__ = ["Appended", "Appender"]
+
+log = structlog.get_logger(__name__)
+
+_MAX_TRIES = 3
+_FETCHED_BYTES = 32 * 2**20
+_LONGEST_S = 1800.0
+"""Compaction takes files for orphans that aren't in the index after twice this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What was archived. ``lost``: contents that events refer to and that are nowhere."""
+
+    events: int = 0
+    contents: int = 0
+    lost: int = 0
+
+
+class _ContentLetGo(Exception):
+    """Content that was archived a moment ago isn't any more."""
+
+
+class Appender:
+    """Archives changes of one project at a time."""
+
+    def __init__(self, index: Index, storage: Files) -> None:
+        self._index = index
+        self._storage = storage
+
+    async def append(self, project_id: int, changes: Sequence[LoggedChange]) -> Appended:
+        """Archive changes, and what they refer to; see ``Archive.append``."""
+        claims = await asyncio.to_thread(claim, changes)
+        for _ in range(_MAX_TRIES):
+            try:
+                return await self._append(project_id, claims)
+            except _ContentLetGo:
+                log.info("archive.append_repeated", project_id=project_id)
+        raise Unavailable("contents were let go while changes that need them came in; try again")
+
+    async def _append(self, project_id: int, claims: Claims) -> Appended:
+        began = monotonic()
+        relied_on = await self._index.known(project_id, claims.contents)
+        files = Writing(self._storage, project_id)
+        async with writing(files):
+            await self._write(files, project_id, claims, relied_on)
+            if monotonic() - began > _LONGEST_S:
+                raise Unavailable("writing to the archive took too long; it is tried again")
+        lost = set(claims.contents) - relied_on - files.hashes
+        if lost:
+            log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
+        await self._enter(project_id, files, claims, relied_on)
+        return Appended(len(claims.changes), len(files.hashes), len(lost))
+
+    async def _write(
+        self, files: Writing, project_id: int, claims: Claims, relied_on: Collection[str]
+    ) -> None:
+        inline = {name: text for name, text in claims.inline.items() if name not in relied_on}
+        await files.contents(inline)
+        referred = set(claims.contents) - set(relied_on) - set(inline)
+        sizes = await self._index.reference_sizes(project_id, referred) if referred else {}
+        for group in _groups(sizes):
+            await files.contents(await self._index.references(project_id, group))
+        await files.events(sorted(claims.changes, key=lambda change: change.order))
+
+    async def _enter(
+        self, project_id: int, files: Writing, claims: Claims, relied_on: Collection[str]
+    ) -> None:
+        async with self._index.adding(project_id) as connection:
+            if await known(connection, project_id, relied_on) != set(relied_on):
+                raise _ContentLetGo
+            for file in files.files:
+                await insert(connection, project_id, file)
+            event_ids = [change.event.id for change in claims.changes]
+            await clear_outbox(connection, project_id, event_ids)
+
+
+def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
+    """Names in groups of about ``_FETCHED_BYTES``, so that no more is in memory at once."""
+    groups: list[list[str]] = [[]]
+    filled = 0
+    for name, size in sizes.items():
+        if groups[-1] and filled + size > _FETCHED_BYTES:
+            groups.append([])
+            filled = 0
+        groups[-1].append(name)
+        filled += size
+    return groups if groups[-1] else []

@@ -1,0 +1,90 @@
+"""The archive of a deployment, by project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from events.change_log import LoggedChange
+from store.archive.appending import Appended, Appender
+from store.archive.damage import Report, raise_damage
+from store.archive.files import Files
+from store.archive.index import Index
+from store.archive.reading import Reader
+from store.database import Database
+from store.projects import Projects
+
+__all__ = ["Archive"]
+
+_CONTENTS_AT_ONCE = 10_000
+
+
+class Archive:
+    """Every change of every document, outside Redis.
+
+    Files lie under ``url``, any that fsspec knows, a path included; Postgres has their index. Every
+    method raises ``Unavailable`` when storage or Postgres fails; nothing is half written then.
+    """
+
+    def __init__(self, database: Database, projects: Projects, url: str) -> None:
+        """Touches nothing yet.
+
+        Raises:
+            ConfigurationError: no file system is known for the URL, or its package is absent.
+        """
+        self._projects = projects
+        self._index = Index(database)
+        storage = Files(url)
+        self._appender = Appender(self._index, storage)
+        self._reader = Reader(self._index, storage)
+
+    async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
+        """Archive changes, and each content that they carry or refer to once.
+
+        They are safe when this returns. Archiving a change again is harmless. A change whose
+        content is nowhere is archived all the same, and counted as ``lost``.
+        """
+        if not changes:
+            return Appended()
+        project_id = await self._projects.ensure(project)
+        return await self._appender.append(project_id, changes)
+
+    async def events(
+        self, project: str, after: int = -1, *, damaged: Report = raise_damage
+    ) -> AsyncIterator[LoggedChange]:
+        """Changes after a position, roughly by position, contents by reference.
+
+        What is archived while this reads is left out. A change may come twice, though hardly ever.
+        ``damaged`` is told of each damaged file, after the changes of it that are whole.
+
+        Raises:
+            DamagedSegment: a file is damaged, unless ``damaged`` lets the reader go on.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is not None:
+            async for change in self._reader.events(project_id, after, damaged):
+                yield change
+
+    async def content(self, project: str, sha256: str) -> str | None:
+        """The content of a hash in hex, or None; see ``contents``."""
+        return (await self.contents(project, [sha256])).get(sha256)
+
+    async def contents(
+        self, project: str, sha256s: Collection[str], *, damaged: Report = raise_damage
+    ) -> dict[str, str]:
+        """Contents by their hashes in hex, verified; those that are nowhere are absent.
+
+        What the archive lacks may have travelled by reference just now, so that is looked up too.
+
+        Raises:
+            DamagedSegment: a file is damaged, unless ``damaged`` lets the reader go on.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return {}
+        wanted = list(dict.fromkeys(sha256s))
+        found: dict[str, str] = {}
+        for start in range(0, len(wanted), _CONTENTS_AT_ONCE):
+            part = wanted[start : start + _CONTENTS_AT_ONCE]
+            found |= await self._reader.contents(project_id, part, damaged)
+        absent = [sha256 for sha256 in wanted if sha256 not in found]
+        return found | (await self._index.references(project_id, absent) if absent else {})

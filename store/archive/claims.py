@@ -1,0 +1,57 @@
+"""Claim checks: an event is archived without its content, which is kept once by its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from events.change_log import LoggedChange
+from events.models import ContentReference, content_hash
+
+__all__ = ["Claims", "claim", "reference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Changes without content, and the contents that they came with.
+
+    ``contents``: text by hash in hex; None where the change came with a reference only.
+    """
+
+    changes: tuple[LoggedChange, ...]
+    contents: Mapping[str, str | None]
+
+    @property
+    def inline(self) -> dict[str, str]:
+        """The contents that are here."""
+        return {sha256: text for sha256, text in self.contents.items() if text is not None}
+
+
+def claim(changes: Iterable[LoggedChange]) -> Claims:
+    """Part changes from their contents; of two with one place in the log, the first stays."""
+    claimed: dict[tuple[int, int], LoggedChange] = {}
+    contents: dict[str, str | None] = {}
+    for change in changes:
+        text = change.event.data.content
+        checked = change if text is None else _checked(change, text)
+        sha256 = reference(checked)
+        if sha256 is not None:
+            contents[sha256] = contents.get(sha256) or text
+        claimed.setdefault(change.order, checked)
+    return Claims(tuple(claimed.values()), contents)
+
+
+def reference(change: LoggedChange) -> str | None:
+    """The hash in hex of the content that a claimed change refers to; None: it has none."""
+    found = change.event.data.content_ref
+    return None if found is None else found.sha256
+
+
+def _checked(change: LoggedChange, text: str) -> LoggedChange:
+    sha256 = content_hash(text)
+    content_ref = ContentReference(sha256=sha256, size_bytes=len(text.encode()))
+    data = change.event.data.model_copy(
+        update={"content": None, "content_ref": content_ref, "content_hash": sha256}
+    )
+    event = change.event.model_copy(update={"data": data})
+    return LoggedChange(change.partition, change.position, event)

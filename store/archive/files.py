@@ -1,0 +1,184 @@
+"""Files under one URL, in a local directory or wherever fsspec reaches.
+
+Every method blocks: call it in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from runtime.errors import ConfigurationError, HeadraceError, Unavailable
+
+__all__ = ["Files", "StoredFile"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that is there; ``path`` is relative to the archive's URL."""
+
+    path: str
+    size_bytes: int
+    modified_at: datetime
+
+
+class Files:
+    """Immutable files: written once, whole or not at all, read by anybody, removed.
+
+    Every method raises ``Unavailable``, naming the path, when the storage fails.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Take the directory or bucket at ``url``; nothing is touched yet.
+
+        Raises:
+            ConfigurationError: no file system is known for the URL, or its package is absent.
+        """
+        self._url = url.rstrip("/")
+        self._remote, self._root = _file_system(self._url)
+        self._is_local = isinstance(self._remote, LocalFileSystem)
+
+    def full(self, path: str) -> str:
+        """A file's path as a person would look for it."""
+        return f"{self._root if self._is_local else self._url}/{path}"
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file; it is there whole when this returns, and not at all when it raises."""
+        with self._explained(path, "written"):
+            if self._is_local:
+                _write_local(Path(self._at(path)), data)
+            else:
+                self._remote.pipe_file(self._at(path), data)
+
+    def read(self, path: str) -> bytes:
+        """All of a file.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+        """
+        with self._explained(path, "read"):
+            return bytes(self._remote.cat_file(self._at(path)))
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Parts of a file, each from its start up to its end; short where the file is.
+
+        Raises:
+            FileNotFoundError: it isn't there.
+        """
+        with self._explained(path, "read"):
+            if self._is_local:
+                return _read_local(Path(self._at(path)), ranges)
+            starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+            paths = [self._at(path)] * len(ranges)
+            found = self._remote.cat_ranges(paths, starts, ends, on_error="raise")
+            return [bytes(part) for part in found]
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+        with self._explained(path, "removed"), suppress(FileNotFoundError):
+            self._remote.rm_file(self._at(path))
+
+    def listed(self, folder: str) -> list[StoredFile]:
+        """All files of a folder and those in it, unfinished ones too."""
+        with self._explained(folder, "listed"):
+            self._remote.invalidate_cache()
+            try:
+                found = self._remote.find(self._at(folder), detail=True)
+            except FileNotFoundError:
+                return []
+            return [self._stored(path, details) for path, details in sorted(found.items())]
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _stored(self, path: str, details: dict[str, Any]) -> StoredFile:
+        relative = path.removeprefix(self._root).lstrip("/")
+        return StoredFile(relative, int(details["size"]), _modified(details))
+
+    @contextmanager
+    def _explained(self, path: str, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, HeadraceError):
+            raise
+        except Exception as error:  # remote file systems raise errors of their own packages
+            raise Unavailable(
+                f"{self.full(path)} can't be {verb} ({_reason(error)}): "
+                "is there room on the archive's storage, and HEADRACE_ARCHIVE_URL right?"
+            ) from error
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    try:
+        file_system, root = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"HEADRACE_ARCHIVE_URL={url} needs a package that isn't installed ({error})"
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(f"HEADRACE_ARCHIVE_URL={url}: {error}") from error
+    return file_system, str(root).rstrip("/")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "no space is left"
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+
+
+def _modified(details: dict[str, Any]) -> datetime:
+    """Each kind of file system has its own name for it."""
+    found = details.get("mtime") or details.get("LastModified") or details.get("created")
+    if isinstance(found, datetime):
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    if isinstance(found, int | float):
+        return datetime.fromtimestamp(found, UTC)
+    return datetime.now(UTC)
+
+
+def _write_local(path: Path, data: bytes) -> None:
+    _make_private(path.parent)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        _sync_directory(path.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and what it lies in, for the owner alone."""
+    if directory.is_dir():
+        return
+    _make_private(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Let new names in a directory outlive a power cut."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_local(path: Path, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    with path.open("rb") as file:
+        return [os.pread(file.fileno(), end - start, start) for start, end in ranges]

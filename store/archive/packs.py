@@ -1,0 +1,103 @@
+"""Files of contents: one block for each, addressed by the index and verified by its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from store.archive.blocks import HEADER_BYTES, BadBlock, Compressor, Decompressor, framed
+
+__all__ = ["PACK_BYTES", "Pack", "Span", "coalesced", "encode_contents", "text_of"]
+
+PACK_BYTES = 16 * 2**20
+_GAP_BYTES = 64 * 2**10
+_RANGE_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a content's frame lies in a pack; sizes in bytes."""
+
+    sha256: bytes
+    start: int
+    size: int
+    raw_size: int
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins."""
+        return self.start + self.size
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the content takes in its pack."""
+        return self.size + HEADER_BYTES
+
+
+@dataclass(slots=True)
+class Pack:
+    """A pack in the making."""
+
+    parts: list[bytes] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, block: bytes, sha256: bytes, raw_size: int) -> None:
+        """Put a block at the end."""
+        frame_size = len(block) - HEADER_BYTES
+        self.spans.append(Span(sha256, self.size + HEADER_BYTES, frame_size, raw_size))
+        self.parts.append(block)
+        self.size += len(block)
+
+    def add_frame(self, frame: bytes, span: Span) -> None:
+        """Take over a content from another pack as it is."""
+        self.add(framed(frame, span.raw_size, span.sha256), span.sha256, span.raw_size)
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return b"".join(self.parts)
+
+    @property
+    def raw_bytes(self) -> int:
+        """Size of the contents."""
+        return sum(span.raw_size for span in self.spans)
+
+
+def encode_contents(contents: Mapping[str, str]) -> Iterator[Pack]:
+    """Packs of texts by hash in hex; each but the last is of about ``PACK_BYTES``."""
+    compressor = Compressor()
+    pack = Pack()
+    for name, text in contents.items():
+        raw, sha256 = text.encode(), bytes.fromhex(name)
+        pack.add(compressor.block(raw, sha256), sha256, len(raw))
+        if pack.size >= PACK_BYTES:
+            yield pack
+            pack = Pack()
+    if pack.spans:
+        yield pack
+
+
+def coalesced(spans: Iterable[Span]) -> Iterator[list[Span]]:
+    """Spans of one pack in runs worth reading at once: near to each other, not too long."""
+    run: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if run and (
+            span.start - run[-1].end > _GAP_BYTES or span.end - run[0].start > _RANGE_BYTES
+        ):
+            yield run
+            run = []
+        run.append(span)
+    if run:
+        yield run
+
+
+def text_of(decompressor: Decompressor, frame: bytes, span: Span) -> str:
+    """The content of a span.
+
+    Raises:
+        BadBlock: it isn't what was written.
+    """
+    if len(frame) != span.size:
+        raise BadBlock("the file ends before it")
+    return decompressor.raw(frame, span.raw_size, span.sha256).decode()

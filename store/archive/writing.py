@@ -1,0 +1,109 @@
+"""Writes new files; they count once they are in the index."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import structlog
+
+from events.change_log import LoggedChange
+from runtime.errors import Unavailable
+from store.archive.files import Files
+from store.archive.index import NewFile
+from store.archive.packs import Pack, encode_contents
+from store.archive.segments import EncodedEvents, encode_events
+
+__all__ = ["Writing", "folder", "writing"]
+
+log = structlog.get_logger(__name__)
+
+
+def folder(project_id: int) -> str:
+    """Where the files of a project lie, below the archive's URL."""
+    return str(project_id)
+
+
+class Writing:
+    """Files of one project that belong together. What is written is in ``files``."""
+
+    def __init__(self, storage: Files, project_id: int) -> None:
+        self._storage = storage
+        self._folder = folder(project_id)
+        self.files: list[NewFile] = []
+
+    async def contents(self, contents: Mapping[str, str]) -> None:
+        """Write packs of texts by hash in hex."""
+        await asyncio.to_thread(self._write_contents, contents)
+
+    async def events(self, changes: Sequence[LoggedChange]) -> None:
+        """Write claimed changes."""
+        await asyncio.to_thread(self._write_events, changes)
+
+    @property
+    def hashes(self) -> set[str]:
+        """The contents that were written, in hex."""
+        return {span.sha256.hex() for file in self.files for span in file.spans}
+
+    def write_pack(self, pack: Pack) -> None:
+        """Write a pack; blocks."""
+        path = f"{self._folder}/contents/{uuid4().hex}.zst"
+        data = pack.data
+        self._storage.write(path, data)
+        self.files.append(
+            NewFile(
+                "contents",
+                path,
+                hashlib.sha256(data).digest(),
+                len(data),
+                pack.raw_bytes,
+                len(pack.spans),
+                spans=pack.spans,
+            )
+        )
+
+    def write_segment(self, events: EncodedEvents) -> None:
+        """Write a file of events; blocks. Its name sorts by the first position."""
+        path = f"{self._folder}/events/{events.first_position:019d}-{uuid4().hex[:12]}.zst"
+        self._storage.write(path, events.data)
+        self.files.append(
+            NewFile(
+                "events",
+                path,
+                hashlib.sha256(events.data).digest(),
+                len(events.data),
+                events.raw_bytes,
+                events.entries,
+                events.first_position,
+                events.last_position,
+            )
+        )
+
+    def _write_contents(self, contents: Mapping[str, str]) -> None:
+        for pack in encode_contents(contents):
+            self.write_pack(pack)
+
+    def _write_events(self, changes: Sequence[LoggedChange]) -> None:
+        for events in encode_events(changes):
+            self.write_segment(events)
+
+    async def discard(self) -> None:
+        """Remove what was written; what can't be is an orphan that compaction finds."""
+        for file in self.files:
+            try:
+                await asyncio.to_thread(self._storage.remove, file.path)
+            except Unavailable as error:
+                log.warning("archive.discard_failed", path=file.path, error=str(error))
+
+
+@asynccontextmanager
+async def writing(files: Writing) -> AsyncIterator[None]:
+    """When the block raises, what it wrote is removed again."""
+    try:
+        yield
+    except BaseException:
+        await files.discard()
+        raise

@@ -1,0 +1,59 @@
+-- name: lock_shared
+-- For who relies on what is archived: nothing is let go until the transaction ends.
+select pg_advisory_xact_lock_shared($1::int, $2::int)
+
+-- name: lock_exclusive
+-- For who lets go of what is archived: nothing is added until the transaction ends.
+select pg_advisory_xact_lock($1::int, $2::int)
+
+-- name: try_compacting
+select pg_try_advisory_lock($1::int, $2::int)
+
+-- name: stop_compacting
+select pg_advisory_unlock($1::int, $2::int)
+
+-- name: insert_segment
+insert into archive_segments (
+    project_id, kind, path, sha256, size_bytes, raw_bytes, entries, first_position, last_position, created_at
+)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10, clock_timestamp()))
+returning segment_id
+
+-- name: insert_contents
+insert into archive_contents (project_id, sha256, segment_id, start_byte, size_bytes, raw_bytes)
+select $1, c.sha256, $2, c.start_byte, c.size_bytes, c.raw_bytes
+from unnest($3::bytea[], $4::bigint[], $5::int[], $6::int[]) as c (sha256, start_byte, size_bytes, raw_bytes)
+order by c.sha256
+on conflict do nothing
+
+-- name: clear_outbox
+delete from outbox where project_id = $1 and event_id = any($2::text[])
+
+-- name: known_contents
+select sha256 from archive_contents where project_id = $1 and sha256 = any($2::bytea[])
+
+-- name: find_spans
+select c.sha256, c.segment_id, c.start_byte, c.size_bytes, c.raw_bytes, s.path
+from archive_contents c
+join archive_segments s on s.project_id = c.project_id and s.segment_id = c.segment_id
+where c.project_id = $1 and c.sha256 = any($2::bytea[])
+order by c.segment_id, c.start_byte
+
+-- name: size_references
+-- Contents that travelled by reference lie in a table of their own.
+select sha256, size_bytes from contents where project_id = $1 and sha256 = any($2::bytea[])
+
+-- name: get_references
+select sha256, content from contents where project_id = $1 and sha256 = any($2::bytea[])
+
+-- name: event_segments
+-- Files that hold events after a position, in the order of the log as far as files have one.
+select segment_id, path, sha256, size_bytes, entries, first_position, last_position, created_at
+from archive_segments
+where project_id = $1 and kind = 'events' and retired_at is null and last_position > $2
+order by first_position, segment_id
+
+-- name: is_current
+select exists (
+    select from archive_segments where project_id = $1 and segment_id = $2 and retired_at is null
+)
