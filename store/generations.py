@@ -12,7 +12,19 @@ import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["Generation", "GenerationState", "Recipe", "enter_live", "find", "listed", "live"]
+__all__ = [
+    "Generation",
+    "GenerationState",
+    "Recipe",
+    "begin",
+    "enter_live",
+    "find",
+    "listed",
+    "live",
+    "mark_dropping",
+    "note",
+    "remove",
+]
 
 _QUERIES = named("generations")
 
@@ -95,3 +107,45 @@ async def listed(connection: asyncpg.Connection, project_id: int) -> list[Genera
     """All generations of a project, oldest first."""
     rows = await connection.fetch(_QUERIES["list_generations"], project_id)
     return [Generation.of_row(row) for row in rows]
+
+
+async def begin(
+    connection: asyncpg.Connection, project_id: int, recipe: Recipe, scope: Mapping[str, Any]
+) -> Generation:
+    """A new generation of a project, empty and ``building``; there is at most one of these.
+
+    Raises:
+        asyncpg.UniqueViolationError: there is one.
+    """
+    row = await connection.fetchrow(
+        _QUERIES["begin_generation"],
+        project_id,
+        recipe.model,
+        json.dumps(dict(recipe.models)),
+        recipe.chunking,
+        recipe.tokens,
+        json.dumps(dict(scope)),
+    )
+    return Generation.of_row(row)
+
+
+async def note(
+    connection: asyncpg.Connection, generation: Generation, detail: Mapping[str, Any]
+) -> None:
+    """Keep what a replay found out about a generation."""
+    await connection.execute(
+        _QUERIES["note_generation"], generation.project_id, generation.id, json.dumps(dict(detail))
+    )
+
+
+async def mark_dropping(connection: asyncpg.Connection, generation: Generation) -> bool:
+    """Let go of a generation; false: it is live by now."""
+    status = await connection.execute(
+        _QUERIES["mark_dropping"], generation.project_id, generation.id
+    )
+    return str(status) != "UPDATE 0"
+
+
+async def remove(connection: asyncpg.Connection, generation: Generation) -> None:
+    """Forget a generation that is ``dropping`` and has no rows any more."""
+    await connection.execute(_QUERIES["remove_generation"], generation.project_id, generation.id)

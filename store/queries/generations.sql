@@ -12,3 +12,36 @@ select * from generations where project_id = $1 order by id
 select g.*, set_config('app.generation_id', g.id::text, true)
 from generations g
 where g.project_id = $1 and g.state = 'live'
+
+-- name: begin_generation
+insert into generations (project_id, state, model, models, chunking, tokens, scope)
+values ($1, 'building', $2, $3::jsonb, $4, $5, $6::jsonb)
+returning *
+
+-- name: note_generation
+update generations set detail = $3::jsonb where project_id = $1 and id = $2
+
+-- name: mark_dropping
+-- Whatever its state was, but live.
+update generations set state = 'dropping' where project_id = $1 and id = $2 and state <> 'live'
+
+-- name: remove_generation
+delete from generations where project_id = $1 and id = $2 and state = 'dropping'
+
+-- name: retire_live
+-- Inside a switch: first the one, or two would be live at once.
+update generations set state = 'former' where project_id = $1 and id = $2 and state = 'live'
+
+-- name: make_live
+update generations
+set state = 'live', switched_at = clock_timestamp()
+where project_id = $1 and id = $2 and state in ('building', 'former')
+
+-- name: drop_rows
+-- A batch of one table's rows of a generation that nobody reads any more; how many it was.
+with gone as (
+    delete from {table}
+    where ctid = any (array(select ctid from {table} where generation_id = $1 limit $2))
+    returning 1
+)
+select count(*) from gone

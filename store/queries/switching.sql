@@ -1,3 +1,21 @@
 -- name: lock_shared
 -- Held until the transaction ends, by any number of writers at once.
 select pg_advisory_xact_lock_shared($1::int, $2::int)
+
+-- name: lock_exclusive
+select pg_advisory_xact_lock($1::int, $2::int)
+
+-- name: prepare_switch
+-- For this transaction: how long to wait for the lock, how long the holder may be silent, and that
+-- the commit is on disk when it is told.
+select
+    set_config('lock_timeout', $1, true),
+    set_config('idle_in_transaction_session_timeout', $2, true),
+    set_config('synchronous_commit', 'on', true)
+
+-- name: try_hold
+-- Held by the session, until it lets go or ends.
+select pg_try_advisory_lock($1::int, $2::int)
+
+-- name: let_go
+select pg_advisory_unlock($1::int, $2::int)

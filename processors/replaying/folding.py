@@ -1,0 +1,125 @@
+"""What the log says of each document: its last change stands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from events.change_log import LoggedChange
+from events.models import content_hash
+
+__all__ = ["Fold", "Key", "LastChange", "Order"]
+
+Key = tuple[str, str]
+"""Agent ('' for what is shared) and uri."""
+
+Order = tuple[int, int]
+"""Position and partition: of two changes of one document, the greater one stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastChange:
+    """The change that a document is as it is by; ``deleted``: it took the document away."""
+
+    change: LoggedChange
+    uri: str
+    deleted: bool
+
+    @property
+    def key(self) -> Key:
+        """Which document it is."""
+        return self.change.event.data.agent or "", self.uri
+
+    @property
+    def order(self) -> Order:
+        """Place in the log."""
+        return self.change.order
+
+    @property
+    def content_hash(self) -> str | None:
+        """SHA-256 of the content in hex; None where there is none."""
+        data = self.change.event.data
+        if self.deleted:
+            return None
+        if data.content_ref is not None:
+            return data.content_ref.sha256
+        return content_hash(data.content or "")
+
+    @property
+    def content_bytes(self) -> int:
+        """About how much text there is to cut."""
+        data = self.change.event.data
+        if self.deleted:
+            return 0
+        return len(data.content or "") if data.content_ref is None else data.content_ref.size_bytes
+
+    def alone(self) -> LoggedChange:
+        """The change as far as it is about this document: a rename deletes one, and writes one."""
+        event = self.change.event
+        data = event.data
+        if self.deleted:
+            update = {
+                "uri": self.uri,
+                "change": "delete",
+                "old_uri": None,
+                "content": None,
+                "content_ref": None,
+                "content_hash": None,
+            }
+        elif data.change == "rename":
+            update = {"change": "upsert", "old_uri": None}
+        else:
+            return self.change
+        alone = event.model_copy(update={"data": data.model_copy(update=update)})
+        return LoggedChange(self.change.partition, self.change.position, alone)
+
+
+@dataclass
+class Fold:
+    """The last change of every document of one project; changes may come in any order, and twice.
+
+    ``left_out``: places (position, partition) of changes that don't count.
+    """
+
+    left_out: set[Order] = field(default_factory=set)
+    last: dict[Key, LastChange] = field(default_factory=dict)
+    earliest: int | None = None
+
+    def add(self, change: LoggedChange) -> None:
+        """Take in one change."""
+        if self.earliest is None or change.position < self.earliest:
+            self.earliest = change.position
+        if change.order in self.left_out:
+            return
+        for one in _parts(change):
+            known = self.last.get(one.key)
+            if known is None or known.order < one.order:
+                self.last[one.key] = one
+
+    def newer_than(self, stored: Mapping[Key, Order]) -> list[LastChange]:
+        """What is missing where ``stored`` is, in the order of the log."""
+        missing = [
+            one for key, one in self.last.items() if key not in stored or stored[key] < one.order
+        ]
+        return sorted(missing, key=lambda one: (one.order, one.uri))
+
+    def older_than(self, stored: Mapping[Key, Order]) -> list[Key]:
+        """Documents of which the log lacks the version that is stored elsewhere."""
+        return sorted(
+            key
+            for key, order in stored.items()
+            if (known := self.last.get(key)) is None or known.order < order
+        )
+
+    def __iter__(self) -> Iterator[LastChange]:
+        return iter(self.last.values())
+
+    def __len__(self) -> int:
+        return len(self.last)
+
+
+def _parts(change: LoggedChange) -> Iterable[LastChange]:
+    data = change.event.data
+    yield LastChange(change, data.uri, data.change == "delete")
+    if data.old_uri is not None:
+        yield LastChange(change, data.old_uri, deleted=True)

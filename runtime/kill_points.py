@@ -1,0 +1,33 @@
+"""Named places where a test may end the process, to see that its successor finishes the work.
+
+Nothing happens there unless something is armed, which only a test's own launcher does: neither a
+setting nor the environment can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["KILL_POINTS", "arm", "kill_point"]
+
+KILL_POINTS = (
+    "replay.building",
+    "replay.catching_up",
+    "replay.verifying",
+    "replay.verified",
+    "replay.switching",
+    "replay.dropping",
+)
+
+_armed: list[Callable[[str], None]] = []
+
+
+def arm(strike: Callable[[str], None]) -> None:
+    """Have ``strike`` called with the name of every place that is passed from now on."""
+    _armed.append(strike)
+
+
+def kill_point(name: str) -> None:
+    """Pass a place of ``KILL_POINTS``."""
+    for strike in _armed:
+        strike(name)

@@ -1,0 +1,42 @@
+-- name: standings
+-- Where each document of a generation stands in the log.
+select agent, uri, position, partition, deleted, kind, published_at
+from documents
+where generation_id = $1
+
+-- name: keep_standings
+-- Row-level security shows one generation at a time, so that two are compared by way of a table that
+-- lives as long as the transaction.
+create temporary table kept_standings on commit drop as
+select agent, uri, position, partition, deleted, kind, published_at
+from documents
+where generation_id = {generation_id}
+
+-- name: enter_generation
+select set_config('app.generation_id', $1, true)
+
+-- name: newer_standings
+-- What stands later in the kept generation than in another, or only there.
+select k.*
+from kept_standings k
+left join documents d on d.generation_id = $1 and d.agent = k.agent and d.uri = k.uri
+where d.id is null or (d.position, d.partition) < (k.position, k.partition)
+order by k.position, k.partition, k.uri
+
+-- name: members
+-- Documents of a collection.
+select d.agent, d.uri
+from documents d
+join document_collections m on m.generation_id = d.generation_id and m.document_id = d.id
+join collections c on c.generation_id = m.generation_id and c.id = m.collection_id
+where d.generation_id = $1 and c.name = $2
+
+-- name: rejected
+-- Places of the changes that went to the dead letters.
+select position, partition from ledger where project_id = $1 and outcome = 'rejected'
+
+-- name: outcomes_at
+-- What the ledger says of some changes.
+select l.position, l.partition, l.outcome
+from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
+join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position

@@ -1,0 +1,91 @@
+"""Where documents stand: which change of the log each of them is as it is by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from store.database import EVERY_AGENT, Database
+from store.generations import Generation
+from store.named_queries import named
+
+__all__ = ["Standing", "Standings"]
+
+_QUERIES = named("standings")
+
+Key = tuple[str, str]
+Order = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stored document without its content: the change that made it so, and what it is."""
+
+    agent: str
+    uri: str
+    position: int
+    partition: int
+    deleted: bool
+    kind: str
+    published_at: datetime
+
+    @property
+    def key(self) -> Key:
+        """Agent ('' for what is shared) and uri."""
+        return self.agent, self.uri
+
+    @property
+    def order(self) -> Order:
+        """Place in the log."""
+        return self.position, self.partition
+
+
+class Standings:
+    """Reads where the documents of generations stand, private ones included.
+
+    Every method raises ``Unavailable`` when Postgres can't be reached.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, generation: Generation) -> dict[Key, Standing]:
+        """All documents of a generation, tombstones too."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["standings"], generation.id)
+        found = (Standing(**row) for row in rows)
+        return {one.key: one for one in found}
+
+    async def newer(self, here: Generation, there: Generation) -> list[Standing]:
+        """Documents of ``here`` that ``there`` lacks or has older, in the order of the log."""
+        place = here.project_id, EVERY_AGENT, here.id
+        async with self._database.scope(*place) as connection:
+            await connection.execute(_QUERIES["keep_standings"].format(generation_id=int(here.id)))
+            await connection.execute(_QUERIES["enter_generation"], str(there.id))
+            rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
+        return [Standing(**row) for row in rows]
+
+    async def members(self, generation: Generation, collection: str) -> set[Key]:
+        """Documents of a collection."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
+        return {(row["agent"], row["uri"]) for row in rows}
+
+    async def rejected(self, project_id: int) -> set[Order]:
+        """Places of the changes that went to the dead letters."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["rejected"], project_id)
+        return {(row["position"], row["partition"]) for row in rows}
+
+    async def outcomes(self, project_id: int, places: Collection[Order]) -> dict[Order, str]:
+        """What the ledger says of some changes; those that it doesn't know are absent."""
+        positions = [position for position, _ in places]
+        partitions = [partition for _, partition in places]
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["outcomes_at"], project_id, positions, partitions
+            )
+        return {(row["position"], row["partition"]): row["outcome"] for row in rows}
