@@ -17,7 +17,13 @@ import pytest
 from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
-from tests.support.databases import TEMPLATE, Database, create_database, fresh_database
+from tests.support.databases import (
+    TEMPLATE,
+    Database,
+    create_database,
+    fresh_database,
+    tell_apart,
+)
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +50,7 @@ def template_database(postgres_server: EmbeddedPostgres) -> str:
 
     asyncio.run(create_database(postgres_server, TEMPLATE))
     asyncio.run(upgrade(postgres_server.urls(TEMPLATE).owner))
+    asyncio.run(tell_apart(postgres_server, TEMPLATE))
     return TEMPLATE
 
 

@@ -126,7 +126,13 @@ end $$;
 -- before there were digests.
 alter table documents add column digest bytea check (octet_length(digest) = 32);
 
-grant select, insert, update, delete on generations to headrace_worker;
+grant select, delete on generations to headrace_worker;
+
+-- A worker chooses neither a generation's id nor gives it to another project.
+grant
+    insert (project_id, state, model, models, chunking, tokens, scope, detail),
+    update (state, scope, detail, switched_at)
+on generations to headrace_worker;
 
 grant delete on documents to headrace_worker;
 

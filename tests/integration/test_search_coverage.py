@@ -14,7 +14,7 @@ from store.search import Search
 from store.store import Store
 from store.types import Candidates, SearchRequest
 from tests.support.databases import Database
-from tests.support.writes import MODEL, chunk_write, document_write, opened, vector_of
+from tests.support.writes import MODEL, RECIPE, chunk_write, document_write, opened, vector_of
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 TEXT = "the mill race is dry"
@@ -24,12 +24,13 @@ TEXT = "the mill race is dry"
 async def search(database: Database) -> AsyncIterator[Search]:
     """One document, embedded by ``MODEL``."""
     async with opened(database.worker_url) as worker:
-        await Store(worker).apply([document_write("a.md", 2, [TEXT])])
+        await Store(worker, RECIPE).apply([document_write("a.md", 2, [TEXT])])
         yield Search(worker)
 
 
 async def _ask(search: Search, vectors: Vectors, text: str | None = TEXT) -> Candidates:
-    return await search.candidates(SearchRequest("alpha", None, text, vectors, Filters(), 10))
+    request = SearchRequest("alpha", None, text, vectors, Filters(), 10)
+    return await search.candidates(await search.live("alpha"), request)
 
 
 def _vector(dimensions: int = 8) -> npt.NDArray[np.float32]:
@@ -61,7 +62,7 @@ async def test_a_model_that_is_passed_by_is_named(search: Search, database: Data
     """After a change of model, part of a project can be out of the question's reach."""
     async with opened(database.worker_url) as worker:
         chunk = chunk_write(0, "newly embedded", model="new/model")
-        await Store(worker).apply([document_write("b.md", 4, chunks=(chunk,))])
+        await Store(worker, RECIPE).apply([document_write("b.md", 4, chunks=(chunk,))])
     found = await _ask(search, {"new/model": _vector()})
     assert found.degraded == (f"vector:{MODEL}",)
     assert len(found.vector["new/model"]) == 1

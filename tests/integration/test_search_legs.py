@@ -122,8 +122,8 @@ async def test_others_private_documents_never_appear(index: Index) -> None:
         assert set(await index.texts(found.vector[MODEL], agent=asker)) == wanted
     everything = await index.candidates("shared", project="q", agent="bob")
     ids = [chunk_id for chunk_id, _ in everything.keyword]
-    assert await index.search.rows("p", "bob", ids) == {}
-    assert len(await index.search.rows("q", "ann", ids)) == 1
+    assert await index.search.rows(await index.live("p"), "bob", ids) == {}
+    assert len(await index.search.rows(await index.live("q"), "ann", ids)) == 1
 
 
 FILTERS = [
@@ -231,7 +231,7 @@ async def test_rows_carry_what_a_citation_needs(index: Index) -> None:
     """A row has its document's uri, kind and metadata; unknown ids are absent."""
     await index.write("dir/a.py", "some words", kind="code", metadata={"x": 1})
     ((chunk_id, _),) = (await index.candidates("words")).keyword
-    rows = await Search(index.database).rows("p", None, [chunk_id, 10**9])
+    rows = await Search(index.database).rows(await index.live(), None, [chunk_id, 10**9])
     assert list(rows) == [chunk_id]
     row = rows[chunk_id]
     assert (row.uri, row.kind, row.content, row.start_line) == ("dir/a.py", "code", "some words", 1)

@@ -12,6 +12,7 @@ import pytest
 
 from events.models import Filters, Kind
 from store.database import EVERY_AGENT, Database
+from store.generations import Generation
 from store.keyword.merging import list_sizes
 from store.maintenance import Maintenance
 from store.named_queries import named
@@ -30,9 +31,9 @@ async def index(database: Fresh) -> AsyncIterator[Index]:
 
 
 async def sizes(index: Index) -> list[int]:
-    project_id = await index.project_id()
-    async with index.database.scope(project_id) as connection:
-        return [segment.chunks for segment in await list_sizes(connection, project_id)]
+    live = await index.live()
+    async with index.database.scope(live.project_id, None, live.id) as connection:
+        return [segment.chunks for segment in await list_sizes(connection, live.id)]
 
 
 async def write_many(index: Index, documents: int, first: int = 0) -> None:
@@ -69,8 +70,8 @@ async def test_folding_makes_large_segments_of_large_ones(index: Index) -> None:
     after = await index.candidates("walrus part3 number17", limit=600)
     assert [i for i, _ in after.keyword] == [i for i, _ in before.keyword]
     assert [s for _, s in after.keyword] == pytest.approx([s for _, s in before.keyword])
-    project_id = await index.project_id()
-    async with index.database.scope(project_id) as connection:
+    live = await index.live()
+    async with index.database.scope(live.project_id, None, live.id) as connection:
         left = await connection.fetchval("select count(distinct segment_id) from keyword_postings")
     assert left == 1
 
@@ -225,7 +226,7 @@ async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
         "select drop_vector_index('chunks_pkey')",
     ):
         with pytest.raises(Exception, match="not an index of the current project"):
-            async with index.database.scope(await index.project_id()) as connection:
+            async with index.database.scope((await index.live()).project_id) as connection:
                 await connection.execute(call)
 
 
@@ -240,7 +241,8 @@ async def test_upkeep_stops_when_told(index: Index) -> None:
 
 
 async def plan(index: Index, sql: str, *arguments: object) -> str:
-    async with index.database.scope(await index.project_id(), EVERY_AGENT) as connection:
+    live = await index.live()
+    async with index.database.scope(live.project_id, EVERY_AGENT, live.id) as connection:
         rows = await connection.fetch(f"explain {sql}", *arguments)
     return "\n".join(row[0] for row in rows)
 
@@ -259,19 +261,24 @@ async def test_plans_keep_their_indexes_under_row_level_security(
     owner = await asyncpg.connect(database.owner_url)
     await owner.execute("analyze")
     await owner.close()
-    project_id = await index.project_id()
+    generation_id = (await index.live()).id
     vector = vectors[0].astype(np.float16)
-    postings = await plan(index, named("keyword")["read_segments"], project_id, [], [1, 2, 3])
+    postings = await plan(index, named("keyword")["read_segments"], generation_id, [], [1, 2, 3])
     assert "keyword_postings_pkey" in postings
     assert "Seq Scan on keyword_postings" not in postings
-    numbers = {"project_id": project_id, "model_id": 1, "dimensions": DIMENSIONS, "visible": ""}
+    numbers = {
+        "generation_id": generation_id,
+        "model_id": 1,
+        "dimensions": DIMENSIONS,
+        "visible": "",
+    }
     exact = named("vectors")["exact"].format(**numbers)
     assert "embeddings_hnsw" not in await plan(index, exact, vector, 10)
     watermark = int((await index_names(database))[0].rpartition("_")[2])
     indexed = named("vectors")["indexed"].format(**numbers, watermark=watermark)
     chosen = await plan(index, indexed, vector, 10)
-    assert f"Index Scan using embeddings_hnsw_{project_id}_1_" in chosen
-    assert "Seq Scan" not in chosen
+    assert f"Index Scan using embeddings_hnsw_{generation_id}_1_" in chosen
+    assert "Seq Scan on embeddings" not in chosen
 
 
 async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
@@ -294,14 +301,14 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -
             self.faulty = faulty
             self.turns = 0
 
-        async def tidy_keywords(self, project_id: int) -> None:
-            if project_id == self.faulty:
+        async def tidy_keywords(self, generation: Generation) -> None:
+            if generation.project_id == self.faulty:
                 raise ValueError("a defect")
             self.turns += 1
 
     await index.write("a", "text", project="first")
     await index.write("b", "text", project="second")
-    faulty = Faulty(index.database, await index.project_id("first"))
+    faulty = Faulty(index.database, (await index.live("first")).project_id)
     stop = asyncio.Event()
     running = asyncio.create_task(faulty.run(stop))
     await eventually(lambda: faulty.turns >= 2, "two turns of the other project")

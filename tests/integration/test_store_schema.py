@@ -39,6 +39,13 @@ union all
 select format('grant %s on %s', privilege_type, table_name)
 from information_schema.role_table_grants where grantee = 'headrace_worker'
 union all
+select format('grant %s (%s) on %s', privilege_type, column_name, table_name)
+from information_schema.role_column_grants c
+where grantee = 'headrace_worker' and not exists (
+    select from information_schema.role_table_grants t
+    where t.grantee = c.grantee and t.table_name = c.table_name
+        and t.privilege_type = c.privilege_type)
+union all
 select format('function %s', p.oid::regprocedure)
 from pg_proc p
 where p.pronamespace = 'public'::regnamespace

@@ -14,12 +14,12 @@ import pytest
 from events.models import Problem
 from runtime.errors import ConfigurationError, UnsupportedContent
 from store.database import Database
-from store.projects import Projects
 from store.store import Store
 from store.types import DocumentWrite
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import (
     MODEL,
+    RECIPE,
     chunk_write,
     contents_of,
     document_write,
@@ -36,19 +36,19 @@ async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def store(worker: Database) -> Store:
-    return Store(worker)
+    return Store(worker, RECIPE)
 
 
 async def texts(worker: Database, agent: str | None = None) -> dict[str, list[str]]:
     """Chunks by uri of project alpha's documents, as one agent sees them; private ones marked."""
-    project_id = await Projects(worker).ensure("alpha")
-    found = await contents_of(worker, project_id, agent)
+    live = await Store(worker, RECIPE).generation("alpha")
+    found = await contents_of(worker, live, agent)
     return {f"{owner}:{uri}" if owner else uri: text for (owner, uri), text in found.items()}
 
 
 async def rows(worker: Database, sql: str) -> list[Any]:
-    project_id = await Projects(worker).ensure("alpha")
-    async with worker.scope(project_id, "*") as connection:
+    live = await Store(worker, RECIPE).generation("alpha")
+    async with worker.scope(live.project_id, "*", live.id) as connection:
         return list(await connection.fetch(sql))
 
 
@@ -96,8 +96,7 @@ async def test_every_order_of_events_ends_like_the_log(
         else:
             for write in writes:
                 await store.apply([write])
-        project_id = await Projects(worker).ensure(project)
-        found = await contents_of(worker, project_id)
+        found = await contents_of(worker, await store.generation(project))
         assert {uri: text for (_, uri), text in found.items()} == FOLDED, order
 
 

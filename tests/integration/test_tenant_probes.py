@@ -14,7 +14,7 @@ from store.search import Search
 from store.store import Store
 from store.types import SearchRequest
 from tests.support.databases import Database
-from tests.support.writes import MODEL, document_write, opened, vector_of
+from tests.support.writes import MODEL, RECIPE, document_write, opened, vector_of
 
 PROBES = 200
 PROJECTS = ("alpha", "beta")
@@ -26,7 +26,7 @@ TEXTS = [f"common words about topic{number} and the mill" for number in range(12
 async def search(database: Database) -> AsyncIterator[Search]:
     """Two projects with the same uris, kinds, collections and metadata, shared and private."""
     async with opened(database.worker_url) as worker:
-        store = Store(worker)
+        store = Store(worker, RECIPE)
         position = 0
         for project in PROJECTS:
             for number, text in enumerate(TEXTS):
@@ -84,10 +84,11 @@ async def test_no_probe_finds_a_foreign_document(search: Search, database: Datab
     found = 0
     for _ in range(PROBES):
         project, agent = rng.choice(PROJECTS), rng.choice(AGENTS)
-        candidates = await search.candidates(_request(rng, project, agent))
+        generation = await search.live(project)
+        candidates = await search.candidates(generation, _request(rng, project, agent))
         legs = [candidates.keyword, *candidates.vector.values()]
         ids = [chunk_id for leg in legs for chunk_id, _ in leg]
-        rows = await search.rows(project, agent, [*ids, *rng.sample(everything, 20)])
+        rows = await search.rows(generation, agent, [*ids, *rng.sample(everything, 20)])
         visible = {f"of {project} for {owner}" for owner in {None, agent}}
         assert all(row.content.endswith(tuple(visible)) for row in rows.values())
         assert set(ids) <= set(rows), "a leg named a chunk that its asker may not read"

@@ -11,7 +11,7 @@ import asyncpg
 
 from runtime.embedded import EmbeddedPostgres
 
-__all__ = ["TEMPLATE", "Database", "create_database", "fresh_database"]
+__all__ = ["TEMPLATE", "Database", "create_database", "fresh_database", "tell_apart"]
 
 TEMPLATE = "template_headrace"
 _numbers = count(1)
@@ -29,6 +29,15 @@ class Database:
 async def create_database(server: EmbeddedPostgres, name: str, template: str = "template1") -> None:
     """Create a database on an embedded server."""
     await _execute(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+
+
+async def tell_apart(server: EmbeddedPostgres, name: str) -> None:
+    """Let no generation have the id of a project, so that a mix-up is found out."""
+    connection = await asyncpg.connect(server.urls(name).owner)
+    try:
+        await connection.execute("SELECT setval('generations_id_seq', 1000)")
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager

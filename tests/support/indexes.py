@@ -50,7 +50,8 @@ async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[P
         SELECT d.uri, c.start_line, c.end_line, c.content
           FROM chunks c
           JOIN documents d ON d.id = c.document_id
-          JOIN projects p ON p.id = d.project_id
+          JOIN generations g ON g.id = d.generation_id AND g.state = 'live'
+          JOIN projects p ON p.id = g.project_id
           JOIN embeddings e ON e.chunk_id = c.id
          WHERE p.name = $1 AND NOT d.deleted
         """,
@@ -62,7 +63,10 @@ async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[P
 async def _documents(connection: asyncpg.Connection, project: str) -> set[str]:
     rows = await connection.fetch(
         """
-        SELECT d.uri FROM documents d JOIN projects p ON p.id = d.project_id
+        SELECT d.uri
+          FROM documents d
+          JOIN generations g ON g.id = d.generation_id AND g.state = 'live'
+          JOIN projects p ON p.id = g.project_id
          WHERE p.name = $1 AND NOT d.deleted
         """,
         project,

@@ -13,11 +13,25 @@ import numpy as np
 
 from store.database import EVERY_AGENT
 from store.database import Database as WorkerDatabase
+from store.generations import Generation, Recipe
+from store.store import Store
+from store.switching import SWITCH
 from store.types import ChunkWrite, DocumentWrite, Vector
 
-__all__ = ["MODEL", "chunk_write", "contents_of", "document_write", "opened", "vector_of"]
+__all__ = [
+    "MODEL",
+    "RECIPE",
+    "add_generation",
+    "chunk_write",
+    "contents_of",
+    "document_write",
+    "opened",
+    "switch",
+    "vector_of",
+]
 
 MODEL = "test/model"
+RECIPE = Recipe(MODEL)
 DIMENSIONS = 8
 
 
@@ -68,13 +82,44 @@ def document_write(
 
 
 async def contents_of(
-    database: WorkerDatabase, project_id: int, agent: str | None = EVERY_AGENT
+    database: WorkerDatabase, generation: Generation, agent: str | None = EVERY_AGENT
 ) -> dict[tuple[str, str], list[str]]:
     """Texts of the chunks of every living document, by agent and uri."""
-    async with database.scope(project_id, agent) as connection:
+    async with database.scope(generation.project_id, agent, generation.id) as connection:
         rows: list[asyncpg.Record] = await connection.fetch(
             "select d.agent, d.uri, array_remove(array_agg(c.content order by c.ordinal), null) t "
             "from documents d left join chunks c on c.document_id = d.id "
-            "and c.project_id = d.project_id where not d.deleted group by 1, 2"
+            "and c.generation_id = d.generation_id where not d.deleted group by 1, 2"
         )
     return {(row["agent"], row["uri"]): list(row["t"]) for row in rows}
+
+
+async def add_generation(
+    database: WorkerDatabase, store: Store, project: str, recipe: Recipe = RECIPE
+) -> Generation:
+    """An empty generation beside the live one, being built."""
+    live = await store.generation(project)
+    async with database.scope(live.project_id) as connection:
+        await connection.execute(
+            "insert into generations (project_id, state, model, chunking, tokens) "
+            "values ($1, 'building', $2, $3, $4)",
+            live.project_id,
+            recipe.model,
+            recipe.chunking,
+            recipe.tokens,
+        )
+    *_, newest = await store.generations(project)
+    return newest
+
+
+async def switch(database: WorkerDatabase, generation: Generation) -> None:
+    """Make a generation the live one, as a replay does once it has caught up."""
+    async with database.scope(generation.project_id) as connection:
+        await connection.execute(
+            "select pg_advisory_xact_lock($1, $2)", SWITCH, generation.project_id
+        )
+        await connection.execute("update generations set state = 'former' where state = 'live'")
+        await connection.execute(
+            "update generations set state = 'live', switched_at = now() where id = $1",
+            generation.id,
+        )
