@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
@@ -110,6 +111,10 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
     assert (project["project"], project["documents"]) == ("plant", 2)
     assert project["chunks"] >= 2
     assert project["freshness_p50_ms"] > 0
+    assert (project["model"], project["models"]) == (LOCAL_MODEL, {})
+    assert project["chunking"] == "1"
+    found = (await cli("ask", "--project", "plant", "pump", "--json")).json
+    assert project["generation"] == found["generation"]
     assert all(stream["pending"] == 0 for stream in status["streams"])
     assert "plant" in (await cli("status")).stdout
 

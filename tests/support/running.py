@@ -16,7 +16,7 @@ from processors.app import run_worker
 from runtime.settings import Settings
 from tests.support.databases import Database
 
-__all__ = ["Headrace", "headrace"]
+__all__ = ["PATIENCE", "Headrace", "headrace"]
 
 PATIENCE = timedelta(seconds=30)
 
