@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 from events.change_log import LoggedChange
 from store.archive.appending import Appended, Appender
-from store.archive.damage import Report, raise_damage
+from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
 from store.archive.reading import Reader
+from store.archive.statistics import ArchiveStatistics, Beginning, measure
 from store.database import Database
 from store.projects import Projects
 
@@ -88,3 +89,33 @@ class Archive:
             found |= await self._reader.contents(project_id, part, damaged)
         absent = [sha256 for sha256 in wanted if sha256 not in found]
         return found | (await self._index.references(project_id, absent) if absent else {})
+
+    async def statistics(self, project: str) -> ArchiveStatistics | None:
+        """What the archive holds of a project; None: there is no such project."""
+        project_id = await self._projects.find(project)
+        return None if project_id is None else await measure(self._index, project_id)
+
+    async def beginning(self, project: str) -> Beginning | None:
+        """From where on every change is archived; None: none is."""
+        found = await self.statistics(project)
+        return None if found is None else found.beginning
+
+    async def position_of(self, project: str, event_id: str) -> int | None:
+        """Where an event first stood in the log, by the ledger or else the archive; or None.
+
+        Raises:
+            DamagedSegment: it isn't in what can be read of the archive, and not all can.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return None
+        handled = await self._index.handled_position(project_id, event_id)
+        if handled is not None:
+            return handled
+        damaged: list[DamagedSegment] = []
+        async for change in self._reader.events(project_id, -1, damaged.append):
+            if change.event.id == event_id:
+                return change.position
+        if damaged:
+            raise damaged[0]
+        return None

@@ -52,6 +52,31 @@ class Segment:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class PackFile:
+    """A file of contents in the index."""
+
+    segment_id: int
+    path: str
+    sha256: bytes
+    size_bytes: int
+    entries: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """Any file that counts."""
+
+    kind: Literal["events", "contents"]
+    path: str
+    sha256: bytes
+    size_bytes: int
+    entries: int
+    first_position: int | None
+    last_position: int | None
+
+
 class Index:
     """Reads and writes the index of one project at a time."""
 
@@ -71,8 +96,7 @@ class Index:
             rows = await connection.fetch(_QUERIES["find_spans"], project_id, binary(hashes))
         found: dict[tuple[int, str], list[Span]] = {}
         for row in rows:
-            pack = found.setdefault((row["segment_id"], row["path"]), [])
-            pack.append(Span(row["sha256"], row["start_byte"], row["size_bytes"], row["raw_bytes"]))
+            found.setdefault((row["segment_id"], row["path"]), []).append(_span(row))
         return found
 
     async def segments(self, project_id: int, after: int = -1) -> list[Segment]:
@@ -97,6 +121,63 @@ class Index:
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["get_references"], project_id, binary(hashes))
         return {row["sha256"].hex(): row["content"] for row in rows}
+
+    async def packs(self, project_id: int) -> list[PackFile]:
+        """Files with contents, oldest first."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["list_packs"], project_id)
+        return [PackFile(**row) for row in rows]
+
+    async def pack_spans(self, project_id: int, packs: Sequence[int]) -> dict[int, list[Span]]:
+        """What packs hold that counts, by segment id."""
+        found: dict[int, list[Span]] = {segment_id: [] for segment_id in packs}
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["pack_spans"], project_id, packs)
+        for row in rows:
+            found[row["segment_id"]].append(_span(row))
+        return found
+
+    async def rejected(self, project_id: int) -> set[tuple[int, int]]:
+        """Partition and position of the changes that never took effect."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["rejected_places"], project_id)
+        return {(row["partition"], row["position"]) for row in rows}
+
+    async def handled_position(self, project_id: int, event_id: str) -> int | None:
+        """Where an event stands in the ledger; the first place, if it was published again."""
+        async with self._database.scope(project_id) as connection:
+            found = await connection.fetchval(_QUERIES["handled_position"], project_id, event_id)
+        return None if found is None else int(found)
+
+    async def files(self, project_id: int) -> list[IndexedFile]:
+        """All files that count, oldest first."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["list_files"], project_id)
+        return [IndexedFile(**row) for row in rows]
+
+    async def paths(self, project_id: int) -> set[str]:
+        """Every file that is known, retired ones too."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["list_paths"], project_id)
+        return {row["path"] for row in rows}
+
+    async def totals(self, project_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Counts of what is there, and of what compaction let go of."""
+        async with self._database.scope(project_id) as connection:
+            there = await connection.fetchrow(_QUERIES["measure_archive"], project_id)
+            gone = await connection.fetchrow(_QUERIES["compactions"], project_id)
+        return dict(there), dict(gone or {})
+
+    async def retired(self, project_id: int, before: datetime) -> dict[int, str]:
+        """Paths by segment id of the files that nobody should be reading any more."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["list_retired"], project_id, before)
+        return {row["segment_id"]: row["path"] for row in rows}
+
+    async def forget(self, project_id: int, segment_ids: Sequence[int]) -> None:
+        """Strike files off that are removed."""
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(_QUERIES["forget_segments"], project_id, segment_ids)
 
     @asynccontextmanager
     async def adding(self, project_id: int) -> AsyncIterator[asyncpg.Connection]:
@@ -151,3 +232,7 @@ def span_columns(spans: Sequence[Span]) -> list[list[Any]]:
 def binary(hashes: Collection[str]) -> list[bytes]:
     """Hashes in hex as Postgres has them."""
     return [bytes.fromhex(sha256) for sha256 in hashes]
+
+
+def _span(row: asyncpg.Record) -> Span:
+    return Span(row["sha256"], row["start_byte"], row["size_bytes"], row["raw_bytes"])

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
 
 from events.change_log import LoggedChange
-from store.archive.blocks import BadBlock, Block, Decompressor, blocks
+from store.archive.blocks import BadBlock, Decompressor, blocks
 from store.archive.damage import DamagedSegment, Report
 from store.archive.files import Files
 from store.archive.index import Index, Segment
@@ -70,7 +70,7 @@ class Reader:
         entries = 0
         for number, block in enumerate(blocks(data)):
             try:
-                changes = await asyncio.to_thread(_decoded, data, block)
+                changes = await asyncio.to_thread(decode_block, data, block)
             except BadBlock as error:
                 bad.append((number, error))
                 continue
@@ -148,12 +148,6 @@ class Reader:
         self, path: str, reason: str, numbers: Sequence[int] = (), lost: int = 0
     ) -> DamagedSegment:
         return DamagedSegment(self._storage.full(path), reason, numbers, lost)
-
-
-def _decoded(data: bytes, block: Block | BadBlock) -> list[LoggedChange]:
-    if isinstance(block, BadBlock):
-        raise block
-    return decode_block(data, block)
 
 
 class _Seen:

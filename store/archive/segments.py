@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ValidationError
 
@@ -12,7 +12,7 @@ from events.change_log import LoggedChange
 from events.models import DocumentChanged, first_problem
 from store.archive.blocks import BadBlock, Block, Compressor, Decompressor
 
-__all__ = ["EncodedEvents", "decode_block", "encode_events"]
+__all__ = ["EncodedEvents", "Line", "decode_block", "encode_events", "line_of", "raw_lines"]
 
 BLOCK_RAW_BYTES = 128 * 2**10
 """Damage costs one block; larger ones compress little better."""
@@ -27,68 +27,97 @@ class _Line(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A change as it is kept, newline included."""
+
+    position: int
+    raw: bytes
+
+
+@dataclass(slots=True)
 class EncodedEvents:
-    """A file of events, ready to be written."""
+    """A file of events, in the making or ready to be written."""
 
-    data: bytes
-    raw_bytes: int
-    entries: int
-    first_position: int
-    last_position: int
+    parts: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+    raw_bytes: int = 0
+    entries: int = 0
+    first_position: int = 2**63
+    last_position: int = -1
+
+    def add(self, block: bytes, lines: list[Line], raw_bytes: int) -> None:
+        """Put a block of lines at the end."""
+        self.parts.append(block)
+        self.size_bytes += len(block)
+        self.raw_bytes += raw_bytes
+        self.entries += len(lines)
+        positions = [line.position for line in lines]
+        self.first_position = min(self.first_position, *positions)
+        self.last_position = max(self.last_position, *positions)
+
+    @property
+    def data(self) -> bytes:
+        """The file."""
+        return b"".join(self.parts)
 
 
-def encode_events(changes: Iterable[LoggedChange]) -> Iterator[EncodedEvents]:
-    """Files for claimed changes; each but the last is of about ``SEGMENT_BYTES``."""
+def line_of(change: LoggedChange) -> Line:
+    """The line that keeps a claimed change."""
+    raw = b'{"partition":%d,"position":%d,"event":%b}\n' % (
+        change.partition,
+        change.position,
+        change.event.to_bytes(),
+    )
+    return Line(change.position, raw)
+
+
+def encode_events(lines: Iterable[Line]) -> Iterator[EncodedEvents]:
+    """Files of lines, in their order; each but the last is of about ``SEGMENT_BYTES``."""
     compressor = Compressor()
-    parts: list[bytes] = []
-    held: list[LoggedChange] = []
-    raw_bytes = 0
-    for lines, block in _blocks(changes):
-        parts.append(compressor.block(lines, hashlib.sha256(lines).digest()))
-        held += block
-        raw_bytes += len(lines)
-        if sum(map(len, parts)) >= SEGMENT_BYTES:
-            yield _encoded(parts, held, raw_bytes)
-            parts, held, raw_bytes = [], [], 0
-    if held:
-        yield _encoded(parts, held, raw_bytes)
+    encoded = EncodedEvents()
+    for block in _blocks(lines):
+        raw = b"".join(line.raw for line in block)
+        encoded.add(compressor.block(raw, hashlib.sha256(raw).digest()), block, len(raw))
+        if encoded.size_bytes >= SEGMENT_BYTES:
+            yield encoded
+            encoded = EncodedEvents()
+    if encoded.parts:
+        yield encoded
 
 
-def _blocks(changes: Iterable[LoggedChange]) -> Iterator[tuple[bytes, list[LoggedChange]]]:
-    lines: list[bytes] = []
-    held: list[LoggedChange] = []
+def _blocks(lines: Iterable[Line]) -> Iterator[list[Line]]:
+    block: list[Line] = []
     size = 0
-    for change in changes:
-        line = b'{"partition":%d,"position":%d,"event":%b}\n' % (
-            change.partition,
-            change.position,
-            change.event.to_bytes(),
-        )
-        lines.append(line)
-        held.append(change)
-        size += len(line)
+    for line in lines:
+        block.append(line)
+        size += len(line.raw)
         if size >= BLOCK_RAW_BYTES:
-            yield b"".join(lines), held
-            lines, held, size = [], [], 0
-    if held:
-        yield b"".join(lines), held
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
-def _encoded(parts: list[bytes], changes: list[LoggedChange], raw_bytes: int) -> EncodedEvents:
-    positions = [change.position for change in changes]
-    return EncodedEvents(b"".join(parts), raw_bytes, len(changes), min(positions), max(positions))
+def raw_lines(data: bytes, block: Block | BadBlock) -> list[bytes]:
+    """The lines of one block of a file.
+
+    Raises:
+        BadBlock: it isn't what was written.
+    """
+    if isinstance(block, BadBlock):
+        raise block
+    frame = data[block.start : block.start + block.size]
+    return Decompressor().raw(frame, block.raw_size, block.sha256).splitlines(keepends=True)
 
 
-def decode_block(data: bytes, block: Block) -> list[LoggedChange]:
+def decode_block(data: bytes, block: Block | BadBlock) -> list[LoggedChange]:
     """The changes of one block of a file.
 
     Raises:
         BadBlock: it isn't what was written.
     """
-    frame = data[block.start : block.start + block.size]
-    lines = Decompressor().raw(frame, block.raw_size, block.sha256)
     try:
-        return [_change(line) for line in lines.splitlines()]
+        return [_change(line) for line in raw_lines(data, block)]
     except ValidationError as error:
         raise BadBlock(f"it holds what is no event ({first_problem(error)})") from None
 

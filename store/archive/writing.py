@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from runtime.errors import Unavailable
 from store.archive.files import Files
 from store.archive.index import NewFile
 from store.archive.packs import Pack, encode_contents
-from store.archive.segments import EncodedEvents, encode_events
+from store.archive.segments import EncodedEvents, Line, encode_events, line_of
 
 __all__ = ["Writing", "folder", "writing"]
 
@@ -41,7 +41,7 @@ class Writing:
 
     async def events(self, changes: Sequence[LoggedChange]) -> None:
         """Write claimed changes."""
-        await asyncio.to_thread(self._write_events, changes)
+        await asyncio.to_thread(self.write_lines, map(line_of, changes))
 
     @property
     def hashes(self) -> set[str]:
@@ -65,16 +65,16 @@ class Writing:
             )
         )
 
-    def write_segment(self, events: EncodedEvents) -> None:
-        """Write a file of events; blocks. Its name sorts by the first position."""
+    def _write_segment(self, events: EncodedEvents) -> None:
         path = f"{self._folder}/events/{events.first_position:019d}-{uuid4().hex[:12]}.zst"
-        self._storage.write(path, events.data)
+        data = events.data
+        self._storage.write(path, data)
         self.files.append(
             NewFile(
                 "events",
                 path,
-                hashlib.sha256(events.data).digest(),
-                len(events.data),
+                hashlib.sha256(data).digest(),
+                len(data),
                 events.raw_bytes,
                 events.entries,
                 events.first_position,
@@ -86,9 +86,10 @@ class Writing:
         for pack in encode_contents(contents):
             self.write_pack(pack)
 
-    def _write_events(self, changes: Sequence[LoggedChange]) -> None:
-        for events in encode_events(changes):
-            self.write_segment(events)
+    def write_lines(self, lines: Iterable[Line]) -> None:
+        """Write files of events; blocks."""
+        for events in encode_events(lines):
+            self._write_segment(events)
 
     async def discard(self) -> None:
         """Remove what was written; what can't be is an orphan that compaction finds."""

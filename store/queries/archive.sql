@@ -57,3 +57,84 @@ order by first_position, segment_id
 select exists (
     select from archive_segments where project_id = $1 and segment_id = $2 and retired_at is null
 )
+
+-- name: list_packs
+select segment_id, path, sha256, size_bytes, entries, created_at
+from archive_segments
+where project_id = $1 and kind = 'contents' and retired_at is null
+order by segment_id
+
+-- name: pack_spans
+select segment_id, sha256, start_byte, size_bytes, raw_bytes
+from archive_contents
+where project_id = $1 and segment_id = any($2::bigint[])
+order by segment_id, start_byte
+
+-- name: has_other_events
+-- Whether files of events came in beside these.
+select exists (
+    select from archive_segments
+    where project_id = $1 and kind = 'events' and retired_at is null and segment_id <> all($2::bigint[])
+)
+
+-- name: retire
+update archive_segments
+set retired_at = clock_timestamp()
+where project_id = $1 and segment_id = any($2::bigint[]) and retired_at is null
+returning size_bytes
+
+-- name: move_contents
+update archive_contents as c
+set segment_id = $2, start_byte = n.start_byte
+from unnest($3::bytea[], $4::bigint[]) as n (sha256, start_byte)
+where c.project_id = $1 and c.sha256 = n.sha256
+
+-- name: drop_contents
+-- What is left in retired packs.
+delete from archive_contents where project_id = $1 and segment_id = any($2::bigint[])
+
+-- name: record_compaction
+insert into archive_compactions as c (project_id, freed_bytes, dropped_events, complete_from)
+values ($1, $2, $3, $4)
+on conflict (project_id) do update
+set
+    freed_bytes = c.freed_bytes + excluded.freed_bytes,
+    dropped_events = c.dropped_events + excluded.dropped_events,
+    complete_from = greatest(c.complete_from, excluded.complete_from),
+    compacted_at = excluded.compacted_at
+
+-- name: list_paths
+select path from archive_segments where project_id = $1
+
+-- name: list_retired
+select segment_id, path from archive_segments where project_id = $1 and retired_at <= $2
+
+-- name: forget_segments
+delete from archive_segments where project_id = $1 and segment_id = any($2::bigint[])
+
+-- name: rejected_places
+select partition, position from ledger where project_id = $1 and outcome = 'rejected'
+
+-- name: handled_position
+select min(position) from ledger where project_id = $1 and event_id = $2
+
+-- name: list_files
+select kind, path, sha256, size_bytes, entries, first_position, last_position
+from archive_segments
+where project_id = $1 and retired_at is null
+order by segment_id
+
+-- name: measure_archive
+select
+    count(*)::int as files,
+    coalesce(sum(entries) filter (where kind = 'events'), 0)::bigint as events,
+    coalesce(sum(entries) filter (where kind = 'contents'), 0)::bigint as contents,
+    coalesce(sum(size_bytes), 0)::bigint as stored_bytes,
+    coalesce(sum(raw_bytes), 0)::bigint as raw_bytes,
+    min(first_position) as first_position,
+    max(last_position) as last_position
+from archive_segments
+where project_id = $1 and retired_at is null
+
+-- name: compactions
+select freed_bytes, dropped_events, complete_from from archive_compactions where project_id = $1

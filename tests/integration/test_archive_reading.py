@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from events.change_log import LoggedChange
-from store import contents
+from store import contents, ledger
 from store.archive import Archive, DamagedSegment
 from store.database import Database
 from store.generations import Recipe
 from store.projects import Projects
-from tests.support.changes import at, logged, reference_to, sha256_of
+from tests.support.changes import MOMENT, at, logged, reference_to, sha256_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import opened
 
@@ -182,3 +183,31 @@ async def test_damaged_content_is_named_and_the_rest_is_read(
     path.unlink()
     with pytest.raises(DamagedSegment, match="missing"):
         await archive.contents("alpha", wanted)
+
+
+async def test_statistics_and_beginning(archive: Archive) -> None:
+    """They tell what is kept, and from where on it is complete."""
+    assert await archive.statistics("alpha") is None
+    await archive.append("alpha", [logged("a", 1, "x" * 10_000), logged("b", 2, "y")])
+    found = await archive.statistics("alpha")
+    assert found is not None
+    assert (found.files, found.events, found.contents) == (2, 2, 2)
+    assert found.raw_bytes > 10_000 > found.stored_bytes > 0
+    beginning = await archive.beginning("alpha")
+    assert beginning is not None
+    assert (beginning.position, beginning.at) == (at(1), MOMENT + timedelta(seconds=1))
+
+
+async def test_an_event_is_found_by_its_id(
+    archive: Archive, worker: Database, projects: Projects
+) -> None:
+    """The ledger knows most; the archive, those that nobody has handled yet."""
+    await archive.append("alpha", [logged("a", 1, "a", event_id="first")])
+    project_id = await projects.ensure("alpha")
+    async with worker.scope(project_id) as connection:
+        entry = ledger.Entry((0, at(7)), "second", "indexed")
+        await ledger.record(connection, project_id, [entry])
+    assert await archive.position_of("alpha", "first") == at(1)
+    assert await archive.position_of("alpha", "second") == at(7)
+    assert await archive.position_of("alpha", "third") is None
+    assert await archive.position_of("beta", "first") is None

@@ -9,14 +9,14 @@ from typing import Any
 from events.change_log import LoggedChange
 from events.models import ContentReference, DocumentChange, DocumentChanged
 
-__all__ = ["at", "logged", "reference_to", "sha256_of"]
+__all__ = ["MOMENT", "at", "logged", "reference_to", "sha256_of"]
 
-_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float) -> int:
     """A position so many seconds after a moment that all tests share."""
-    return int((_MOMENT.timestamp() + seconds) * 1000) << 21
+    return int((MOMENT.timestamp() + seconds) * 1000) << 21
 
 
 def sha256_of(text: str) -> str:
@@ -47,7 +47,7 @@ def logged(
     event = DocumentChanged(
         id=event_id or f"{uri}@{seconds}:{partition}",
         source="tests",
-        time=_MOMENT,
+        time=MOMENT,
         data=data,
     )
     return LoggedChange(partition, at(seconds), event)

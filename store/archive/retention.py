@@ -1,0 +1,88 @@
+"""What compaction lets go of: of changes beyond the retention, all but each document's last.
+
+What is younger is kept whole. So the state of every document at the limit can be told, and all that
+happened since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+__all__ = ["Record", "Retention", "position_at", "time_of"]
+
+_BITS_BELOW_MILLISECONDS = 21
+
+Document = tuple[str, str]
+"""Agent and uri."""
+
+
+def position_at(moment: datetime) -> int:
+    """The least position that a change of this moment can have."""
+    return int(moment.timestamp() * 1000) << _BITS_BELOW_MILLISECONDS
+
+
+def time_of(position: int) -> datetime:
+    """When the change at a position was published, to the millisecond."""
+    return datetime.fromtimestamp((position >> _BITS_BELOW_MILLISECONDS) / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """As much of an archived change as compaction needs. ``content``: the hash it refers to."""
+
+    partition: int
+    position: int
+    documents: tuple[Document, ...]
+    content: bytes | None
+
+    @classmethod
+    def of(cls, line: bytes) -> Record:
+        """Read it off a line of a file; a rename counts for both its documents."""
+        parsed = json.loads(line)
+        data = parsed["event"]["data"]
+        agent = data.get("agent") or ""
+        uris = (data["uri"], data["old_uri"]) if data.get("old_uri") else (data["uri"],)
+        content = data.get("content_ref")
+        return cls(
+            parsed["partition"],
+            parsed["position"],
+            tuple((agent, uri) for uri in uris),
+            bytes.fromhex(content["sha256"]) if content else None,
+        )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sort key, as ``LoggedChange.order``."""
+        return self.position, self.partition
+
+
+class Retention:
+    """Learns of all changes beyond the limit (a position); then tells which may go.
+
+    ``rejected``: partition and position of changes that never took effect, so that none of them can
+    be a document's last.
+    """
+
+    def __init__(self, limit: int, rejected: Collection[tuple[int, int]]) -> None:
+        self.limit = limit
+        self._rejected = frozenset(rejected)
+        self._last: dict[Document, tuple[int, int]] = {}
+
+    def learn(self, record: Record) -> None:
+        """Take a change into account, in any order, any number of times."""
+        if self._is_young(record) or (record.partition, record.position) in self._rejected:
+            return
+        for document in record.documents:
+            self._last[document] = max(record.order, self._last.get(document, record.order))
+
+    def keeps(self, record: Record) -> bool:
+        """Whether a change has to stay, once all were learnt."""
+        return self._is_young(record) or any(
+            self._last.get(document) == record.order for document in record.documents
+        )
+
+    def _is_young(self, record: Record) -> bool:
+        return record.position >= self.limit
