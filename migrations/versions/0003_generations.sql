@@ -136,14 +136,17 @@ on generations to headrace_worker;
 
 grant delete on documents to headrace_worker;
 
--- A project comes with its first generation, so that there is always one to write to.
+-- A project comes with its first generation, so that there is always one to write to. It is written
+-- in the project's scope, since the owner of the table is bound by its policy too; and the scope is put
+-- back by hand, since only a superuser may declare a function with settings of this kind.
 drop function ensure_project(text);
 
 create function ensure_project(project_name text, model text, models jsonb, chunking text, tokens int) returns int
-language plpgsql volatile security definer set search_path = public, pg_temp set app.project_id = ''
+language plpgsql volatile security definer set search_path = public, pg_temp
 as $$
 declare
     found_id int;
+    former_scope text := coalesce(current_setting('app.project_id', true), '');
 begin
     insert into projects (name)
     select project_name
@@ -156,6 +159,7 @@ begin
         ensure_project.tokens, clock_timestamp()
     where not exists (select from generations g where g.project_id = found_id and g.state = 'live')
     on conflict do nothing;
+    perform set_config('app.project_id', former_scope, true);
     return found_id;
 end $$;
 
