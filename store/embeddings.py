@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncpg
@@ -11,7 +11,7 @@ from store.connecting import encode_vector
 from store.named_queries import named
 from store.types import Vector
 
-__all__ = ["Embedding", "add", "cached"]
+__all__ = ["Embedding", "add", "cache_vectors", "cached", "known_hashes"]
 
 _QUERIES = named("embeddings")
 
@@ -32,6 +32,26 @@ async def cached(
     """Known vectors by content hash."""
     rows = await connection.fetch(_QUERIES["cached_vectors"], project_id, model, hashes)
     return {row["content_hash"]: row["embedding"] for row in rows}
+
+
+async def known_hashes(
+    connection: asyncpg.Connection, project_id: int, model: str, hashes: Sequence[bytes]
+) -> set[bytes]:
+    """Those of some content hashes that have a vector of the model, which isn't sent."""
+    rows = await connection.fetch(_QUERIES["known_hashes"], project_id, model, hashes)
+    return {row["content_hash"] for row in rows}
+
+
+async def cache_vectors(
+    connection: asyncpg.Connection,
+    project_id: int,
+    model_id: int,
+    vectors: Mapping[bytes, Vector],
+) -> None:
+    """Remember vectors by content hash; one that is known already stays as it is."""
+    hashes = sorted(vectors)
+    encoded = [encode_vector(vectors[one]) for one in hashes]
+    await connection.execute(_QUERIES["cache_vectors"], project_id, model_id, hashes, encoded)
 
 
 async def add(

@@ -6,6 +6,21 @@ where
     and model_id = (select id from models where name = $2)
     and content_hash = any ($3::bytea[])
 
+-- name: known_hashes
+select content_hash
+from vector_cache
+where
+    project_id = $1
+    and model_id = (select id from models where name = $2)
+    and content_hash = any ($3::bytea[])
+
+-- name: cache_vectors
+-- Given in order of hash, so that two batches with the same texts can't wait for each other.
+insert into vector_cache (project_id, model_id, content_hash, embedding)
+select $1, $2, content_hash, embedding
+from unnest($3::bytea[], $4::halfvec[]) as n (content_hash, embedding)
+on conflict do nothing
+
 -- name: add_embeddings
 -- Cached in order of hash, so that two batches with the same texts can't wait for each other.
 with

@@ -1,0 +1,60 @@
+-- name: stage
+-- Rows can't be copied into a table that has row-level security, so they are staged beside it. What
+-- is built is of use only after a switch, whose commit waits for the disk.
+set local synchronous_commit = off;
+set local jit = off;
+create temporary table staged_chunks (
+    id bigint not null,
+    document_id bigint not null,
+    agent text not null,
+    model_id smallint,
+    ordinal int not null,
+    start_line int not null,
+    end_line int not null,
+    page int,
+    tokens int not null,
+    symbol text,
+    heading_path text[] not null,
+    content_hash bytea not null,
+    content text not null
+) on commit drop;
+
+-- name: find_models
+select name, id from models where name = any ($1::text[])
+
+-- name: take_chunk_ids
+select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
+
+-- name: insert_chunks
+insert into chunks (
+    generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens,
+    symbol, heading_path, content_hash, content
+)
+select
+    $1, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens, symbol,
+    heading_path, content_hash, content
+from staged_chunks
+
+-- name: insert_embeddings
+-- Looked up one by one: the cache may hold far more than is wanted of it.
+insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
+select $2, s.agent, s.id, s.model_id, v.embedding
+from staged_chunks s
+cross join lateral (
+    select embedding
+    from vector_cache
+    where project_id = $1 and model_id = s.model_id and content_hash = s.content_hash
+    offset 0
+) v
+
+-- name: missing_vectors
+select s.content_hash
+from staged_chunks s
+where
+    s.model_id is not null
+    and not exists (
+        select
+        from vector_cache v
+        where v.project_id = $1 and v.model_id = s.model_id and v.content_hash = s.content_hash
+    )
+limit $2
