@@ -155,9 +155,13 @@ def _stored(row: Mapping[str, Any]) -> StoredDigest:
 
 
 def _recomputed(row: Mapping[str, Any]) -> bytes:
-    """A deleted document that has chunks after all gets another digest than a tombstone's."""
-    if row["deleted"] and not row["chunks"]:
-        return TOMBSTONE
+    """Of a deleted document that has chunks after all it is neither a tombstone's nor theirs."""
+    if not row["deleted"]:
+        return _living(row)
+    return sha256(TOMBSTONE + _living(row)).digest() if row["chunks"] else TOMBSTONE
+
+
+def _living(row: Mapping[str, Any]) -> bytes:
     attributes = (
         row["content_hash"],
         row["kind"],
