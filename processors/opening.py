@@ -71,10 +71,10 @@ async def open_foundation(settings: Settings) -> AsyncIterator[Foundation]:
         await check_server(redis)
         database = await Database.open(settings.database_url, role=settings.worker_role)
         stack.push_async_callback(database.close)
-        inference = Inference(model_options(settings), recipe)
+        store = Store(database, recipe)
+        inference = Inference(model_options(settings), recipe, store.model_width)
         stack.push_async_callback(inference.close)
         pool = await stack.enter_async_context(chunking_pool(settings))
-        store = Store(database, recipe)
         yield Foundation(settings, names, redis, database, recipe, inference, pool, store)
 
 

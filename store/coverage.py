@@ -33,7 +33,7 @@ class Coverage:
         """Models of stored vectors that a question with ``vectors`` passes by.
 
         Raises:
-            ConfigurationError: it passes all of them by: the model in the settings was changed.
+            ConfigurationError: it passes all of them by: a model changed its width.
         """
         stored = await self._widths(connection, generation_id)
         unlike = [
@@ -45,7 +45,8 @@ class Coverage:
             raise ConfigurationError(
                 f"project {project} was embedded by {_list(stored)}, the question by "
                 f"{_list({name: len(vector) for name, vector in vectors.items()})}: "
-                "set HEADRACE_MODEL to the former, or publish the documents again"
+                "set HEADRACE_MODEL_DIMENSIONS to the former's width, or embed the documents anew "
+                f"(`headrace replay --project {project} --model NAME`)"
             )
         return unlike
 

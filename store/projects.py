@@ -69,6 +69,12 @@ class Models:
         self._database = database
         self._known: dict[str, tuple[int, int]] = {}
 
+    async def width(self, name: str) -> int | None:
+        """Width of the model's stored vectors, or None: there are none."""
+        async with self._database.connection() as connection:
+            width: int | None = await connection.fetchval(_QUERIES["model_width"], name)
+        return width
+
     async def ensure(self, name: str, dimensions: int) -> int:
         """The model's id.
 
@@ -83,6 +89,7 @@ class Models:
         if width != dimensions:
             raise ConfigurationError(
                 f"{name} gave {dimensions} dimensions, but the vectors stored for it have {width}: "
-                "set HEADRACE_MODEL_DIMENSIONS back, or choose another model"
+                f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project anew "
+                f"(`headrace replay --model {name}@{dimensions}`)"
             )
         return model_id

@@ -75,6 +75,10 @@ class Store:
         async with self._database.scope(project_id) as connection:
             return await generations.listed(connection, project_id)
 
+    async def model_width(self, model: str) -> int | None:
+        """Width of the vectors stored for a model, or None: there are none."""
+        return await self._models.width(model)
+
     async def known_vectors(
         self, project: str, model: str, hashes: Sequence[bytes]
     ) -> dict[bytes, Vector]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from store.generations import Recipe
 
 __all__ = ["Inference", "ModelOptions", "create_embedder", "full_name"]
 
+StoredWidth = Callable[[str], Awaitable[int | None]]
+
 _LOCAL_PREFIX = "local/"
 _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 
@@ -28,7 +30,7 @@ _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 class ModelOptions:
     """How models are loaded and asked; local ones use the first two, all others the rest.
 
-    ``dimensions`` is the width to ask of a model whose name tells none.
+    ``dimensions`` is the width to ask for.
     """
 
     directory: Path | None = None
@@ -65,6 +67,8 @@ def full_name(model: str, options: ModelOptions) -> str:
 def create_embedder(model: str, options: ModelOptions) -> Embedder:
     """The embedder of a full name: ``local/…`` runs here, anything else goes to LiteLLM.
 
+    ``dimensions`` of the options count where the name tells no width.
+
     Raises:
         ConfigurationError: no such local model.
     """
@@ -93,17 +97,28 @@ def _local(model: str, options: ModelOptions) -> Embedder:
     )
 
 
+async def _unknown_width(_: str) -> int | None:
+    return None
+
+
 class Inference:
     """The models of one process, by the names that recipes know them by.
 
     Args:
         options: for all of them.
         recipe: whose models ``start`` makes ready; others are started by their first use.
+        stored_width: of the vectors that are stored under a name, if any.
     """
 
-    def __init__(self, options: ModelOptions | None = None, recipe: Recipe | None = None) -> None:
+    def __init__(
+        self,
+        options: ModelOptions | None = None,
+        recipe: Recipe | None = None,
+        stored_width: StoredWidth = _unknown_width,
+    ) -> None:
         self._options = options or ModelOptions()
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
+        self._stored_width = stored_width
         self._started: dict[str, Embedder] = {}
         self._starting: dict[str, asyncio.Task[Embedder]] = {}
 
@@ -143,8 +158,9 @@ class Inference:
 
     async def _start(self, model: str) -> Embedder:
         try:
+            options = await self._options_of(model)
             # reads and hashes files
-            embedder = await asyncio.to_thread(create_embedder, model, self._options)
+            embedder = await asyncio.to_thread(create_embedder, model, options)
             try:
                 await embedder.start()
             except BaseException:
@@ -154,3 +170,14 @@ class Inference:
             return embedder
         finally:
             del self._starting[model]
+
+    async def _options_of(self, model: str) -> ModelOptions:
+        """With the width in the settings only if the model's vectors are so wide.
+
+        Before widths were part of names, vectors were stored under the bare one; a setting that
+        came later is no reason to ask such a model for another width than it had.
+        """
+        asked_for = self._options.dimensions
+        if asked_for is None or await self._stored_width(model) == asked_for:
+            return self._options
+        return replace(self._options, dimensions=None)

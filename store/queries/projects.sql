@@ -11,3 +11,6 @@ select id, name from list_projects()
 -- name: ensure_model
 -- The model's id and the width of its vectors, which stays what it was at first.
 select id, dimensions from ensure_model($1, $2)
+
+-- name: model_width
+select dimensions from models where name = $1

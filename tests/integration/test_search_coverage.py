@@ -54,7 +54,7 @@ async def test_another_model_or_width_degrades_a_hybrid_question(
 
 async def test_a_vector_question_by_another_model_is_refused(search: Search) -> None:
     """Nothing found would be a lie; the refusal names both models."""
-    with pytest.raises(ConfigurationError, match=r"test/model.*other/model.*HEADRACE_MODEL"):
+    with pytest.raises(ConfigurationError, match=r"test/model.*other/model.*headrace replay"):
         await _ask(search, {"other/model": _vector()}, text=None)
 
 

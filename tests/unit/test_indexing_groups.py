@@ -9,8 +9,8 @@ from events.names import Lane, Position, Topic
 from processors.indexing.pipeline import GROUP_CHARACTERS, Change, _groups
 
 
-def _change(**data: Any) -> Change:
-    event = DocumentChanged(data=DocumentChange(project="p", uri="a.md", **data))
+def _change(project: str = "p", **data: Any) -> Change:
+    event = DocumentChanged(data=DocumentChange(project=project, uri="a.md", **data))
     return Change(
         event=event,
         topic=Topic.CHANGED_BULK,
@@ -35,3 +35,9 @@ def test_text_that_travels_by_reference_counts() -> None:
     reference = {"sha256": "0" * 64, "size_bytes": GROUP_CHARACTERS}
     big = _change(content_ref=reference)
     assert [len(group) for group in _groups([big] * 3)] == [1, 1, 1]
+
+
+def test_each_project_has_groups_of_its_own() -> None:
+    """Each is indexed by its own recipe, in the order of its changes."""
+    changes = [_change(project, content="text") for project in "abab"]
+    assert list(_groups(changes)) == [[changes[0], changes[2]], [changes[1], changes[3]]]

@@ -13,7 +13,7 @@ from processors.inference.hashing import HashingEmbedder
 from processors.inference.local import LocalEmbedder
 from processors.inference.registry import Inference, create_embedder, full_name
 from processors.inference.registry import ModelOptions as Options
-from processors.inference.remote import request_batches
+from processors.inference.remote import LiteLLMEmbedder, request_batches
 from processors.inference.retrying import backoff, retry_after
 from processors.inference.types import Urgency
 from processors.inference.weights import OFFICIAL_NAME, locate, model_name, read_shape
@@ -129,6 +129,30 @@ def test_a_width_that_is_asked_for_is_part_of_the_name(
     """Or vectors of two widths would share a name; what looks alike isn't taken for a width."""
     assert full_name(model, Options(dimensions=asked_for)) == name
     assert create_embedder(name, Options()).model == name
+
+
+@pytest.mark.parametrize(
+    ("model", "stored", "width"),
+    [("a", 256, 256), ("a", 1536, None), ("a", None, None), ("a@512", None, 512)],
+)
+async def test_a_setting_changes_no_width_of_what_is_stored(
+    monkeypatch: pytest.MonkeyPatch, model: str, stored: int | None, width: int | None
+) -> None:
+    """A name without a width means the width that its vectors have."""
+
+    async def stored_width(_: str) -> int | None:
+        return stored
+
+    started: list[LiteLLMEmbedder] = []
+
+    async def start(self: LiteLLMEmbedder) -> None:
+        started.append(self)
+
+    monkeypatch.setattr(LiteLLMEmbedder, "start", start)
+    inference = Inference(Options(dimensions=256), stored_width=stored_width)
+    assert (await inference.embedder(model)).model == model
+    assert [one._endpoint.dimensions for one in started] == [width]
+    await inference.close()
 
 
 def test_the_default_is_the_built_in_model() -> None:
