@@ -20,7 +20,7 @@ _WORD = re.compile(r"\w{3,}")
 
 
 def print_answer(console: Console, answer: QueryAnswer, question: str) -> None:
-    """Print results, best first, and a last line with the time that each stage took."""
+    """Print results, best first, and a last line with what answered, and each stage's time."""
     for number, result in enumerate(answer.results, start=1):
         console.print(_rendered(number, result, question, colour=console.is_terminal))
     if answer.context is not None:
@@ -100,7 +100,8 @@ def _notes(answer: QueryAnswer) -> Iterator[str]:
     if answer.stale:
         yield f"stale: the index has come to {_pairs(answer.watermark)}"
     count = len(answer.results)
-    yield f"{count} result{'s' * (count != 1)}; ms: {_pairs(answer.timings_ms)}"
+    found = f"{count} result{'s' * (count != 1)} of generation {answer.generation}"
+    yield f"{found}; ms: {_pairs(answer.timings_ms)}"
 
 
 def _pairs(values: dict[str, float] | dict[str, str]) -> str:

@@ -70,11 +70,13 @@ class Settings(BaseSettings):
 
     model: str = Field(
         default=LOCAL_MODEL,
-        description="Embedding model of kinds that name none: a LiteLLM name, or local/….",
+        description="Embedding model of new projects, for kinds that name none: "
+        "a LiteLLM name, or local/….",
     )
     models: dict[str, str] = Field(
         default_factory=dict,
-        description='Embedding model by kind of content, e.g. {"code": "voyage/voyage-code-3"}.',
+        description="Embedding model of new projects by kind of content, "
+        'e.g. {"code": "voyage/voyage-code-3"}.',
     )
     model_directory: Path | None = Field(
         default=None, description="A sentence-transformers BERT model to use as the local model."
