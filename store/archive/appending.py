@@ -13,7 +13,7 @@ from events.change_log import LoggedChange
 from runtime.errors import Unavailable
 from store.archive.claims import Claims, claim
 from store.archive.files import Files
-from store.archive.index import Index, clear_outbox, insert, known
+from store.archive.index import Index, clear_outbox, insert_file, known
 from store.archive.writing import Writing, writing
 
 __all__ = ["Appended", "Appender"]
@@ -88,7 +88,7 @@ class Appender:
             if await known(connection, project_id, relied_on) != set(relied_on):
                 raise _ContentLetGo
             for file in files.files:
-                await insert(connection, project_id, file)
+                await insert_file(connection, project_id, file)
             event_ids = [change.event.id for change in claims.changes]
             await clear_outbox(connection, project_id, event_ids)
 

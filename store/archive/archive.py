@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import datetime, timedelta
 
 from events.change_log import LoggedChange
 from store.archive.appending import Appended, Appender
+from store.archive.checking import Check, check
+from store.archive.compacting import GRACE, Compacted, Compactor
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
 from store.archive.reading import Reader
+from store.archive.replacing import Replacing
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
 from store.database import Database
 from store.projects import Projects
@@ -34,9 +38,10 @@ class Archive:
         """
         self._projects = projects
         self._index = Index(database)
-        storage = Files(url)
-        self._appender = Appender(self._index, storage)
-        self._reader = Reader(self._index, storage)
+        self._storage = Files(url)
+        self._appender = Appender(self._index, self._storage)
+        self._reader = Reader(self._index, self._storage)
+        self._compactor = Compactor(self._index, Replacing(database), self._storage)
 
     async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
         """Archive changes, and each content that they carry or refer to once.
@@ -119,3 +124,37 @@ class Archive:
         if damaged:
             raise damaged[0]
         return None
+
+    async def compact(
+        self,
+        project: str,
+        older_than: datetime,
+        rejected: Collection[tuple[int, int]] | None = None,
+        *,
+        grace: timedelta = GRACE,
+    ) -> Compacted:
+        """Let go of what needn't be kept, and make large files of small ones.
+
+        Changes from ``older_than`` on stay, and of those before it, each document's last (a rename
+        is a change of both its documents). Contents go that no change refers to any more, unless
+        they were archived since ``older_than``. ``rejected`` (partition, position) never took
+        effect, so that none of them is a last; None: as the ledger says.
+
+        Appends and readers go on meanwhile. Files without use are removed after ``grace``. Where
+        another compaction of the project is at work, nothing is done.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return Compacted()
+        return await self._compactor.compact(project_id, older_than, rejected, grace)
+
+    async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
+        """Read everything, and say what is damaged, missing or too much.
+
+        A file that the index doesn't know is an orphan once it is older than ``grace``: before, it
+        may be a part of an append that is going on.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return Check()
+        return await check(self._index, self._storage, project_id, grace)

@@ -195,8 +195,8 @@ async def known(
     return {row["sha256"].hex() for row in rows}
 
 
-async def insert(connection: asyncpg.Connection, project_id: int, file: NewFile) -> int:
-    """Enter a file and the contents that it holds; the file's id."""
+async def insert_file(connection: asyncpg.Connection, project_id: int, file: NewFile) -> int:
+    """Enter a file, and those of its contents that are new; the file's id."""
     segment_id: int = await connection.fetchval(
         _QUERIES["insert_segment"],
         project_id,

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from uuid import uuid4
 
 import structlog
@@ -48,8 +49,8 @@ class Writing:
         """The contents that were written, in hex."""
         return {span.sha256.hex() for file in self.files for span in file.spans}
 
-    def write_pack(self, pack: Pack) -> None:
-        """Write a pack; blocks."""
+    def write_pack(self, pack: Pack, created_at: datetime | None = None) -> None:
+        """Write a pack, which counts as made at ``created_at`` or else now; blocks."""
         path = f"{self._folder}/contents/{uuid4().hex}.zst"
         data = pack.data
         self._storage.write(path, data)
@@ -62,6 +63,7 @@ class Writing:
                 pack.raw_bytes,
                 len(pack.spans),
                 spans=pack.spans,
+                created_at=created_at,
             )
         )
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from events.change_log import LoggedChange
 from store import contents, ledger
 from store.archive import Archive, DamagedSegment
 from store.database import Database
-from store.generations import Recipe
-from store.projects import Projects
-from tests.support.changes import MOMENT, at, logged, reference_to, sha256_of
+from tests.support.archives import ArchiveAt, flip
+from tests.support.changes import at, logged, moment, reference_to, sha256_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import opened
 
@@ -26,20 +23,18 @@ async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-def projects(worker: Database) -> Projects:
-    return Projects(worker, Recipe("test/model"))
+def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
+    return ArchiveAt.of(worker, tmp_path / "archive")
 
 
 @pytest.fixture
-def archive(worker: Database, projects: Projects, tmp_path: Path) -> Archive:
-    return Archive(worker, projects, str(tmp_path / "archive"))
+def archive(kept: ArchiveAt) -> Archive:
+    return kept.archive
 
 
-async def read(archive: Archive, after: int = -1) -> list[LoggedChange]:
-    return [change async for change in archive.events("alpha", after)]
-
-
-async def test_changes_come_back_in_order_with_their_contents_apart(archive: Archive) -> None:
+async def test_changes_come_back_in_order_with_their_contents_apart(
+    archive: Archive, kept: ArchiveAt
+) -> None:
     """A change keeps all it says but its content, which is found by its hash."""
     changes = [
         logged("a", 1, "text of a", title="A", collections=("x",), metadata={"n": 1}),
@@ -48,7 +43,7 @@ async def test_changes_come_back_in_order_with_their_contents_apart(archive: Arc
     ]
     appended = await archive.append("alpha", [changes[2], changes[0], changes[1]])
     assert (appended.events, appended.contents, appended.lost) == (3, 2, 0)
-    found = await read(archive)
+    found = await kept.changes()
     assert [change.order for change in found] == [change.order for change in changes]
     assert found[0].event.data.content_ref == reference_to("text of a")
     assert found[0].event.data.content_hash == sha256_of("text of a")
@@ -62,35 +57,35 @@ async def test_changes_come_back_in_order_with_their_contents_apart(archive: Arc
     assert await archive.content("alpha", sha256_of("neither")) is None
 
 
-async def test_reading_begins_after_a_position(archive: Archive) -> None:
+async def test_reading_begins_after_a_position(archive: Archive, kept: ArchiveAt) -> None:
     """Files that end before it are not even opened."""
     await archive.append("alpha", [logged("a", 1, "a"), logged("a", 2, "b")])
     await archive.append("alpha", [logged("a", 3, "c")])
-    assert [change.position for change in await read(archive, at(1))] == [at(2), at(3)]
-    assert [change.position for change in await read(archive, at(2))] == [at(3)]
+    assert [change.position for change in await kept.changes(at(1))] == [at(2), at(3)]
+    assert [change.position for change in await kept.changes(at(2))] == [at(3)]
 
 
-async def test_content_is_kept_once(archive: Archive, tmp_path: Path) -> None:
+async def test_content_is_kept_once(archive: Archive, kept: ArchiveAt) -> None:
     """Within a batch, and when it comes again later."""
     first = await archive.append("alpha", [logged("a", 1, "same"), logged("b", 2, "same")])
     second = await archive.append("alpha", [logged("c", 3, "same")])
     assert (first.contents, second.contents) == (1, 0)
-    assert len(stored(tmp_path, "contents")) == 1
+    assert len(kept.files("contents")) == 1
 
 
-async def test_a_change_archived_again_is_read_once(archive: Archive) -> None:
+async def test_a_change_archived_again_is_read_once(archive: Archive, kept: ArchiveAt) -> None:
     """As when the archiver died before it could acknowledge."""
     batch = [logged("a", 1, "a"), logged("b", 2, "b")]
     await archive.append("alpha", batch)
     await archive.append("alpha", [*batch, batch[0], logged("c", 3, "c")])
-    assert [change.position for change in await read(archive)] == [at(1), at(2), at(3)]
+    assert await kept.positions() == [at(1), at(2), at(3)]
 
 
 async def test_content_by_reference_is_taken_along(
-    archive: Archive, worker: Database, projects: Projects
+    archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
     """It lies in Postgres until then; a change whose content is nowhere is archived too."""
-    project_id = await projects.ensure("alpha")
+    project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
         await contents.put(connection, project_id, "long text")
     changes = [
@@ -101,7 +96,7 @@ async def test_content_by_reference_is_taken_along(
     assert (appended.events, appended.contents, appended.lost) == (2, 1, 1)
     assert await archive.content("alpha", sha256_of("long text")) == "long text"
     assert await archive.content("alpha", sha256_of("nowhere")) is None
-    assert [change.event.id for change in await read(archive)] == [
+    assert [change.event.id for change in await kept.changes()] == [
         change.event.id for change in changes
     ]
 
@@ -115,48 +110,39 @@ async def test_projects_do_not_share_contents(archive: Archive) -> None:
     assert await archive.contents("gamma", [sha256_of("secret")]) == {}
 
 
-async def test_in_memory_and_by_url(worker: Database, projects: Projects) -> None:
+async def test_in_memory_and_by_url(worker: Database, kept: ArchiveAt) -> None:
     """Any file system that fsspec knows will do."""
-    archive = Archive(worker, projects, "memory://headrace-test/archive")
+    archive = Archive(worker, kept.projects, "memory://headrace-test/archive")
     await archive.append("alpha", [logged("a", 1, "text")])
-    assert len(await read(archive)) == 1
+    assert [change.position async for change in archive.events("alpha")] == [at(1)]
     assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert kept.files("events") == []
 
 
-def stored(tmp_path: Path, kind: str) -> list[Path]:
-    return sorted(tmp_path.glob(f"archive/*/{kind}/*"))
-
-
-def flip(path: Path, at_byte: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at_byte] ^= 0x10
-    path.write_bytes(data)
-
-
-async def test_a_flipped_byte_is_found_wherever_it_is(archive: Archive, tmp_path: Path) -> None:
+async def test_a_flipped_byte_is_found_wherever_it_is(archive: Archive, kept: ArchiveAt) -> None:
     """The damaged file is named, and all else can be read."""
     await archive.append("alpha", [logged("a", 1, "a")])
     await archive.append("alpha", [logged("b", 2, "b")])
-    path = stored(tmp_path, "events")[0]
+    path = kept.files("events")[0]
     whole = path.read_bytes()
     for at_byte in range(len(whole)):
         flip(path, at_byte)
         with pytest.raises(DamagedSegment, match=path.name):
-            await read(archive)
+            await kept.changes()
         damaged: list[DamagedSegment] = []
         rest = [change async for change in archive.events("alpha", damaged=damaged.append)]
         assert [error.path for error in damaged] == [str(path)]
         lost = damaged[0].lost  # none, where the flipped bit is one that Zstandard ignores
         assert [change.position for change in rest] == [at(1), at(2)][lost:]
         path.write_bytes(whole)
-    assert len(await read(archive)) == 2
+    assert len(await kept.changes()) == 2
 
 
-async def test_damage_costs_one_block(archive: Archive, tmp_path: Path) -> None:
+async def test_damage_costs_one_block(archive: Archive, kept: ArchiveAt) -> None:
     """A flipped byte in the middle of a file leaves what is before and behind it."""
     changes = [logged(f"file-{number}", number) for number in range(3000)]
     await archive.append("alpha", changes)
-    (path,) = stored(tmp_path, "events")
+    (path,) = kept.files("events")
     flip(path, path.stat().st_size // 2)
     damaged: list[DamagedSegment] = []
     rest = [change async for change in archive.events("alpha", damaged=damaged.append)]
@@ -167,13 +153,13 @@ async def test_damage_costs_one_block(archive: Archive, tmp_path: Path) -> None:
 
 
 async def test_damaged_content_is_named_and_the_rest_is_read(
-    archive: Archive, tmp_path: Path
+    archive: Archive, kept: ArchiveAt
 ) -> None:
     """So is a file that is gone."""
     texts = [f"text number {number}" for number in range(20)]
     await archive.append("alpha", [logged(f"a{i}", i, text) for i, text in enumerate(texts)])
-    (path,) = stored(tmp_path, "contents")
-    flip(path, path.stat().st_size - 10)
+    (path,) = kept.files("contents")
+    flip(path, -10)
     wanted = [sha256_of(text) for text in texts]
     with pytest.raises(DamagedSegment, match=path.name):
         await archive.contents("alpha", wanted)
@@ -195,15 +181,15 @@ async def test_statistics_and_beginning(archive: Archive) -> None:
     assert found.raw_bytes > 10_000 > found.stored_bytes > 0
     beginning = await archive.beginning("alpha")
     assert beginning is not None
-    assert (beginning.position, beginning.at) == (at(1), MOMENT + timedelta(seconds=1))
+    assert (beginning.position, beginning.at) == (at(1), moment(1))
 
 
 async def test_an_event_is_found_by_its_id(
-    archive: Archive, worker: Database, projects: Projects
+    archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
     """The ledger knows most; the archive, those that nobody has handled yet."""
     await archive.append("alpha", [logged("a", 1, "a", event_id="first")])
-    project_id = await projects.ensure("alpha")
+    project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
         entry = ledger.Entry((0, at(7)), "second", "indexed")
         await ledger.record(connection, project_id, [entry])

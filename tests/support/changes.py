@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from events.change_log import LoggedChange
 from events.models import ContentReference, DocumentChange, DocumentChanged
 
-__all__ = ["MOMENT", "at", "logged", "reference_to", "sha256_of"]
+__all__ = ["MOMENT", "at", "logged", "moment", "reference_to", "sha256_of"]
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float) -> int:
     """A position so many seconds after a moment that all tests share."""
-    return int((MOMENT.timestamp() + seconds) * 1000) << 21
+    return int(moment(seconds).timestamp() * 1000) << 21
+
+
+def moment(seconds: float) -> datetime:
+    """The time of a position."""
+    return MOMENT + timedelta(seconds=seconds)
 
 
 def sha256_of(text: str) -> str:

@@ -1,0 +1,119 @@
+"""Compaction: what retention lets go of goes, small files become large, leftovers are removed.
+
+It may be killed at any moment, beside appends and readers: new files count, and old ones cease to,
+in one transaction; and no file is removed before its readers had time to finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from store.archive.content_merging import ContentMerging
+from store.archive.damage import DamagedSegment
+from store.archive.event_merging import EventMerging
+from store.archive.files import Files
+from store.archive.index import Index
+from store.archive.replacing import Replacing
+from store.archive.retention import Retention, position_at
+from store.archive.writing import folder
+
+__all__ = ["GRACE", "Compacted", "Compactor"]
+
+log = structlog.get_logger(__name__)
+
+GRACE = timedelta(hours=1)
+"""How long a retired file can be read yet, and how old a file must be to count as an orphan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one run did. ``damaged``: files that were left alone."""
+
+    freed_bytes: int = 0
+    dropped_events: int = 0
+    dropped_contents: int = 0
+    removed_files: int = 0
+    damaged: tuple[DamagedSegment, ...] = ()
+
+
+class Compactor:
+    """Compacts one project at a time."""
+
+    def __init__(self, index: Index, replacing: Replacing, storage: Files) -> None:
+        self._index = index
+        self._replacing = replacing
+        self._storage = storage
+
+    async def compact(
+        self,
+        project_id: int,
+        older_than: datetime,
+        rejected: Collection[tuple[int, int]] | None,
+        grace: timedelta,
+    ) -> Compacted:
+        """See ``Archive.compact``."""
+        async with self._replacing.alone(project_id) as is_mine:
+            if not is_mine:
+                return Compacted()
+            removed = await self._remove_leftovers(project_id, datetime.now(UTC) - grace)
+            if rejected is None:
+                rejected = await self._index.rejected(project_id)
+            events = await self._events(project_id, Retention(position_at(older_than), rejected))
+            contents = ContentMerging(
+                project_id, self._index, self._storage, self._replacing, older_than
+            )
+            await contents.run()
+        done = Compacted(
+            events.freed_bytes + contents.freed_bytes,
+            events.dropped_events,
+            contents.dropped_contents,
+            removed,
+            (*events.damaged, *contents.damaged),
+        )
+        _log(project_id, done)
+        return done
+
+    async def _events(self, project_id: int, retention: Retention) -> EventMerging:
+        merging = EventMerging(project_id, self._storage, self._replacing, retention)
+        await merging.run(await self._index.segments(project_id))
+        return merging
+
+    async def _remove_leftovers(self, project_id: int, before: datetime) -> int:
+        """Remove orphans, and retired files; how many there were."""
+        orphans = await find_orphans(self._index, self._storage, project_id, before)
+        for orphan in orphans:
+            await asyncio.to_thread(self._storage.remove, orphan)
+        retired = await self._index.retired(project_id, before)
+        for path in retired.values():
+            await asyncio.to_thread(self._storage.remove, path)
+        await self._index.forget(project_id, list(retired))
+        return len(orphans) + len(retired)
+
+
+async def find_orphans(
+    index: Index, storage: Files, project_id: int, before: datetime
+) -> list[str]:
+    """Files that no index knows, untouched since ``before``: somebody died who wrote them.
+
+    The files are listed first, so that one that is entered meanwhile isn't taken for an orphan.
+    """
+    listed = await asyncio.to_thread(storage.listed, folder(project_id))
+    known = await index.paths(project_id)
+    return [file.path for file in listed if file.modified_at <= before and file.path not in known]
+
+
+def _log(project_id: int, done: Compacted) -> None:
+    log.info(
+        "archive.compacted",
+        project_id=project_id,
+        freed_bytes=done.freed_bytes,
+        dropped_events=done.dropped_events,
+        dropped_contents=done.dropped_contents,
+    )
+    for error in done.damaged:
+        log.warning("archive.damaged", project_id=project_id, path=error.path, reason=error.reason)

@@ -1,0 +1,153 @@
+"""Compaction of files of events: what retention lets go of goes, small files become large."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import merge
+
+from store.archive.blocks import BadBlock, blocks
+from store.archive.damage import DamagedSegment
+from store.archive.files import Files
+from store.archive.index import Segment
+from store.archive.replacing import Replacing
+from store.archive.retention import Record, Retention
+from store.archive.segments import SEGMENT_BYTES, Line, raw_lines
+from store.archive.writing import Writing, writing
+
+__all__ = ["EventMerging", "contents_of"]
+
+_SMALL_BYTES = SEGMENT_BYTES // 4
+_GROUP_BYTES = 8 * SEGMENT_BYTES
+_WORTHWHILE_SHARE = 0.05
+
+
+@dataclass(slots=True)
+class Merged:
+    """What merging a group of files let go of."""
+
+    dropped: int = 0
+    complete_from: int | None = None
+
+    def drop(self, record: Record) -> None:
+        """Count a change that is left out."""
+        self.dropped += 1
+        self.complete_from = max(self.complete_from or 0, record.position + 1)
+
+
+@dataclass(slots=True)
+class EventMerging:
+    """One run over one project. Files that are damaged are left alone and end in ``damaged``."""
+
+    project_id: int
+    storage: Files
+    replacing: Replacing
+    retention: Retention
+    freed_bytes: int = 0
+    dropped_events: int = 0
+    damaged: list[DamagedSegment] = field(default_factory=list)
+
+    async def run(self, segments: Sequence[Segment]) -> None:
+        """Merge what is worth it."""
+        sound = [one for one in segments if await asyncio.to_thread(self._learn, one)]
+        droppable = {one.segment_id: await asyncio.to_thread(self._count, one) for one in sound}
+        for group in _worth_merging(sound, droppable):
+            await self._merge(group)
+
+    def _learn(self, segment: Segment) -> bool:
+        """Take a file into account; false: it is damaged, so that it proves nothing."""
+        try:
+            for record, _ in _read_records(self.storage, segment):
+                self.retention.learn(record)
+        except DamagedSegment as error:
+            self.damaged.append(error)
+            return False
+        return True
+
+    def _count(self, segment: Segment) -> int:
+        """How many of a file's changes may go."""
+        if segment.first_position >= self.retention.limit:
+            return 0
+        records = _read_records(self.storage, segment)
+        return sum(not self.retention.keeps(record) for record, _ in records)
+
+    async def _merge(self, group: Sequence[Segment]) -> None:
+        files = Writing(self.storage, self.project_id)
+        merged = Merged()
+        async with writing(files):
+            await asyncio.to_thread(files.write_lines, self._kept(group, merged))
+        self.freed_bytes += await self.replacing.events(
+            self.project_id,
+            [segment.segment_id for segment in group],
+            files.files,
+            dropped=merged.dropped,
+            complete_from=merged.complete_from,
+        )
+        self.dropped_events += merged.dropped
+
+    def _kept(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
+        """Lines in the order of the log, each once."""
+        readers = [_read_records(self.storage, segment) for segment in group]
+        before: tuple[int, int] | None = None
+        for record, line in merge(*readers, key=lambda pair: pair[0].order):
+            if record.order == before:
+                continue
+            before = record.order
+            if self.retention.keeps(record):
+                yield Line(record.position, line)
+            else:
+                merged.drop(record)
+
+
+def _worth_merging(
+    segments: Sequence[Segment], droppable: dict[int, int]
+) -> Iterator[Sequence[Segment]]:
+    """Groups of files to rewrite as one, in the order of the log; none would stay as it is."""
+    group: list[Segment] = []
+    for segment in segments:
+        share = droppable[segment.segment_id] / max(segment.entries, 1)
+        if segment.size_bytes >= _SMALL_BYTES and share < _WORTHWHILE_SHARE:
+            continue
+        if group and sum(one.size_bytes for one in group) + segment.size_bytes > _GROUP_BYTES:
+            yield group
+            group = []
+        group.append(segment)
+    if len(group) > 1 or any(droppable[segment.segment_id] for segment in group):
+        yield group
+
+
+def _read_records(storage: Files, segment: Segment) -> Iterator[tuple[Record, bytes]]:
+    """The changes of a file with their lines; blocks.
+
+    Raises:
+        DamagedSegment: the file isn't what was written. Nothing came of it then.
+    """
+    try:
+        data = storage.read(segment.path)
+    except FileNotFoundError:
+        raise _damage(storage, segment, "it is missing") from None
+    if hashlib.sha256(data).digest() != segment.sha256:
+        raise _damage(storage, segment, "its checksum isn't the one that was written")
+    for block in blocks(data):
+        try:
+            lines = raw_lines(data, block)
+        except BadBlock as error:
+            raise _damage(storage, segment, str(error)) from None
+        for line in lines:
+            yield Record.of(line), line
+
+
+def contents_of(storage: Files, segment: Segment) -> set[bytes]:
+    """Hashes of the contents that the changes of a file refer to; blocks.
+
+    Raises:
+        DamagedSegment: as ``_read_records``.
+    """
+    records = (record for record, _ in _read_records(storage, segment))
+    return {record.content for record in records if record.content is not None}
+
+
+def _damage(storage: Files, segment: Segment, reason: str) -> DamagedSegment:
+    return DamagedSegment(storage.full(segment.path), reason, lost=segment.entries)

@@ -1,0 +1,245 @@
+"""Compaction lets go of what it may, and of nothing else, whoever reads and writes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import Unavailable
+from store import ledger
+from store.archive import Archive
+from store.archive.replacing import Replacing
+from store.database import Database
+from tests.support.archives import ArchiveAt, flip
+from tests.support.changes import at, logged, moment, sha256_of
+from tests.support.databases import Database as FreshDatabase
+from tests.support.writes import opened
+
+NOW = datetime.now(UTC) + timedelta(hours=1)
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
+    async with opened(database.worker_url) as worker:
+        yield worker
+
+
+@pytest.fixture
+def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
+    return ArchiveAt.of(worker, tmp_path / "archive")
+
+
+@pytest.fixture
+def archive(kept: ArchiveAt) -> Archive:
+    return kept.archive
+
+
+async def test_beyond_the_retention_only_the_last_of_each_document_stays(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """Tombstones are a last too, a private document is another one, and the young stay whole."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
+    await archive.append("alpha", [logged("a", 3, "a3", agent="ann"), logged("b", 4, "b1")])
+    await archive.append("alpha", [logged("b", 5), logged("c", 6, "c1"), logged("c", 7, "c2")])
+    before = await archive.statistics("alpha")
+    done = await archive.compact("alpha", moment(6))
+    assert done.dropped_events == 2
+    assert await kept.positions() == [at(2), at(3), at(5), at(6), at(7)]
+    after = await archive.statistics("alpha")
+    assert before is not None
+    assert after is not None
+    assert after.freed_bytes == done.freed_bytes == before.stored_bytes - after.stored_bytes > 0
+    assert (after.dropped_events, after.complete_from) == (2, at(4) + 1)
+    assert after.beginning is not None
+    assert after.beginning.position == at(4) + 1
+
+
+async def test_a_rename_is_the_last_of_both_its_documents(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """It stays as the tombstone of the one when the other has moved on."""
+    await archive.append(
+        "alpha",
+        [
+            logged("a", 1, "a"),
+            logged("b", 2, "a", change="rename", old_uri="a"),
+            logged("b", 3, "b"),
+        ],
+    )
+    await archive.compact("alpha", NOW)
+    assert await kept.positions() == [at(2), at(3)]
+
+
+async def test_what_was_rejected_is_never_a_last(
+    archive: Archive, kept: ArchiveAt, worker: Database
+) -> None:
+    """The change before it is what the index shows."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
+    project_id = await kept.projects.ensure("alpha")
+    async with worker.scope(project_id) as connection:
+        entry = ledger.Entry((0, at(2)), "a@2:0", "rejected")
+        await ledger.record(connection, project_id, [entry])
+    await archive.compact("alpha", NOW)
+    assert await kept.positions() == [at(1)]
+
+
+async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Archive) -> None:
+    """Not before they are older than the retention."""
+    await archive.append("alpha", [logged("a", 1, "one"), logged("b", 2, "shared")])
+    await archive.append("alpha", [logged("a", 3, "two"), logged("b", 4, "three")])
+    await archive.append("alpha", [logged("c", 5, "shared")])
+    texts = ["one", "two", "three", "shared"]
+    wanted = [sha256_of(text) for text in texts]
+    assert (await archive.compact("alpha", moment(100))).dropped_contents == 0
+    assert len(await archive.contents("alpha", wanted)) == 4
+    assert (await archive.compact("alpha", NOW)).dropped_contents == 1
+    found = await archive.contents("alpha", wanted)
+    assert sorted(found.values()) == ["shared", "three", "two"]
+    appended = await archive.append("alpha", [logged("a", 6, "one")])
+    assert appended.contents == 1
+    assert await archive.content("alpha", sha256_of("one")) == "one"
+
+
+async def test_small_files_become_one_and_old_ones_are_removed_later(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """A change that came twice is kept once; a second run finds nothing to do."""
+    for seconds in range(10):
+        batch = [logged(f"f{n}", n, f"text {n}") for n in range(seconds, seconds + 2)]
+        await archive.append("alpha", batch)
+    await archive.compact("alpha", moment(0))
+    statistics = await archive.statistics("alpha")
+    assert statistics is not None
+    assert (statistics.files, statistics.events, statistics.contents) == (2, 11, 11)
+    assert await kept.positions() == [at(n) for n in range(11)]
+    assert (len(kept.files("events")), len(kept.files("contents"))) == (11, 11)
+    again = await archive.compact("alpha", moment(0), grace=AT_ONCE)
+    assert (again.removed_files, again.freed_bytes) == (20, 0)
+    assert (len(kept.files("events")), len(kept.files("contents"))) == (1, 1)
+    assert len(await archive.contents("alpha", [sha256_of("text 3"), sha256_of("text 9")])) == 2
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_a_reader_goes_on_while_its_files_are_replaced(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """Even one that takes longer than the grace misses nothing."""
+    for seconds in range(5):
+        await archive.append("alpha", [logged(f"f{seconds}", seconds, "text")])
+    reader = archive.events("alpha")
+    found = {(await anext(reader)).position}
+    await archive.compact("alpha", moment(0))
+    await archive.compact("alpha", moment(0), grace=AT_ONCE)
+    assert len(kept.files("events")) == 1
+    found |= {change.position async for change in reader}
+    assert found == {at(seconds) for seconds in range(5)}
+
+
+async def test_appends_during_compaction_keep_their_contents(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """A content that is being let go of comes back with the change that needs it."""
+    for turn in range(20):
+        await archive.append("alpha", [logged("a", turn * 10 + 1, "comes and goes")])
+        await archive.append("alpha", [logged("a", turn * 10 + 2, f"other {turn}")])
+        await asyncio.gather(
+            archive.compact("alpha", NOW, grace=timedelta(minutes=1)),
+            archive.append("alpha", [logged("b", turn * 10 + 3, "comes and goes")]),
+            archive.append("alpha", [logged("c", turn * 10 + 4, "comes and goes")]),
+        )
+        assert await archive.content("alpha", sha256_of("comes and goes")) == "comes and goes"
+        await archive.append("alpha", [logged("b", turn * 10 + 5), logged("c", turn * 10 + 6)])
+    assert (await archive.check("alpha")).is_sound
+    assert {change.event.data.uri for change in await kept.changes()} == {"a", "b", "c"}
+
+
+async def test_one_compaction_at_a_time(archive: Archive, worker: Database) -> None:
+    """Another one of the same project does nothing."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
+    async with Replacing(worker).alone(1) as is_mine:
+        assert is_mine
+        assert (await archive.compact("alpha", NOW)).dropped_events == 0
+    assert (await archive.compact("alpha", NOW)).dropped_events == 1
+
+
+@pytest.mark.parametrize("method", ["events", "contents"])
+async def test_what_a_killed_compaction_leaves_is_swept_up(
+    archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Nothing changes before the new files count; then they are orphans, which go when old."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
+    await archive.append("alpha", [logged("b", 3, "b1"), logged("b", 4, "b2")])
+
+    async def die(*_: object, **__: object) -> int:
+        raise Unavailable("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replacing, method, die)
+        with pytest.raises(Unavailable):
+            await archive.compact("alpha", NOW)
+    wanted = [sha256_of(text) for text in ("a2", "b2")]
+    assert len(await archive.contents("alpha", wanted)) == 2
+    assert {at(2), at(4)} <= set(await kept.positions())
+    assert (await archive.check("alpha")).is_sound
+    assert len((await archive.check("alpha", grace=AT_ONCE)).orphans) == 1
+    await archive.compact("alpha", NOW, grace=AT_ONCE)
+    assert await kept.positions() == [at(2), at(4)]
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_a_damaged_file_is_left_as_it_is(archive: Archive, kept: ArchiveAt) -> None:
+    """Nothing is let go of for what it might have said; a backup of it can be put back."""
+    await archive.append("alpha", [logged("a", 1, "a1")])
+    await archive.append("alpha", [logged("a", 2, "a2"), logged("b", 3, "b1")])
+    await archive.append("alpha", [logged("b", 4, "b2"), logged("b", 5, "b3")])
+    path = kept.files("events")[1]
+    flip(path, -10)
+    done = await archive.compact("alpha", NOW)
+    assert [error.path for error in done.damaged] == [str(path)]
+    assert (done.dropped_events, done.dropped_contents) == (1, 0)
+    flip(path, -10)
+    assert sorted(await kept.positions()) == [at(1), at(2), at(3), at(5)]
+
+
+async def test_a_damaged_pack_is_left_as_it_is(archive: Archive, kept: ArchiveAt) -> None:
+    """The others are merged, so that only what it holds can't be read."""
+    texts = ["one", "two", "three"]
+    for seconds, text in enumerate(texts):
+        await archive.append("alpha", [logged(text, seconds, text)])
+    pack = kept.files("contents")[1]
+    flip(pack, -10)
+    done = await archive.compact("alpha", NOW, grace=AT_ONCE)
+    assert [error.path for error in done.damaged] == [str(pack)]
+    await archive.compact("alpha", NOW, grace=AT_ONCE)
+    assert len(kept.files("contents")) == 2
+    wanted = [sha256_of(text) for text in texts]
+    assert len(await archive.contents("alpha", wanted, damaged=lambda _: None)) == 2
+    flip(pack, -10)
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_check_names_what_is_damaged_missing_and_lost(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """Every byte of every file counts."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("b", 2, "b1")])
+    await archive.append("alpha", [logged("a", 3, "a2")])
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+    packs, events = kept.files("contents"), kept.files("events")
+    flip(packs[0], 9)
+    flip(events[0], -9)
+    events[1].unlink()
+    (events[1].parent / ".half.unfinished").write_bytes(b"half")
+    found = await archive.check("alpha", grace=AT_ONCE)
+    assert {(error.path, error.blocks) for error in found.damaged} == {
+        (str(packs[0]), (0,)),
+        (str(events[0]), (0,)),
+    }
+    assert found.missing == (str(events[1]),)
+    assert [Path(path).name for path in found.orphans] == [".half.unfinished"]
+    assert not found.is_sound

@@ -1,0 +1,47 @@
+"""An archive in a directory of its own, and a way to damage it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from events.change_log import LoggedChange
+from store.archive import Archive
+from store.database import Database
+from store.generations import Recipe
+from store.projects import Projects
+
+__all__ = ["ArchiveAt", "flip"]
+
+
+@dataclass(frozen=True)
+class ArchiveAt:
+    """The archive under a directory, and its files."""
+
+    archive: Archive
+    projects: Projects
+    directory: Path
+
+    @classmethod
+    def of(cls, worker: Database, directory: Path) -> ArchiveAt:
+        projects = Projects(worker, Recipe("test/model"))
+        return cls(Archive(worker, projects, str(directory)), projects, directory)
+
+    async def changes(self, after: int = -1, project: str = "alpha") -> list[LoggedChange]:
+        """All that is archived."""
+        return [change async for change in self.archive.events(project, after)]
+
+    async def positions(self) -> list[int]:
+        """Where the changes stand that are archived."""
+        return [change.position for change in await self.changes()]
+
+    def files(self, kind: str) -> list[Path]:
+        """Files of ``events`` or ``contents``, of all projects."""
+        return sorted(self.directory.glob(f"*/{kind}/*.zst"))
+
+
+def flip(path: Path, at_byte: int) -> None:
+    """Change one bit of a file; a negative place counts from the end."""
+    data = bytearray(path.read_bytes())
+    data[at_byte] ^= 0x10
+    path.write_bytes(data)
