@@ -25,6 +25,7 @@ COMMANDS = {
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
     "status": "Show what waits, what is stored, how fresh it is.",
+    "doctor": "Check the environment, reconcile the index with the log, mend it.",
     "dead": "See to events that could not be processed.",
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Measure; print figures and ratios.",

@@ -1,0 +1,44 @@
+"""Do the clocks agree? Positions are made of that of Redis, deadlines of that of the asker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from processors.reconciling.findings import Condition
+
+__all__ = ["judge_clocks", "redis_clock"]
+
+_NOTICEABLE_S = 1.0
+_HARMFUL_S = 30.0
+_CURE = "let NTP set the clocks of all hosts"
+
+
+async def redis_clock(redis: Redis) -> float:
+    """The server's time in Unix seconds.
+
+    Raises:
+        Unavailable: it can't be reached.
+    """
+    with redis_errors():
+        seconds, microseconds = await redis.time()
+    return float(seconds) + float(microseconds) / 1e6
+
+
+def judge_clocks(ahead_s: Mapping[str, float]) -> Condition:
+    """By how many seconds each server is ahead of this host; behind is negative."""
+    detail = ", ".join(f"{name} {_offset(seconds)}" for name, seconds in ahead_s.items())
+    worst = max((abs(seconds) for seconds in ahead_s.values()), default=0.0)
+    if worst >= _HARMFUL_S:
+        return Condition.problem("clocks", f"{detail}: freshness and deadlines are wrong", _CURE)
+    if worst >= _NOTICEABLE_S:
+        return Condition.warning("clocks", detail, _CURE)
+    return Condition.ok("clocks", detail or "no server could be asked")
+
+
+def _offset(seconds: float) -> str:
+    if abs(seconds) < _NOTICEABLE_S:
+        return "in step"
+    return f"{abs(seconds):,.1f} s {'ahead' if seconds > 0 else 'behind'}"

@@ -1,0 +1,108 @@
+"""Is Postgres fit to hold the index, and does the role see no more than it must?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from processors.reconciling.findings import Condition
+from store.connecting import connect, explained
+from store.inspecting_server import PostgresFacts, inspect_server
+from store.revision import head_revision, revisions
+
+__all__ = ["judge_postgres", "postgres_facts"]
+
+_OLDEST_VERSION = 15
+_OLDEST_VECTOR = (0, 8)
+_PER_MAJOR = 10_000
+_MIB = 2**20
+
+
+async def postgres_facts(url: str, role: str) -> PostgresFacts:
+    """What the server says of itself to a worker.
+
+    Raises:
+        Unavailable: it can't be reached.
+        ConfigurationError: it refuses us, or the URL is wrong.
+    """
+    settings = {"application_name": "headrace"} | ({"role": role} if role else {})
+    connection = await connect(url, server_settings=settings)
+    try:
+        with explained():
+            return await inspect_server(connection)
+    finally:
+        await connection.close()
+
+
+def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
+    """Version, extension, schema, role, durability, memory."""
+    yield _version(facts.version)
+    yield _extension(facts.vector_version)
+    yield _schema(facts.revision)
+    yield _role(facts)
+    yield _durability(facts)
+    yield _memory(facts)
+
+
+def _version(version: int) -> Condition:
+    text = f"{version // _PER_MAJOR}.{version % _PER_MAJOR}"
+    if version < _OLDEST_VERSION * _PER_MAJOR:
+        cure = f"upgrade Postgres to {_OLDEST_VERSION} or later"
+        return Condition.problem("postgres.version", text, cure)
+    return Condition.ok("postgres.version", text)
+
+
+def _extension(version: str | None) -> Condition:
+    name = "postgres.pgvector"
+    if version is None:
+        return Condition.problem(name, "not installed in the database", "run `headrace migrate`")
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
+        cure = "install pgvector 0.8 or later, then `alter extension vector update`"
+        return Condition.problem(name, version, cure)
+    return Condition.ok(name, version)
+
+
+def _schema(revision: str | None) -> Condition:
+    name, head = "postgres.schema", head_revision()
+    if revision == head:
+        return Condition.ok(name, f"revision {revision}")
+    if revision is None or revision in revisions():
+        detail = f"revision {revision or 'none'}, this version needs {head}"
+        return Condition.problem(name, detail, "run `headrace migrate`")
+    detail = f"revision {revision}, newer than this version's {head}"
+    return Condition.problem(name, detail, "upgrade headrace")
+
+
+def _role(facts: PostgresFacts) -> Condition:
+    flaws = {
+        "is a superuser": facts.is_a_superuser,
+        "can bypass row-level security": facts.has_bypassrls,
+        "owns tables": facts.owns_tables,
+    }
+    found = [flaw for flaw, holds in flaws.items() if holds]
+    if found:
+        return Condition.problem(
+            "postgres.role",
+            f"{facts.role} {' and '.join(found)}: row-level security doesn't bind it",
+            "set HEADRACE_WORKER_ROLE=headrace_worker",
+        )
+    return Condition.ok("postgres.role", f"{facts.role}, bound by row-level security")
+
+
+def _durability(facts: PostgresFacts) -> Condition:
+    if not facts.fsync:
+        return Condition.problem(
+            "postgres.durability", "fsync is off: a crash corrupts the database", "set `fsync = on`"
+        )
+    return Condition.ok("postgres.durability", "fsync is on")
+
+
+def _memory(facts: PostgresFacts) -> Condition:
+    buffers, indexes = facts.shared_buffers_bytes / _MIB, facts.vector_index_bytes / _MIB
+    detail = f"shared_buffers {buffers:,.0f} MiB, vector indexes {indexes:,.0f} MiB"
+    if indexes > buffers:
+        return Condition.warning(
+            "postgres.memory",
+            f"{detail}: questions read from disk",
+            "raise `shared_buffers` over the size of the vector indexes",
+        )
+    return Condition.ok("postgres.memory", detail)

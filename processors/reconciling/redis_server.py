@@ -1,0 +1,87 @@
+"""Is Redis fit to hold a log?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from processors.reconciling.findings import Condition
+
+__all__ = ["judge_redis", "redis_facts"]
+
+_OLDEST = (6, 2)
+_FULL = 0.95
+_NEARLY_FULL = 0.8
+_MIB = 2**20
+
+
+async def redis_facts(redis: Redis) -> Mapping[str, Any]:
+    """What the server says of itself.
+
+    Raises:
+        Unavailable: it can't be reached.
+    """
+    with redis_errors():
+        async with redis.pipeline(transaction=False) as pipeline:
+            for section in ("server", "memory", "persistence"):
+                pipeline.info(section)
+            parts = await pipeline.execute()
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def judge_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
+    """Version, persistence, eviction, memory."""
+    yield _version(str(facts["redis_version"]))
+    yield _persistence(facts)
+    yield _eviction(str(facts["maxmemory_policy"]))
+    yield _memory(facts)
+
+
+def _version(version: str) -> Condition:
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if numbers < _OLDEST:
+        return Condition.problem("redis.version", version, "upgrade Redis to 6.2 or later")
+    return Condition.ok("redis.version", version)
+
+
+def _persistence(facts: Mapping[str, Any]) -> Condition:
+    name = "redis.persistence"
+    if not facts.get("aof_enabled"):
+        return Condition.warning(
+            name,
+            "no append-only file: a crash loses what came since the last snapshot",
+            "set `appendonly yes` in Redis",
+        )
+    if facts.get("aof_last_write_status") != "ok":
+        return Condition.problem(
+            name, "the append-only file can't be written", "make room on the disk of Redis"
+        )
+    return Condition.ok(name, "append-only file")
+
+
+def _eviction(policy: str) -> Condition:
+    if policy != "noeviction":
+        return Condition.problem(
+            "redis.eviction",
+            f"{policy}: a full memory loses whole streams",
+            "set `maxmemory-policy noeviction` in Redis",
+        )
+    return Condition.ok("redis.eviction", policy)
+
+
+def _memory(facts: Mapping[str, Any]) -> Condition:
+    name = "redis.memory"
+    used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
+    whole = limit or int(facts.get("total_system_memory") or 0)
+    of = "" if not whole else f" of {whole / _MIB:,.0f} MiB" + ("" if limit else " in the machine")
+    detail = f"{used / _MIB:,.0f} MiB{of}"
+    cure = "let the archiver trim the streams (`headrace worker`), or give Redis more memory"
+    share = used / whole if whole else 0.0
+    if share >= _FULL:
+        return Condition.problem(name, f"{detail}: publishing is refused", cure)
+    if share >= _NEARLY_FULL:
+        return Condition.warning(name, detail, cure)
+    return Condition.ok(name, detail)
