@@ -217,16 +217,21 @@ async def test_small_projects_get_no_index(index: Index, database: Fresh) -> Non
 
 
 async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
-    """The owner's functions refuse names and projects other than those of the scope."""
+    """The owner's functions refuse names and generations other than those of the scope."""
     await index.write("d", "x", vectors=unit_vectors(1, 1, 8))
+    await index.write("d", "x", vectors=unit_vectors(1, 1, 8), project="q")
+    own, foreign = await index.live("p"), await index.live("q")
     for call in (
-        "select build_vector_index('embeddings_hnsw_2_1_5', 2, 1, 8, 5)",
-        "select build_vector_index('x; drop table chunks', 1, 1, 8, 5)",
-        "select drop_vector_index('embeddings_hnsw_2_1_5')",
+        f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {foreign.id}, 1, 8, 5)",
+        f"select build_vector_index('embeddings_hnsw_{own.id}_1_5', {foreign.id}, 1, 8, 5)",
+        f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {own.id}, 1, 8, 5)",
+        f"select build_vector_index('x; drop table chunks', {own.id}, 1, 8, 5)",
+        f"select drop_vector_index('embeddings_hnsw_{foreign.id}_1_5')",
         "select drop_vector_index('chunks_pkey')",
+        "select drop_vector_index('a_b_c')",
     ):
         with pytest.raises(Exception, match="not an index of the current project"):
-            async with index.database.scope((await index.live()).project_id) as connection:
+            async with index.database.scope(own.project_id, None, own.id) as connection:
                 await connection.execute(call)
 
 
