@@ -17,7 +17,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from runtime.errors import ConfigurationError, HeadraceError, Unavailable
+from runtime.errors import ConfigurationError, Unavailable
 
 __all__ = ["Files", "StoredFile"]
 
@@ -108,9 +108,9 @@ class Files:
     def _explained(self, path: str, verb: str) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, HeadraceError):
-            raise
         except Exception as error:  # remote file systems raise errors of their own packages
+            if isinstance(error, FileNotFoundError) and verb == "read":
+                raise
             raise Unavailable(
                 f"{self.full(path)} can't be {verb} ({_reason(error)}): "
                 "is there room on the archive's storage, and HEADRACE_ARCHIVE_URL right?"
