@@ -15,15 +15,23 @@ PROJECT = "chaos"
 class Journal:
     """Draws changes that make sense one after the other, and remembers where they lead.
 
-    ``documents`` is the oracle: uri → content after the last change.
+    ``documents`` is the oracle: uri → content after the last change. ``kept`` are others of the
+    project, which somebody else publishes, and no change of the journal touches.
     """
 
     seed: int
+    project: str = PROJECT
     documents: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
         self._count = 0
+
+    @property
+    def oracle(self) -> dict[str, str]:
+        """What the whole index must hold."""
+        return self.documents | self.kept
 
     def changes(self, count: int) -> Iterator[DocumentChanged]:
         """The next changes: mostly new documents and edits, some deletes and renames."""
@@ -45,17 +53,17 @@ class Journal:
 
     def _upsert(self, uri: str) -> DocumentChange:
         self.documents[uri] = self._text()
-        return DocumentChange(project=PROJECT, uri=uri, content=self.documents[uri])
+        return DocumentChange(project=self.project, uri=uri, content=self.documents[uri])
 
     def _delete(self, uri: str) -> DocumentChange:
         del self.documents[uri]
-        return DocumentChange(project=PROJECT, uri=uri, change="delete")
+        return DocumentChange(project=self.project, uri=uri, change="delete")
 
     def _rename(self, uri: str) -> DocumentChange:
         target = f"moved/{self._count:05}.md"
         self.documents[target] = self.documents.pop(uri)
         return DocumentChange(
-            project=PROJECT,
+            project=self.project,
             uri=target,
             old_uri=uri,
             change="rename",

@@ -1,0 +1,60 @@
+"""Servers that a module of chaos tests may break, and a stage over them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processors.inference.hashing import HASHING_MODEL
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from runtime.embedded import EmbeddedPostgres
+from store.schema import upgrade
+from tests.chaos.replays import Replays
+from tests.chaos.staging import Stage
+from tests.support.cli import environment_of
+from tests.support.databases import TEMPLATE, create_database, fresh_database, tell_apart
+from tests.support.running import headrace
+
+WORKER: dict[str, Any] = {
+    "model": HASHING_MODEL,
+    "batch_documents": 16,
+    "retry_delay": timedelta(milliseconds=100),
+}
+
+
+@pytest.fixture(scope="module")
+def breakable_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A migrated server that the tests of a module may kill, if they start it again."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("breakable"), shared_buffers_mb=64)
+    asyncio.run(_start_migrated(server))
+    yield server
+    asyncio.run(server.stop())
+
+
+async def _start_migrated(server: EmbeddedPostgres) -> None:
+    await server.start()
+    await create_database(server, TEMPLATE)
+    await upgrade(server.urls(TEMPLATE).owner)
+    await tell_apart(server, TEMPLATE)
+
+
+@pytest.fixture
+async def stage(
+    redis_url: str, breakable_postgres: EmbeddedPostgres, tmp_path: Path
+) -> AsyncIterator[Stage]:
+    """A stage with nothing in it yet."""
+    async with (
+        fresh_database(breakable_postgres) as database,
+        headrace(redis_url, database, home=tmp_path, **WORKER) as running,
+    ):
+        environment = environment_of(redis_url, database, tmp_path)
+        yield Stage(
+            running,
+            Replays(environment | {"HEADRACE_MODEL": HASHING_MODEL}),
+            TokenCounter(tokenizer_path(None)),
+        )

@@ -1,0 +1,77 @@
+"""The stage on which a replay is disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+
+from events.connection import connect
+from events.names import Lane, Names
+from processors.inference.tokenizer import TokenCounter
+from tests.chaos.journal import Journal
+from tests.chaos.replays import Replays
+from tests.chaos.traffic import Traffic
+from tests.chaos.wholeness import assert_nothing_left_over, assert_whole, generations
+from tests.support.indexes import assert_all_handled, assert_nothing_pending
+from tests.support.running import Headrace
+from tests.support.waiting import eventually
+
+__all__ = ["Stage"]
+
+PATIENCE = timedelta(seconds=30)
+
+
+@dataclass
+class Stage:
+    """A worker over real servers, a corpus in it, and `headrace replay` beside it."""
+
+    running: Headrace
+    replays: Replays
+    count: TokenCounter
+
+    async def fill(self, journal: Journal, documents: int) -> None:
+        """Import a corpus of so many changes."""
+        client = self.running.client
+        receipts = await client.publish_many(journal.changes(documents), Lane.BULK)
+        await client.wait(receipts, PATIENCE)
+
+    def traffic(self, journal: Journal, **rates: float) -> Traffic:
+        """Traffic to the journal's project, not yet begun."""
+        return Traffic(self.running.client, journal, **rates)
+
+    @asynccontextmanager
+    async def owner(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection that sees all rows."""
+        connection = await asyncpg.connect(self.running.database.owner_url)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def generations(self, journal: Journal) -> dict[int, str]:
+        """State by id, oldest first."""
+        async with self.owner() as connection:
+            return await generations(connection, journal.project)
+
+    async def assert_settles_whole(self, journal: Journal, traffic: Traffic) -> None:
+        """Every published change is handled once, and the index is what they lead to."""
+        await self.running.client.wait(traffic.receipts, PATIENCE)
+        await eventually(self._is_idle, "nothing is pending", timeout=20)
+        async with self.owner() as owner:
+            await assert_all_handled(owner, traffic.receipts)
+            await assert_whole(owner, journal.project, journal.oracle, self.count)
+            await assert_nothing_left_over(owner)
+
+    async def _is_idle(self) -> bool:
+        redis = connect(self.running.redis_url)
+        try:
+            await assert_nothing_pending(redis, Names())
+        except AssertionError:
+            return False
+        finally:
+            await redis.aclose()
+        return True

@@ -1,0 +1,130 @@
+"""Changes and questions that go on while something else happens, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter
+
+from events.client import Client
+from events.models import DocumentChange, DocumentChanged, QueryAnswer
+from events.publishing import Receipt
+from runtime.errors import HeadraceError
+from tests.chaos.journal import Journal
+
+__all__ = ["Traffic", "marker", "under_traffic"]
+
+_QUESTIONS = ("word17 word23 word42", "heading of word7", "where is word99 beside word100?")
+_MARKED_EVERY = 5
+
+
+@dataclass
+class Traffic:
+    """A publisher and an asker at steady rates.
+
+    Every fifth change is a document with a word of its own; as soon as it is acknowledged it is
+    asked for, and ``unseen`` has those that were not found, with who answered.
+    """
+
+    client: Client
+    journal: Journal
+    changes_per_second: float = 5.0
+    questions_per_second: float = 20.0
+    receipts: list[Receipt] = field(default_factory=list)
+    answers: list[QueryAnswer] = field(default_factory=list)
+    times_ms: list[float] = field(default_factory=list)
+    failures: list[HeadraceError] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    _order: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def generations(self) -> list[int]:
+        """Which ones answered, in the order of the answers."""
+        return list(dict.fromkeys(one.generation for one in self.answers))
+
+    async def publish(self) -> None:
+        """Go on until cancelled."""
+        await self._steadily(self.changes_per_second, self._change)
+
+    async def ask(self) -> None:
+        """Go on until cancelled."""
+        await self._steadily(self.questions_per_second, self._question)
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await asyncio.gather(*self._running)
+
+    async def _steadily(self, rate: float, work: Callable[[int], Awaitable[None]]) -> None:
+        """Open loop: a slow answer doesn't hold up the next question."""
+        start, count = monotonic(), 0
+        while True:
+            task = asyncio.ensure_future(work(count))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            count += 1
+            await asyncio.sleep(max(0.0, start + count / rate - monotonic()))
+
+    async def _change(self, number: int) -> None:
+        marked = number % _MARKED_EVERY == 0
+        async with self._order:
+            change = self._marked() if marked else next(self.journal.changes(1))
+            receipt = await self.client.publish(change)
+        self.receipts.append(receipt)
+        if marked:
+            await self._see(receipt, change.data.uri)
+
+    def _marked(self) -> DocumentChanged:
+        """Never edited afterwards, as only the journal's own documents are."""
+        uri = f"marked/{len(self.journal.kept):05}.md"
+        content = f"# Marked\n\n{marker(uri)} stands here alone.\n"
+        self.journal.kept[uri] = content
+        change = DocumentChange(project=self.journal.project, uri=uri, content=content)
+        return DocumentChanged(data=change)
+
+    async def _see(self, receipt: Receipt, uri: str) -> None:
+        try:
+            await self.client.wait([receipt])
+            answer = await self.client.ask(
+                self.journal.project, marker(uri), mode="keyword", limit=1
+            )
+        except HeadraceError as error:
+            self.failures.append(error)
+            return
+        self.answers.append(answer)
+        if [one.citation.uri for one in answer.results] != [uri]:
+            self.unseen.append(f"{uri} by generation {answer.generation}")
+
+    async def _question(self, number: int) -> None:
+        text = _QUESTIONS[number % len(_QUESTIONS)]
+        began = perf_counter()
+        try:
+            answer = await self.client.ask(self.journal.project, f"{text} {number}")
+        except HeadraceError as error:
+            self.failures.append(error)
+            return
+        self.times_ms.append((perf_counter() - began) * 1000)
+        self.answers.append(answer)
+
+
+def marker(uri: str) -> str:
+    """The word that only this document has."""
+    return "mark" + "".join(chr(ord("a") + int(digit)) for digit in uri if digit.isdigit())
+
+
+@asynccontextmanager
+async def under_traffic(traffic: Traffic) -> AsyncIterator[Traffic]:
+    """Traffic for as long as the block lasts; what is under way then comes to its end."""
+    tasks = [asyncio.create_task(traffic.publish()), asyncio.create_task(traffic.ask())]
+    try:
+        yield traffic
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        await traffic.finish()
+    failed = [one for one in outcomes if isinstance(one, Exception)]
+    if failed:
+        raise failed[0]
