@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from events.asking import QueryRefused
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed, Query
 from events.names import Lane
 from processors.indexing.preparing import Preparer
 from processors.inference.hashing import HASHING_MODEL
-from runtime.settings import LOCAL_MODEL
+from processors.opening import open_services
+from runtime.settings import LOCAL_MODEL, Settings
 from store.generations import Recipe
 from store.search import Search
 from tests.support.databases import Database
 from tests.support.generations import Switchboard, switchboard
 from tests.support.running import PATIENCE, Headrace, headrace
+from tests.support.writes import opened
 
 HASHED = Recipe(HASHING_MODEL)
 LEARNED = Recipe(LOCAL_MODEL)
@@ -101,6 +103,25 @@ async def test_an_answer_is_of_one_generation(
     assert answer.generation == before.generation
     assert [one.citation.uri for one in answer.results] == ["river.md"]
     assert (await running.client.ask("docs", "weir")).generation > before.generation
+
+
+async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
+    running: Headrace, board: Switchboard, redis_url: str, database: Database
+) -> None:
+    """So that one can be measured before it goes live."""
+    first = (await running.client.ask("docs", "weir")).generation
+    await board.switch(LEARNED)
+    query = Query(project="docs", text="weir", reply_to="nobody")
+    settings = Settings(redis_url=redis_url, database_url=database.worker_url, model=HASHING_MODEL)
+    async with (
+        opened(database.worker_url) as postgres,
+        open_services(settings) as services,
+    ):
+        former = await Search(postgres).generation("docs", first)
+        answer = await services.answering.answer("q", query, generation=former)
+        assert (await services.answering.answer("q", query)).results == ()
+    assert answer.generation == first
+    assert [one.citation.uri for one in answer.results] == ["river.md"]
 
 
 async def test_a_generation_that_vanishes_under_an_answer_leaves_no_hole(
