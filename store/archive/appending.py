@@ -67,7 +67,11 @@ class Appender:
         lost = set(claims.contents) - relied_on - files.hashes
         if lost:
             log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
-        await self._enter(project_id, files, claims, relied_on)
+        try:
+            await self._enter(project_id, files, claims, relied_on)
+        except _ContentLetGo:
+            await files.discard()
+            raise
         return Appended(len(claims.changes), len(files.hashes), len(lost))
 
     async def _write(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from events.change_log import LoggedChange
 from runtime.errors import Unavailable
 from store import ledger
 from store.archive import Archive
 from store.archive.replacing import Replacing
+from store.archive.writing import Writing
 from store.database import Database
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, sha256_of
@@ -140,22 +143,55 @@ async def test_a_reader_goes_on_while_its_files_are_replaced(
     assert found == {at(seconds) for seconds in range(5)}
 
 
-async def test_appends_during_compaction_keep_their_contents(
-    archive: Archive, kept: ArchiveAt
+async def test_content_that_goes_during_an_append_is_archived_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A content that is being let go of comes back with the change that needs it."""
-    for turn in range(20):
-        await archive.append("alpha", [logged("a", turn * 10 + 1, "comes and goes")])
-        await archive.append("alpha", [logged("a", turn * 10 + 2, f"other {turn}")])
+    """The append relied on it when it began."""
+    await archive.append("alpha", [logged("a", 1, "text"), logged("a", 2)])
+    write = Writing.events
+
+    async def compact_first(self: Writing, changes: Sequence[LoggedChange]) -> None:
+        monkeypatch.undo()
+        assert (await archive.compact("alpha", NOW)).dropped_contents == 1
+        await write(self, changes)
+
+    monkeypatch.setattr(Writing, "events", compact_first)
+    appended = await archive.append("alpha", [logged("b", 3, "text")])
+    assert (appended.events, appended.contents) == (1, 1)
+    assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_content_that_is_needed_again_during_compaction_stays(
+    archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compaction looks again at what came in before it lets go of anything."""
+    await archive.append("alpha", [logged("a", 1, "text"), logged("a", 2)])
+    exchange = Replacing.contents
+
+    async def append_first(self: Replacing, *arguments: Any) -> int:
+        monkeypatch.undo()
+        assert (await archive.append("alpha", [logged("b", 3, "text")])).contents == 0
+        return await exchange(self, *arguments)
+
+    monkeypatch.setattr(Replacing, "contents", append_first)
+    assert (await archive.compact("alpha", NOW)).dropped_contents == 0
+    assert await archive.content("alpha", sha256_of("text")) == "text"
+    assert await kept.positions() == [at(2), at(3)]
+
+
+async def test_appends_and_compactions_at_once(archive: Archive, kept: ArchiveAt) -> None:
+    """Whatever comes in while others are compacting can be read whole afterwards."""
+    for turn in range(0, 100, 10):
+        await archive.append("alpha", [logged("a", turn + 1, "text"), logged("a", turn + 2)])
         await asyncio.gather(
-            archive.compact("alpha", NOW, grace=timedelta(minutes=1)),
-            archive.append("alpha", [logged("b", turn * 10 + 3, "comes and goes")]),
-            archive.append("alpha", [logged("c", turn * 10 + 4, "comes and goes")]),
+            *(archive.compact("alpha", NOW) for _ in range(2)),
+            *(archive.append("alpha", [logged(f"b{n}", turn + 3 + n, "text")]) for n in range(3)),
         )
-        assert await archive.content("alpha", sha256_of("comes and goes")) == "comes and goes"
-        await archive.append("alpha", [logged("b", turn * 10 + 5), logged("c", turn * 10 + 6)])
+        assert await archive.content("alpha", sha256_of("text")) == "text"
+        await archive.append("alpha", [logged(f"b{n}", turn + 6 + n) for n in range(3)])
     assert (await archive.check("alpha")).is_sound
-    assert {change.event.data.uri for change in await kept.changes()} == {"a", "b", "c"}
+    assert {change.event.data.uri for change in await kept.changes()} == {"a", "b0", "b1", "b2"}
 
 
 async def test_one_compaction_at_a_time(archive: Archive, worker: Database) -> None:
