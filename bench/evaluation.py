@@ -27,11 +27,14 @@ from events.publishing import Receipt
 from runtime.errors import UsageError
 
 __all__ = [
+    "DEPTH",
     "MODES",
     "EvaluationSet",
     "Mode",
+    "Questions",
     "evaluate",
     "load",
+    "load_questions",
     "ndcg",
     "recall",
     "reciprocal_rank",
@@ -57,6 +60,14 @@ _QUERY_CHARACTERS = 2000
 
 
 @dataclass(frozen=True, slots=True)
+class Questions:
+    """Queries as id → text, grades as query id → document id."""
+
+    queries: Mapping[str, str]
+    grades: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationSet:
     """Documents as (id, title, text), queries as id → text, grades as query id → document id."""
 
@@ -74,16 +85,26 @@ def load(directory: Path) -> EvaluationSet:
     """
     corpus = _json_lines(directory / "corpus.jsonl", ("_id", "text"))
     documents = [(row["_id"], row.get("title", ""), row["text"]) for row in corpus]
-    queries = {
-        row["_id"]: row["text"] for row in _json_lines(directory / "queries.jsonl", ("_id", "text"))
-    }
+    if not documents:
+        raise UsageError(f"{directory} has no documents")
+    questions = load_questions(directory)
+    name = directory.resolve().name
+    return EvaluationSet(name, documents, questions.queries, questions.grades)
+
+
+def load_questions(directory: Path) -> Questions:
+    """Read a set without its documents; queries without a graded document are left out.
+
+    Raises:
+        UsageError: a file is missing or a line is ill-formed; the message names it.
+    """
+    lines = _json_lines(directory / "queries.jsonl", ("_id", "text"))
+    queries = {row["_id"]: row["text"] for row in lines}
     grades = _grades(directory / "qrels.tsv")
     judged = {key: text for key, text in queries.items() if any(grades.get(key, {}).values())}
-    if not documents or not judged:
-        raise UsageError(
-            f"{directory} has no {'queries with answers' if documents else 'documents'}"
-        )
-    return EvaluationSet(directory.resolve().name, documents, judged, grades)
+    if not judged:
+        raise UsageError(f"{directory} has no queries with answers")
+    return Questions(judged, grades)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

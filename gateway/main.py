@@ -26,6 +26,7 @@ COMMANDS = {
     "ask": "Ask a question.",
     "status": "Show what waits, what is stored, how fresh it is.",
     "doctor": "Check the environment, reconcile the index with the log, mend it.",
+    "replay": "Build the index anew from the log, and switch to it.",
     "dead": "See to events that could not be processed.",
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Measure; print figures and ratios.",
@@ -71,7 +72,9 @@ def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
         return
     command = import_module(f"gateway.commands.{_MODULES.get(name, name)}").command
     if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, help=line, no_args_is_help=True)
+        # one with a callback of its own does something by itself, too
+        alone = command.registered_callback is not None
+        app.add_typer(command, name=name, help=line, no_args_is_help=not alone)
     else:
         app.command(name)(command)
 

@@ -74,6 +74,13 @@ class Standings:
             rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
         return {(row["agent"], row["uri"]) for row in rows}
 
+    async def sizes(self, generation: Generation) -> tuple[int, int]:
+        """How many living documents and chunks a generation has."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
+        return row["documents"], row["chunks"]
+
     async def rejected(self, project_id: int) -> set[Order]:
         """Places of the changes that went to the dead letters."""
         async with self._database.scope(project_id) as connection:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import asyncpg
 import structlog
 
+from runtime.errors import Unavailable
 from store.connecting import connect, explained
 from store.database import EVERY_AGENT, Database
 from store.named_queries import named
@@ -79,6 +80,26 @@ class VectorIndexes:
             for build in due:
                 await self._build(builder, build)
         return len(due)
+
+    async def drop(self, project_id: int, generation_id: int) -> None:
+        """Drop every index of one generation, those that a build left behind too.
+
+        Raises:
+            Unavailable: an index is being built, or a lock can't be had for now.
+        """
+        place = project_id, EVERY_AGENT, generation_id
+        pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
+        if not rows:
+            return
+        async with self._builder(generation_id) as builder:
+            if builder is None:
+                raise Unavailable(
+                    f"an index of generation {generation_id} is being built: try again later"
+                )
+            for row in rows:
+                await builder.drop(project_id, row["name"])
 
     async def _due(self, project_id: int, generation_id: int) -> list[_Build]:
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:

@@ -71,7 +71,13 @@ class Provider:
     @property
     def usd_per_token(self) -> float:
         """Price by LiteLLM's table; 0 where it isn't known."""
-        return float(self._info.get("input_cost_per_token") or 0.0)
+        return self.listed_usd_per_token or 0.0
+
+    @property
+    def listed_usd_per_token(self) -> float | None:
+        """Price by LiteLLM's table; None: it isn't there."""
+        price = self._info.get("input_cost_per_token")
+        return None if price is None else float(price)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Counts by cl100k, the tokenizer of OpenAI's embedding models."""

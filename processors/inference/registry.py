@@ -120,6 +120,7 @@ class Inference:
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
         self._started: dict[str, Embedder] = {}
+        self._loaded: dict[str, Embedder] = {}
         self._starting: dict[str, asyncio.Task[Embedder]] = {}
 
     async def embedder(self, model: str) -> Embedder:
@@ -137,6 +138,32 @@ class Inference:
         # whoever gives up waiting takes nothing from the others
         return await asyncio.shield(self._starting[model])
 
+    async def loaded(self, model: str) -> Embedder:
+        """The embedder of a full name with its limits known, but nothing asked of the model yet.
+
+        For work that may need no new vector at all; the first ``embed`` starts the model.
+
+        Raises:
+            ConfigurationError: no such model, or it has no key.
+        """
+        if model in self._started:
+            return self._started[model]
+        if model not in self._loaded:
+            embedder = await asyncio.to_thread(create_embedder, model, self._options)
+            if isinstance(embedder, LiteLLMEmbedder):
+                await embedder.load()
+            self._loaded[model] = embedder
+        return self._loaded[model]
+
+    async def usd_per_token(self, model: str) -> float | None:
+        """Price of a model: 0 for local ones; None where LiteLLM's table doesn't have it.
+
+        Raises:
+            ConfigurationError: no such model, or it has no key.
+        """
+        embedder = await self.loaded(model)
+        return embedder.usd_per_token if isinstance(embedder, LiteLLMEmbedder) else 0.0
+
     async def for_kind(self, recipe: Recipe, kind: str) -> Embedder:
         """The embedder that a recipe chooses for a kind of content; raises as ``embedder``."""
         return await self.embedder(recipe.model_of(kind))
@@ -153,7 +180,7 @@ class Inference:
             with suppress(asyncio.CancelledError, Exception):
                 await task
         async with AsyncExitStack() as stack:
-            for embedder in self._started.values():
+            for embedder in [*self._started.values(), *self._loaded.values()]:
                 stack.push_async_callback(embedder.close)
 
     async def _start(self, model: str) -> Embedder:

@@ -98,6 +98,21 @@ class LiteLLMEmbedder:
         """Token counts by cl100k."""
         return self._provider.count_tokens(texts)
 
+    @property
+    def usd_per_token(self) -> float | None:
+        """Price by LiteLLM's table; None: it isn't there."""
+        return self._provider.listed_usd_per_token
+
+    async def load(self) -> None:
+        """Import LiteLLM and look for the key; nothing is asked of the model.
+
+        Raises:
+            ConfigurationError: no key, or no such provider.
+        """
+        async with self._starting:
+            if self._loaded is None:
+                self._loaded = await asyncio.to_thread(Provider, self._endpoint)
+
     async def start(self) -> None:
         """Import LiteLLM and embed one text, which proves the key and tells the width.
 
@@ -105,9 +120,8 @@ class LiteLLMEmbedder:
             ConfigurationError: no key, unknown model, or another width than asked for.
             Unavailable, RateLimited: no answer within the budget.
         """
+        await self.load()
         async with self._starting:
-            if self._loaded is None:
-                self._loaded = await asyncio.to_thread(Provider, self._endpoint)
             if self._width is None:
                 self._width = (await self._request(["width"])).vectors.shape[1]
 

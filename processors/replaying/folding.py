@@ -78,17 +78,22 @@ class LastChange:
 class Fold:
     """The last change of every document of one project; changes may come in any order, and twice.
 
-    ``left_out``: places (position, partition) of changes that don't count.
+    ``left_out``: places (position, partition) of changes that don't count. ``sought``: id of an
+    event whose position is wanted, in ``found`` once it was met.
     """
 
     left_out: set[Order] = field(default_factory=set)
+    sought: str | None = None
     last: dict[Key, LastChange] = field(default_factory=dict)
     earliest: int | None = None
+    found: int | None = None
 
     def add(self, change: LoggedChange) -> None:
         """Take in one change."""
         if self.earliest is None or change.position < self.earliest:
             self.earliest = change.position
+        if change.event.id == self.sought and self.found is None:
+            self.found = change.position
         if change.order in self.left_out:
             return
         for one in _parts(change):

@@ -40,3 +40,9 @@ select position, partition from ledger where project_id = $1 and outcome = 'reje
 select l.position, l.partition, l.outcome
 from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
+
+-- name: sizes
+-- Living documents and chunks.
+select
+    (select count(*) from documents where generation_id = $1 and not deleted) as documents,
+    (select count(*) from chunks where generation_id = $1) as chunks

@@ -1,0 +1,34 @@
+"""The evaluation set that a new generation must not answer much worse than the live one."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from bench.evaluation import DEPTH, load_questions, ndcg
+from processors.replaying.gating import Ask, Gate
+from runtime.errors import UsageError
+
+__all__ = ["gate_of"]
+
+_QUERY_CHARACTERS = 2000
+
+
+def gate_of(directory: Path, max_drop: float) -> Gate:
+    """A gate on the mean nDCG@10 over a set's questions; a document's id is its uri.
+
+    Raises:
+        UsageError: the set is ill-formed, or the drop isn't one of a score.
+    """
+    if not 0 <= max_drop <= 1:
+        raise UsageError(f"--max-drop must be from 0 to 1, not {max_drop:g}")
+    questions = load_questions(directory)
+
+    async def score(ask: Ask) -> float:
+        scores = []
+        for query, text in questions.queries.items():
+            uris = list(dict.fromkeys(await ask(text[:_QUERY_CHARACTERS])))
+            scores.append(ndcg(uris, questions.grades[query], DEPTH))
+        return statistics.fmean(scores)
+
+    return Gate(score, max_drop)

@@ -1,0 +1,130 @@
+"""Before anything is built: what was asked for can be done, and by what it shall be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from processors.replaying.choosing import Choice, Scope, choose_scope, instant_of
+from processors.replaying.findings import Difference, NotSwitched
+from processors.replaying.folding import Fold, Key
+from processors.replaying.log_reading import ProjectLog
+from processors.replaying.opening import Tools
+from runtime.errors import UsageError
+from store import generations
+from store.generations import Generation, Recipe
+from store.standings import Standing
+
+__all__ = [
+    "begin_or_resume",
+    "check_complete",
+    "live_generation",
+    "note_findings",
+    "prove_models",
+    "scope_of",
+    "unfinished",
+]
+
+
+async def live_generation(tools: Tools, project: str) -> Generation:
+    """The generation that a replay shall take the place of.
+
+    Raises:
+        UsageError: no such project.
+    """
+    live = await tools.store.live(project)
+    if live is None:
+        raise UsageError(
+            f"there is no project {project!r} (`headrace status` lists the projects there are)"
+        )
+    return live
+
+
+async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
+    """Make sure that every model has its key, and that those that are new answer.
+
+    A model that is in use already isn't asked anything: it may well not be needed.
+
+    Raises:
+        ConfigurationError: no such model, or it has no key, or refuses it.
+        Unavailable: a new model can't be reached.
+    """
+    for model in recipe.model_names:
+        await tools.inference.loaded(model)
+        if model not in made_by.model_names:
+            await tools.inference.embedder(model)
+
+
+async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
+    """What the replay is limited to.
+
+    Raises:
+        UsageError: the log has no such event, or doesn't reach back or ahead so far.
+    """
+    since = choice.since
+    if since is not None and fold.found is None and instant_of(since) is None:
+        fold.found = await tools.archive.position_of(log.project, since)
+    return choose_scope(choice, fold, await log.beginning(fold), datetime.now(UTC))
+
+
+def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: ProjectLog) -> None:
+    """Make sure that the log has the last change of every document that is live.
+
+    Raises:
+        NotSwitched: it hasn't; nothing was built.
+    """
+    lost = fold.older_than({key: one.order for key, one in live.items()})
+    if not lost:
+        return
+    damage = "".join(f"; {error}" for error in log.damaged.values())
+    raise NotSwitched(
+        f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
+        f"{{documents}}{_literal(damage)}; the live generation goes on serving: publish them again"
+        " (`headrace doctor` tells more)",
+        [Difference.of(key, "its last change can't be read") for key in lost],
+    )
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+async def unfinished(tools: Tools, live: Generation) -> Generation | None:
+    """The generation that a replay left half built, if any."""
+    async with tools.database.scope(live.project_id) as connection:
+        known = await generations.listed(connection, live.project_id)
+    return next((one for one in known if one.state == "building"), None)
+
+
+async def begin_or_resume(
+    tools: Tools, live: Generation, recipe: Recipe, scope: Scope, project: str
+) -> tuple[Generation, bool]:
+    """The generation to build, and whether it was begun before.
+
+    Raises:
+        UsageError: another one is half built, by another recipe or for other documents.
+    """
+    found = await unfinished(tools, live)
+    if found is None:
+        async with tools.database.scope(live.project_id) as connection:
+            new = await generations.begin(connection, live.project_id, recipe, scope.as_json())
+        return new, False
+    if found.recipe != recipe or dict(found.scope) != scope.as_json():
+        raise UsageError(
+            f"generation {found.id} of {project} is half built by another choice "
+            f"({_described(found)}): finish it by that, or `headrace replay drop {found.id}`"
+        )
+    return found, True
+
+
+def _described(generation: Generation) -> str:
+    recipe = generation.recipe
+    parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
+    return ", ".join(f"{name} {one}" for name, one in (parts | dict(generation.scope)).items())
+
+
+async def note_findings(tools: Tools, generation: Generation, findings: Mapping[str, Any]) -> None:
+    """Keep with the generation what was found out about it."""
+    async with tools.database.scope(generation.project_id) as connection:
+        await generations.note(connection, generation, findings)

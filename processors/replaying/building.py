@@ -1,0 +1,194 @@
+"""Filling a generation: several batches at once, each read → cut → embedded → written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from events.change_log import LoggedChange
+from processors.indexing.chunking.sandbox import ChunkingPool
+from processors.indexing.cutting import Cutter
+from processors.indexing.documents import Failure
+from processors.indexing.embedding import EmbeddingStep, KnownVectors
+from processors.indexing.preparing import Preparer
+from processors.indexing.resolving import Resolver
+from processors.inference.types import Urgency
+from processors.replaying.contents import Contents
+from processors.replaying.embedding_once import OnceModels
+from processors.replaying.folding import Key, LastChange, Order
+from runtime.errors import Poison
+from runtime.kill_points import kill_point
+from store.bulk import BulkWriter
+from store.carrying import carried
+from store.database import Database
+from store.generations import Generation
+from store.store import Store
+from store.types import DocumentWrite
+
+__all__ = ["Builder", "Progress", "Workshop", "batches"]
+
+BATCH_BYTES = 2 * 2**20
+BATCH_DOCUMENTS = 1_000
+BATCHES_AT_ONCE = 3
+
+Progress = Callable[[int, int], None]
+"""Told how many documents are done, and of how many."""
+
+Work = Callable[[Sequence[LastChange]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What generations of a project are built with.
+
+    ``max_document_bytes``: larger documents are refused.
+    """
+
+    database: Database
+    store: Store
+    contents: Contents
+    models: OnceModels
+    pool: ChunkingPool
+    max_document_bytes: int
+
+
+@dataclass
+class Builder:
+    """Writes documents of one project into one of its generations that isn't live.
+
+    ``stored`` says where each document stands there, and is kept current: nobody else writes.
+    ``refused``: why a change can't be processed, by its place in the log. ``in_bulk``: documents
+    without a row in ``stored`` have none at all, so that they can be written by COPY.
+    """
+
+    project: str
+    generation: Generation
+    stored: dict[Key, Order]
+    workshop: Workshop
+    refused: dict[Order, Poison] = field(default_factory=dict)
+    in_bulk: bool = True
+
+    async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
+        """Make documents from the log; those that can't be processed are left as they are.
+
+        Raises:
+            Unavailable: a server or a model is down; what was written stays.
+            OperatorError: a model has no key any more, or the like.
+        """
+        new = [one for one in missing if self.in_bulk and one.key not in self.stored]
+        changed = [one for one in missing if not self.in_bulk or one.key in self.stored]
+        await _in_batches(new, self._add, progress)
+        await _in_batches(changed, self._change, progress)
+
+    async def carry(
+        self, source: Generation, chosen: Sequence[LastChange], progress: Progress
+    ) -> None:
+        """Copy documents that have no row here yet from another generation.
+
+        One that has moved on there meanwhile is left out.
+
+        Raises:
+            Unavailable: Postgres is down; what was written stays.
+        """
+
+        async def copy(batch: Sequence[LastChange]) -> None:
+            wanted = {one.key: one.order for one in batch}
+            database = self.workshop.database
+            found = await carried(database, self.project, source, list(wanted), self.generation)
+            await self._write([one for one in found if wanted[_key(one)] == _order(one)])
+
+        await _in_batches(chosen, copy, progress)
+
+    async def _add(self, batch: Sequence[LastChange]) -> None:
+        await self._write(await self._prepared(batch, self.workshop.models.known))
+
+    async def _change(self, batch: Sequence[LastChange]) -> None:
+        writes = await self._prepared(batch, self.workshop.store.known_vectors)
+        await self.workshop.store.rebuild(self.generation, writes)
+        self._note(writes)
+
+    async def _write(self, writes: Sequence[DocumentWrite]) -> None:
+        if writes:
+            generation = self.generation
+            writer = BulkWriter(self.workshop.database, generation.project_id, generation)
+            await writer.write(writes)
+        self._note(writes)
+
+    async def _prepared(
+        self, batch: Sequence[LastChange], known: KnownVectors
+    ) -> list[DocumentWrite]:
+        shop = self.workshop
+        changes = [one.alone() for one in batch]
+        texts = await shop.contents.of(changes)
+        preparer = Preparer(
+            Resolver(texts.fetch, shop.max_document_bytes),
+            Cutter(shop.pool, shop.models),
+            EmbeddingStep(known, shop.models),
+        )
+        return await self._written_as(preparer, changes)
+
+    async def _written_as(
+        self, preparer: Preparer, changes: Sequence[LoggedChange]
+    ) -> list[DocumentWrite]:
+        """Where a model refuses the texts of a batch, one by one shows which document it is."""
+        try:
+            prepared = await preparer.prepare(changes, self.generation, Urgency.BULK)
+        except Poison as error:
+            if len(changes) == 1:
+                self._refuse([Failure(changes[0], error)])
+                return []
+            each = [await self._written_as(preparer, [one]) for one in changes]
+            return [write for writes in each for write in writes]
+        self._refuse(prepared.failures)
+        return [one.write for one in prepared.documents]
+
+    def _refuse(self, failures: Sequence[Failure]) -> None:
+        self.refused |= {one.change.order: one.error for one in failures}
+
+    def _note(self, writes: Sequence[DocumentWrite]) -> None:
+        self.stored |= {_key(one): _order(one) for one in writes}
+        kill_point("replay.building")
+
+
+def _key(write: DocumentWrite) -> Key:
+    return write.agent or "", write.uri
+
+
+def _order(write: DocumentWrite) -> Order:
+    return write.position, write.partition
+
+
+async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:
+    """Work on several batches at once; the first failure ends all of them."""
+    free = asyncio.Semaphore(BATCHES_AT_ONCE)
+    done = 0
+
+    async def run(batch: Sequence[LastChange]) -> None:
+        nonlocal done
+        try:
+            await work(batch)
+        finally:
+            free.release()
+        done += len(batch)
+        progress(done, len(items))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for batch in batches(items):
+                await free.acquire()
+                group.create_task(run(batch))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+
+
+def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
+    """Documents that are worked on together, by number and amount of text."""
+    start = size = 0
+    for at, one in enumerate(items):
+        if at - start == BATCH_DOCUMENTS or (at > start and size + one.content_bytes > BATCH_BYTES):
+            yield items[start:at]
+            start, size = at, 0
+        size += one.content_bytes
+    if start < len(items):
+        yield items[start:]

@@ -1,0 +1,110 @@
+"""Bringing a generation to where the live one is: few documents, by the log's last word on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from processors.replaying.building import Builder, Progress
+from processors.replaying.findings import Difference, NotSwitched
+from processors.replaying.folding import Fold
+from processors.replaying.log_reading import ProjectLog
+from runtime.kill_points import kill_point
+from store.generations import Generation
+from store.standings import Standing, Standings
+
+__all__ = ["CatchUp"]
+
+FEW_DOCUMENTS = 64
+"""So many can be brought up to date while writers wait."""
+
+MOST_ROUNDS = 50
+
+
+@dataclass
+class CatchUp:
+    """Compares a generation with the live one, and takes what it lacks from the log."""
+
+    live: Generation
+    log: ProjectLog
+    fold: Fold
+    standings: Standings
+    builder: Builder
+
+    async def approach(self, progress: Progress) -> None:
+        """Catch up until little is missing; changes go on being written meanwhile.
+
+        Raises:
+            NotSwitched: the log lacks a change, or one can't be processed by this recipe.
+            Unavailable: a server or a model is down; what was written stays.
+        """
+        for _ in range(MOST_ROUNDS):
+            kill_point("replay.catching_up")
+            behind = await self._behind()
+            if behind:
+                await self._bring(behind, progress)
+            if len(behind) <= FEW_DOCUMENTS:
+                return
+
+    async def finish(self) -> bool:
+        """Catch up wholly, while no change can be written; False: too much is missing for that.
+
+        Raises:
+            NotSwitched, Unavailable: as ``approach`` does.
+        """
+        behind = await self._behind()
+        if len(behind) > FEW_DOCUMENTS:
+            return False
+        if behind:
+            await self._bring(behind, lambda _done, _total: None)
+            self._require(not await self._behind(), "it has not caught up: try again")
+        return True
+
+    async def _behind(self) -> list[Standing]:
+        return await self.standings.newer(self.live, self.builder.generation)
+
+    async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
+        await self._look_up(behind)
+        lost = [one for one in behind if not self._has(one)]
+        if lost:
+            raise self._refusal("the log lacks the last change", lost)
+        wanted = [self.fold.last[one.key] for one in behind]
+        await self.builder.build(wanted, progress)
+        refused = [one for one in wanted if one.order in self.builder.refused]
+        if refused:
+            raise NotSwitched(
+                self._message("can't be made by its recipe"),
+                [Difference.of(one.key, str(self.builder.refused[one.order])) for one in refused],
+                self.builder.generation.id,
+            )
+
+    async def _look_up(self, behind: Sequence[Standing]) -> None:
+        """Find the changes: in what was read, in the streams, in the archive."""
+        first = min(one.position for one in behind)
+        if not all(map(self._has, behind)):
+            await self.log.read_new(self.fold, first)
+        if not all(map(self._has, behind)):
+            await self.log.read_archive(self.fold, first - 1)
+
+    def _has(self, standing: Standing) -> bool:
+        last = self.fold.last.get(standing.key)
+        return last is not None and last.order >= standing.order
+
+    def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
+        damage = "; ".join(f"{one.path} is damaged" for one in self.log.damaged.values())
+        return NotSwitched(
+            self._message("are newer in the live generation than in the log")
+            + (f" ({damage})" if damage else ""),
+            [Difference.of(one.key, reason) for one in lost],
+            self.builder.generation.id,
+        )
+
+    def _message(self, reason: str) -> str:
+        return (
+            f"generation {self.builder.generation.id} of {self.log.project} was not switched to: "
+            f"documents {reason}: {{documents}}"
+        )
+
+    def _require(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise NotSwitched(f"generation {self.builder.generation.id}: {message}")

@@ -1,0 +1,57 @@
+"""The texts of a batch of changes, fetched together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from events.change_log import LoggedChange
+from runtime.errors import UnsupportedContent
+from store.archive import Archive, DamagedSegment
+
+__all__ = ["Contents", "Texts"]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Contents by SHA-256 in hex. ``damaged``: files of the archive that others were lost with."""
+
+    by_hash: Mapping[str, str]
+    damaged: tuple[DamagedSegment, ...] = ()
+
+    async def fetch(self, project: str, sha256: str) -> str:
+        """One of them.
+
+        Raises:
+            UnsupportedContent: it is not among them.
+        """
+        if sha256 in self.by_hash:
+            return self.by_hash[sha256]
+        if self.damaged:
+            raise UnsupportedContent(f"its content can't be read: {self.damaged[0]}")
+        raise UnsupportedContent(
+            f"its content {sha256[:12]}… is neither in the archive nor in Postgres: "
+            f"publish it to {project} again"
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the changes of a project carry by reference."""
+
+    project: str
+    archive: Archive
+
+    async def of(self, changes: Iterable[LoggedChange]) -> Texts:
+        """The texts that changes refer to, as far as they can be read.
+
+        Raises:
+            Unavailable: Postgres or the archive can't be reached.
+        """
+        references = (change.event.data.content_ref for change in changes)
+        wanted = {one.sha256 for one in references if one is not None}
+        if not wanted:
+            return Texts({})
+        damaged: list[DamagedSegment] = []
+        found = await self.archive.contents(self.project, wanted, damaged=damaged.append)
+        return Texts(found, tuple(damaged))

@@ -1,0 +1,69 @@
+"""Dropping a generation that nobody reads any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from processors.answering.deadline import LONGEST
+from processors.replaying.beginning import live_generation
+from processors.replaying.opening import Tools
+from processors.replaying.returning import find_generation
+from runtime.errors import UsageError
+from runtime.kill_points import kill_point
+from store.database import Database
+from store.dropping import drop_rows, forget, let_go
+from store.generations import Generation
+from store.replay_lock import replay_lock
+
+__all__ = ["drop"]
+
+Progress = Callable[[int], None]
+"""Told how many rows are gone."""
+
+
+async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
+    """Delete a generation with all its rows, in batches; how many rows. Can be begun again.
+
+    Raises:
+        UsageError: there is none of this id, it is live, a question that began when it was may
+            still read it, or the project is being replayed.
+        Unavailable: Postgres can't be reached, or an index of it is being built.
+    """
+    project, generation = await find_generation(tools, generation_id)
+    async with replay_lock(tools.database, project, generation.project_id):
+        live = await live_generation(tools, project)
+        _check(generation, live, datetime.now(UTC))
+        if not await let_go(tools.database, generation):
+            raise _is_live(generation)
+        await tools.indexes.drop(generation.project_id, generation.id)
+        return await _drop_rows(tools.database, generation, progress)
+
+
+async def _drop_rows(database: Database, generation: Generation, progress: Progress) -> int:
+    gone = 0
+    async for rows in drop_rows(database, generation):
+        gone += rows
+        progress(gone)
+        kill_point("replay.dropping")
+    await forget(database, generation)
+    return gone
+
+
+def _check(generation: Generation, live: Generation, now: datetime) -> None:
+    if generation.state == "live":
+        raise _is_live(generation)
+    if generation.switched_at is None or live.switched_at is None:
+        return
+    rest = live.switched_at + LONGEST - now
+    if generation.state == "former" and rest > timedelta():
+        raise UsageError(
+            f"generation {generation.id} may have answered until {live.switched_at:%H:%M:%S} UTC, "
+            f"and questions may still read it: drop it after {rest.total_seconds():.0f} s"
+        )
+
+
+def _is_live(generation: Generation) -> UsageError:
+    return UsageError(
+        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
+    )

@@ -1,0 +1,69 @@
+"""Which generations there are, and how large each is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from processors.replaying.opening import Tools
+from runtime.errors import UsageError
+from store.generations import Generation
+
+__all__ = ["Listed", "list_generations", "projects_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A generation with its size: living documents, and chunks."""
+
+    project: str
+    generation: Generation
+    documents: int
+    chunks: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        one = self.generation
+        return {
+            "project": self.project,
+            "generation": one.id,
+            "state": one.state,
+            "model": one.recipe.model,
+            "models": dict(one.recipe.models),
+            "chunking": one.recipe.chunking,
+            "tokens": one.recipe.tokens,
+            "scope": dict(one.scope),
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "created_at": one.created_at.isoformat(),
+            "switched_at": None if one.switched_at is None else one.switched_at.isoformat(),
+        }
+
+
+async def projects_of(tools: Tools, project: str | None) -> list[str]:
+    """The project that was named, or all of them.
+
+    Raises:
+        UsageError: no such project.
+    """
+    known = sorted(await tools.projects.all())
+    if project is None:
+        return known
+    if project not in known:
+        raise UsageError(
+            f"there is no project {project!r} (`headrace status` lists the projects there are)"
+        )
+    return [project]
+
+
+async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
+    """All generations of one project or of all, oldest first.
+
+    Raises:
+        UsageError: no such project.
+    """
+    return [
+        Listed(name, one, *await tools.standings.sizes(one))
+        for name in await projects_of(tools, project)
+        for one in await tools.store.generations(name)
+    ]

@@ -1,0 +1,139 @@
+"""What replays work with, built from the settings. Models and parsers start when first needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from redis.asyncio import Redis
+
+from events.connection import check_server, connect
+from events.names import Names
+from events.replying import Replies
+from events.watermark import read_watermark
+from processors.answering.assembling import Assembler
+from processors.answering.freshness import Freshness
+from processors.answering.pipeline import Answering
+from processors.answering.query_vectors import QueryVectors
+from processors.indexing.chunking.sandbox import ChunkingPool
+from processors.inference import Inference, full_name, tokenizer_path
+from processors.recipes import RecipeNotices, model_options, recipe_of
+from processors.replaying.building import Workshop
+from processors.replaying.contents import Contents
+from processors.replaying.embedding_once import OnceModels
+from processors.replaying.log_reading import ProjectLog
+from runtime.settings import Settings
+from store.archive import Archive
+from store.database import Database
+from store.maintenance import Maintenance
+from store.projects import Projects
+from store.search import Search
+from store.standings import Standings
+from store.store import Store
+from store.vector_indexes import VectorIndexes
+
+__all__ = ["Tools", "answering_of", "open_tools", "project_log", "workshop"]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Servers, models and parsers. ``full_name``: of a model, as recipes have it."""
+
+    settings: Settings
+    names: Names
+    redis: Redis
+    database: Database
+    projects: Projects
+    store: Store
+    standings: Standings
+    archive: Archive
+    indexes: VectorIndexes
+    maintenance: Maintenance
+    inference: Inference
+    pool: ChunkingPool
+    full_name: Callable[[str], str]
+
+
+@asynccontextmanager
+async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
+    """Connect, and close everything in reverse order.
+
+    Raises:
+        ConfigurationError: versions, roles or settings don't fit.
+        Unavailable: Redis or Postgres can't be reached.
+    """
+    async with AsyncExitStack() as stack:
+        redis = connect(settings.redis_url)
+        stack.push_async_callback(redis.aclose)
+        await check_server(redis)
+        database = await Database.open(settings.database_url, role=settings.worker_role)
+        stack.push_async_callback(database.close)
+        options = model_options(settings)
+        inference = Inference(options)
+        stack.push_async_callback(inference.close)
+        pool = _pool(settings)
+        stack.push_async_callback(pool.close)
+        projects = Projects(database)
+        owner_url = settings.owner_database_url or None
+        exact_chunks = settings.exact_search_chunks
+        yield Tools(
+            settings=settings,
+            names=Names(settings.stream_prefix, settings.partitions),
+            redis=redis,
+            database=database,
+            projects=projects,
+            store=Store(database, recipe_of(settings)),
+            standings=Standings(database),
+            archive=Archive(database, projects, settings.archive_url),
+            indexes=VectorIndexes(database, owner_url, exact_chunks),
+            maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
+            inference=inference,
+            pool=pool,
+            full_name=partial(full_name, options=options),
+        )
+
+
+def project_log(tools: Tools, project: str) -> ProjectLog:
+    """The log of a project, unread."""
+    return ProjectLog(project, tools.archive, tools.redis, tools.names)
+
+
+def workshop(tools: Tools, project: str, models: OnceModels) -> Workshop:
+    """What generations of a project are built with."""
+    return Workshop(
+        tools.database,
+        tools.store,
+        Contents(project, tools.archive),
+        models,
+        tools.pool,
+        tools.settings.max_document_bytes,
+    )
+
+
+def answering_of(tools: Tools) -> Answering:
+    """The pipeline of questions, to ask a generation that isn't live."""
+    settings = tools.settings
+    search = Search(tools.database, ef_search=settings.hnsw_ef_search)
+    return Answering(
+        search,
+        QueryVectors(tools.inference),
+        Freshness(tools.store, partial(read_watermark, tools.redis, tools.names)),
+        Assembler(search, lambda texts: [len(text) for text in texts]),
+        RecipeNotices(None),
+        Replies(tools.redis, tools.names),
+        settings.default_deadline,
+        settings.query_concurrency,
+    )
+
+
+def _pool(settings: Settings) -> ChunkingPool:
+    """A process for each core: a replay works beside workers whose parsers are mostly idle."""
+    return ChunkingPool(
+        processes=max(settings.chunking_processes, os.cpu_count() or 1),
+        timeout=settings.chunking_timeout,
+        memory_bytes=settings.chunking_memory_bytes,
+        tokenizer_path=tokenizer_path(settings.model_directory),
+    )

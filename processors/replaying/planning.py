@@ -1,0 +1,147 @@
+"""The dry run: what a replay would embed, without writing anything.
+
+Every document is cut as the replay would cut it, so that the counts are exact. Only a local model
+is asked to embed a sample, to learn how quick it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from processors.indexing.cutting import Cutter
+from processors.indexing.documents import CutDocument
+from processors.indexing.resolving import Resolver
+from processors.inference import Inference
+from processors.inference.types import Urgency
+from processors.replaying.building import Progress, Workshop, batches
+from processors.replaying.folding import LastChange
+from store.generations import Recipe
+
+__all__ = ["Estimate", "estimate", "prices_of"]
+
+_SAMPLE_TEXTS = 64
+_REMOTE_TEXTS_PER_SECOND = 384.0
+"""Four requests of 96 texts at once, a second each: a guess that most providers keep."""
+
+_WRITTEN_PER_SECOND = 8_000.0
+"""Chunks that are stored in a second."""
+
+_LOCAL_PREFIX = "local/"
+
+
+@dataclass
+class Estimate:
+    """What a replay would do. ``cost_usd`` None: the price of a model isn't known.
+
+    ``tokens`` are counted by each model's own tokenizer, where we have it.
+    """
+
+    project: str
+    documents: int = 0
+    chunks: int = 0
+    reused: int = 0
+    embedded: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    seconds: float = 0.0
+    refused: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        rounded = {"seconds": round(self.seconds, 1)}
+        if self.cost_usd is not None:
+            rounded["cost_usd"] = round(self.cost_usd, 6)
+        return {"dry_run": True} | asdict(self) | rounded
+
+
+async def prices_of(inference: Inference, recipe: Recipe) -> dict[str, float | None]:
+    """US dollars per token by model; None: unknown."""
+    return {model: await inference.usd_per_token(model) for model in recipe.model_names}
+
+
+async def estimate(
+    chosen: Sequence[LastChange],
+    project: str,
+    recipe: Recipe,
+    workshop: Workshop,
+    prices: Mapping[str, float | None],
+    progress: Progress,
+) -> Estimate:
+    """Cut every document, and see which texts have no vector yet. Nothing is written.
+
+    ``prices``: US dollars per token by model; None: unknown.
+
+    Raises:
+        Unavailable, OperatorError: as a replay itself would.
+    """
+    begin = perf_counter()
+    found = Estimate(project, documents=len(chosen))
+    missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
+    done = 0
+    for batch in batches(chosen):
+        cut = await _cut(batch, recipe, workshop)
+        found.refused += len(batch) - len(cut)
+        found.chunks += sum(len(one.chunks) for one in cut)
+        await _collect(project, cut, missing, workshop)
+        done += len(batch)
+        progress(done, len(chosen))
+    found.seconds = perf_counter() - begin + found.chunks / _WRITTEN_PER_SECOND
+    for model, texts in missing.items():
+        await _price(found, model, list(texts.values()), prices[model], workshop)
+    found.reused = found.chunks - found.embedded
+    return found
+
+
+async def _cut(
+    batch: Sequence[LastChange], recipe: Recipe, workshop: Workshop
+) -> list[CutDocument]:
+    changes = [one.alone() for one in batch]
+    texts = await workshop.contents.of(changes)
+    resolver = Resolver(texts.fetch, workshop.max_document_bytes)
+    resolved, _ = await resolver.resolve(changes)
+    cut, _ = await Cutter(workshop.pool, workshop.models).cut(resolved, recipe)
+    return cut
+
+
+async def _collect(
+    project: str,
+    documents: Sequence[CutDocument],
+    missing: Mapping[str, dict[bytes, str]],
+    workshop: Workshop,
+) -> None:
+    by_model: dict[str, dict[bytes, str]] = {}
+    for one in documents:
+        by_model.setdefault(one.model, {}).update(zip(one.hashes, one.texts, strict=True))
+    for model, texts in by_model.items():
+        known = await workshop.models.known(project, model, list(texts))
+        missing[model].update({one: text for one, text in texts.items() if one not in known})
+
+
+async def _price(
+    found: Estimate,
+    model: str,
+    texts: Sequence[str],
+    usd_per_token: float | None,
+    workshop: Workshop,
+) -> None:
+    if not texts:
+        return
+    embedder = await workshop.models.inference.embedder(model)
+    tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
+    found.embedded += len(texts)
+    found.tokens += tokens
+    if usd_per_token is None or found.cost_usd is None:
+        found.cost_usd = None
+    else:
+        found.cost_usd += tokens * usd_per_token
+    rate = _REMOTE_TEXTS_PER_SECOND
+    if model.startswith(_LOCAL_PREFIX):
+        sample = texts[:: max(1, len(texts) // _SAMPLE_TEXTS)][:_SAMPLE_TEXTS]
+        begin = perf_counter()
+        await embedder.embed(sample, Urgency.BULK)
+        rate = len(sample) / (perf_counter() - begin)
+    found.seconds += len(texts) / rate

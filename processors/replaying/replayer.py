@@ -1,0 +1,244 @@
+"""How an index is built anew beside the live one, on one screen.
+
+read the log → begin or resume → fill → index → catch up → verify → gate → switch
+
+Whatever fails before the switch leaves the live generation serving; the next replay goes on where
+this one was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from processors.replaying.beginning import (
+    begin_or_resume,
+    check_complete,
+    live_generation,
+    note_findings,
+    prove_models,
+    scope_of,
+    unfinished,
+)
+from processors.replaying.building import Builder
+from processors.replaying.catching_up import FEW_DOCUMENTS, CatchUp
+from processors.replaying.choosing import Choice, choose_recipe
+from processors.replaying.embedding_once import OnceModels
+from processors.replaying.findings import NotSwitched
+from processors.replaying.folding import Fold, Key, LastChange
+from processors.replaying.gating import Gate, pass_gate
+from processors.replaying.opening import Tools, answering_of, project_log, workshop
+from processors.replaying.planning import Estimate, estimate, prices_of
+from processors.replaying.reporting import ReplayReport
+from processors.replaying.switching import make_live
+from processors.replaying.verifying import verify
+from runtime.errors import Unavailable, UsageError
+from runtime.kill_points import kill_point
+from store.generations import Generation
+from store.replay_lock import replay_lock
+
+__all__ = ["Replay", "Show"]
+
+MOST_ROUNDS = 100
+
+Show = Callable[[str, int, int], None]
+"""Told what is being done, how many are done, and of how many."""
+
+
+class Replay:
+    """The replay of one project."""
+
+    def __init__(
+        self, tools: Tools, project: str, choice: Choice, gate: Gate | None, show: Show
+    ) -> None:
+        self._tools = tools
+        self._project = project
+        self._choice = choice
+        self._gate = gate
+        self._show = show
+        self.report = ReplayReport(project)
+
+    async def run(self) -> ReplayReport:
+        """Replay, verify and switch.
+
+        Raises:
+            UsageError: it can't be done as asked for, or another process replays the project.
+            NotSwitched: what was built isn't what the log says, or fails the gate.
+            ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
+        """
+        live = await live_generation(self._tools, self._project)
+        async with replay_lock(self._tools.database, self._project, live.project_id):
+            await self._read(live)
+            await self._begin()
+            await self._fill()
+            await self._index()
+            await self._catch_up()
+            await self._verify()
+            await self._pass_gate()
+            await self._switch()
+        return self.report
+
+    async def plan(self) -> Estimate:
+        """What ``run`` would embed, and what that would cost. Nothing is written.
+
+        Raises:
+            UsageError, NotSwitched, ConfigurationError, Unavailable: as ``run`` does.
+        """
+        tools, live = self._tools, await live_generation(self._tools, self._project)
+        await self._read(live)
+        half = await unfinished(tools, live)
+        stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
+        missing = self._fold.newer_than({key: one.order for key, one in stored.items()})
+        return await estimate(
+            [one for one in missing if not (self._is_carried(one) or one.deleted)],
+            self._project,
+            self._recipe,
+            workshop(tools, self._project, self._models(live)),
+            await prices_of(tools.inference, self._recipe),
+            self._progress("documents looked at"),
+        )
+
+    async def _read(self, live: Generation) -> None:
+        """Know what to do: recipe, models, the log, and that it lacks nothing that is live."""
+        self._live = live
+        self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
+        await prove_models(self._tools, live.recipe, self._recipe)
+        with self.report.stages("read"):
+            rejected = await self._tools.standings.rejected(live.project_id)
+            self._standings = await self._tools.standings.of(live)
+            self._log = project_log(self._tools, self._project)
+            self._fold = Fold(rejected, sought=self._choice.since)
+            await self._log.read(self._fold)
+        self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
+        self._show("reading the log", len(self._fold), len(self._fold))
+        self.report.damaged = tuple(self._log.damaged)
+        check_complete(self._project, self._fold, self._standings, self._log)
+        self._members = await self._members_of_scope()
+
+    async def _begin(self) -> None:
+        """A new generation, or the one that a replay before this one left half built."""
+        generation, self.report.resumed = await begin_or_resume(
+            self._tools, self._live, self._recipe, self._scope, self._project
+        )
+        self.report.generation, self.report.former = generation.id, self._live.id
+        stored = await self._tools.standings.of(generation)
+        self._builder = Builder(
+            self._project,
+            generation,
+            {key: one.order for key, one in stored.items()},
+            workshop(self._tools, self._project, self._models(generation)),
+        )
+
+    async def _fill(self) -> None:
+        """Until the generation has everything that was read of the log."""
+        with self.report.stages("build"):
+            for _ in range(MOST_ROUNDS):
+                missing = self._missing()
+                if not missing:
+                    return
+                carried = [
+                    one
+                    for one in missing
+                    if one.key not in self._builder.stored and self._is_carried(one)
+                ]
+                left = {one.key for one in carried}
+                made = [one for one in missing if one.key not in left]
+                await self._builder.carry(self._live, carried, self._progress("carried over"))
+                await self._builder.build(made, self._progress("documents built"))
+                await self._leave_out_poison()
+                if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
+                    await self._log.read_new(self._fold)
+        raise Unavailable("changes come faster than they can be built: try again later")
+
+    async def _index(self) -> None:
+        """Make it quick to search before anybody does."""
+        with self.report.stages("index"):
+            generation = self._builder.generation
+            await self._tools.maintenance.tidy_keywords(generation)
+            await self._tools.indexes.refresh(generation.project_id, generation.id)
+
+    async def _catch_up(self) -> None:
+        """What was published meanwhile."""
+        kill_point("replay.catching_up")
+        await self._log.read_new(self._fold)
+        await self._fill()
+
+    async def _verify(self) -> None:
+        generation = self._builder.generation
+        kill_point("replay.verifying")
+        with self.report.stages("verify"):
+            found = await verify(
+                self._tools.database, generation, self._fold, self._builder.refused
+            )
+        self.report.documents, self.report.chunks = found.documents, found.chunks
+        self.report.digest = found.digest
+        if not found.sound:
+            raise NotSwitched(
+                f"generation {generation.id} of {self._project} is not what the log says, and was "
+                "not switched to: {documents}; `headrace replay drop "
+                f"{generation.id}` lets a replay begin anew",
+                found.differences,
+                generation.id,
+            )
+        kill_point("replay.verified")
+
+    async def _pass_gate(self) -> None:
+        if self._gate is not None:
+            with self.report.stages("gate"):
+                self.report.gate = await pass_gate(
+                    self._gate,
+                    answering_of(self._tools),
+                    self._project,
+                    self._live,
+                    self._builder.generation,
+                )
+
+    async def _switch(self) -> None:
+        catch_up = CatchUp(self._live, self._log, self._fold, self._tools.standings, self._builder)
+        await note_findings(self._tools, self._builder.generation, self.report.as_json())
+        with self.report.stages("switch"):
+            await make_live(self._tools.database, catch_up, self._progress("caught up"))
+        self.report.switched = True
+
+    def _models(self, generation: Generation) -> OnceModels:
+        tools = self._tools
+        return OnceModels(tools.inference, tools.database, generation.project_id, self.report.bill)
+
+    def _missing(self) -> list[LastChange]:
+        return [
+            one
+            for one in self._fold.newer_than(self._builder.stored)
+            if one.order not in self._builder.refused
+        ]
+
+    async def _members_of_scope(self) -> set[Key]:
+        collection = self._scope.collection
+        if collection is None:
+            return set()
+        members = await self._tools.standings.members(self._live, collection)
+        if not members:
+            raise UsageError(f"no document of {self._project} is in the collection {collection!r}")
+        return members
+
+    def _is_carried(self, last: LastChange) -> bool:
+        """Whether a document can stay as it is live, by the same change."""
+        stored = self._standings.get(last.key)
+        return (
+            not self._scope.is_all
+            and stored is not None
+            and stored.order == last.order
+            and not self._scope.covers(last, stored, self._members)
+        )
+
+    async def _leave_out_poison(self) -> None:
+        """What the workers can't process either leaves a document at its former version."""
+        places = self._builder.refused.keys() - self._fold.left_out
+        if not places:
+            return
+        outcomes = await self._tools.standings.outcomes(self._live.project_id, places)
+        poison = {one for one in places if outcomes.get(one, "rejected") == "rejected"}
+        if poison:
+            self._fold = Fold(self._fold.left_out | poison)
+            await self._log.read(self._fold)
+
+    def _progress(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._show(f"{self._project}: {what}", done, total)

@@ -1,0 +1,74 @@
+"""What a replay did, as the command line tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from processors.replaying.embedding_once import EmbeddingBill
+from processors.replaying.gating import GateScores
+
+__all__ = ["ReplayReport", "Stages"]
+
+
+@dataclass
+class Stages:
+    """Seconds that each stage took, by its name."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Measure a stage; one that comes again adds up."""
+        begin = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - begin
+
+
+@dataclass
+class ReplayReport:
+    """What became of one project. ``priced``: whether the models' prices are known.
+
+    ``documents`` and ``chunks`` are those of the whole generation; ``digest`` is of its rows.
+    """
+
+    project: str
+    generation: int = 0
+    former: int = 0
+    resumed: bool = False
+    documents: int = 0
+    chunks: int = 0
+    bill: EmbeddingBill = field(default_factory=EmbeddingBill)
+    priced: bool = True
+    stages: Stages = field(default_factory=Stages)
+    digest: str = ""
+    gate: GateScores | None = None
+    damaged: tuple[str, ...] = ()
+    switched: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers are plain; costs are in US dollars, None where a price isn't known."""
+        known = self.priced or not self.bill.texts
+        gate = None if self.gate is None else {"live": self.gate.live, "new": self.gate.new}
+        return {
+            "project": self.project,
+            "generation": self.generation,
+            "former": self.former,
+            "resumed": self.resumed,
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "reused": max(0, self.chunks - self.bill.texts),
+            "embedded": self.bill.texts,
+            "tokens": self.bill.tokens,
+            "cost_usd": round(self.bill.cost_usd, 6) if known else None,
+            "seconds": {name: round(one, 3) for name, one in self.stages.seconds.items()},
+            "digest": self.digest,
+            "gate": gate,
+            "damaged": list(self.damaged),
+            "switched": self.switched,
+        }

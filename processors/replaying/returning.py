@@ -1,0 +1,95 @@
+"""Going over to a generation that exists: any former one, or the one that was live before."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from processors.replaying.beginning import live_generation
+from processors.replaying.building import Builder, Progress
+from processors.replaying.catching_up import CatchUp
+from processors.replaying.embedding_once import OnceModels
+from processors.replaying.folding import Fold
+from processors.replaying.opening import Tools, project_log, workshop
+from processors.replaying.switching import make_live
+from runtime.errors import UsageError
+from store.generations import Generation
+from store.replay_lock import replay_lock
+
+__all__ = ["Returned", "find_generation", "generation_before", "return_to"]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a switch did. ``caught_up``: documents that had changed since."""
+
+    project: str
+    generation: int
+    former: int
+    caught_up: int
+    seconds: float
+    switched: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Generation]:
+    """A generation of any project, with the project's name.
+
+    Raises:
+        UsageError: there is none of this id.
+    """
+    for project in sorted(await tools.projects.all()):
+        for one in await tools.store.generations(project):
+            if one.id == generation_id:
+                return project, one
+    raise UsageError(
+        f"there is no generation {generation_id} (`headrace replay list` shows all there are)"
+    )
+
+
+async def generation_before(tools: Tools, project: str) -> Generation:
+    """The generation that was live before the one that is.
+
+    Raises:
+        UsageError: there is none, or no such project.
+    """
+    await live_generation(tools, project)
+    former = [one for one in await tools.store.generations(project) if one.state == "former"]
+    if not former:
+        raise UsageError(f"{project} has no former generation to go back to")
+    return max(former, key=lambda one: (one.switched_at or one.created_at, one.id))
+
+
+async def return_to(tools: Tools, project: str, chosen: Generation, progress: Progress) -> Returned:
+    """Catch a former generation up, by its own recipe, and make it live.
+
+    Raises:
+        UsageError: it isn't a former generation, or the project is being replayed.
+        NotSwitched: it can't be caught up.
+        Unavailable: a server or a model is down; the live generation goes on serving.
+    """
+    begin = perf_counter()
+    live = await live_generation(tools, project)
+    _check(chosen, live)
+    async with replay_lock(tools.database, project, live.project_id):
+        models = OnceModels(tools.inference, tools.database, chosen.project_id)
+        builder = Builder(project, chosen, {}, workshop(tools, project, models), in_bulk=False)
+        fold = Fold(await tools.standings.rejected(live.project_id))
+        catch_up = CatchUp(live, project_log(tools, project), fold, tools.standings, builder)
+        await make_live(tools.database, catch_up, progress)
+    seconds = perf_counter() - begin
+    return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
+
+
+def _check(chosen: Generation, live: Generation) -> None:
+    reasons = {
+        "live": "is live already",
+        "building": "is half built: `headrace replay` finishes it and switches to it",
+        "dropping": "is being dropped",
+    }
+    if chosen.id == live.id or chosen.state != "former":
+        raise UsageError(f"generation {chosen.id} {reasons[chosen.state]}")

@@ -1,0 +1,77 @@
+"""Documents as they are stored in one generation, ready to be written to another."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from store.database import EVERY_AGENT, Database
+from store.generations import Generation
+from store.named_queries import named
+from store.types import ChunkWrite, DocumentWrite
+
+__all__ = ["carried"]
+
+_QUERIES = named("carrying")
+
+
+async def carried(
+    database: Database,
+    project: str,
+    generation: Generation,
+    keys: Sequence[tuple[str, str]],
+    into: Generation,
+) -> list[DocumentWrite]:
+    """What is stored of documents (agent, uri), as writes to another generation.
+
+    A vector is left out where the cache has it. Documents that have no row are absent.
+
+    Raises:
+        Unavailable: Postgres can't be reached.
+    """
+    place = generation.project_id, EVERY_AGENT, generation.id
+    agents, uris = [agent for agent, _ in keys], [uri for _, uri in keys]
+    async with database.scope(*place) as connection:
+        documents = await connection.fetch(
+            _QUERIES["carried_documents"], generation.id, agents, uris
+        )
+        ids = [row["id"] for row in documents]
+        rows = await connection.fetch(
+            _QUERIES["carried_chunks"], generation.id, generation.project_id, ids
+        )
+    chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
+    for row in rows:
+        values = dict(row)
+        chunks[values.pop("document_id")].append(_chunk(values))
+    return [_write(project, row, chunks[row["id"]], into.id) for row in documents]
+
+
+def _chunk(values: dict[str, Any]) -> ChunkWrite:
+    return ChunkWrite(**values | {"heading_path": tuple(values["heading_path"])})
+
+
+def _write(
+    project: str, row: Mapping[str, Any], chunks: Sequence[ChunkWrite], generation_id: int
+) -> DocumentWrite:
+    return DocumentWrite(
+        event_id="",
+        project=project,
+        agent=row["agent"] or None,
+        uri=row["uri"],
+        change="delete" if row["deleted"] else "upsert",
+        position=row["position"],
+        partition=row["partition"],
+        published_at=row["published_at"],
+        content_hash=row["content_hash"],
+        kind=row["kind"],
+        media_type=row["media_type"],
+        title=row["title"],
+        commit=row["commit"],
+        permalink_template=row["permalink_template"],
+        collections=tuple(row["collections"]),
+        metadata=json.loads(row["metadata"]),
+        chunks=tuple(chunks),
+        generation_id=generation_id,
+    )

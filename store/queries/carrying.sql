@@ -1,0 +1,33 @@
+-- name: carried_documents
+-- Documents of a generation as they were meant to be written; their private rows included.
+select
+    d.id, d.agent, d.uri, d.position, d.partition, d.deleted, d.published_at, d.content_hash,
+    d.kind, d.media_type, d.title, d.commit, d.permalink_template, d.metadata,
+    array(
+        select c.name
+        from document_collections m
+        join collections c on c.generation_id = m.generation_id and c.id = m.collection_id
+        where m.generation_id = $1 and m.document_id = d.id
+        order by c.name
+    ) as collections
+from unnest($2::text[], $3::text[]) as n (agent, uri)
+join documents d on d.generation_id = $1 and d.agent = n.agent and d.uri = n.uri
+
+-- name: carried_chunks
+-- Their chunks, in order. A vector comes along only where the cache lacks it.
+select
+    c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.tokens, c.symbol, c.heading_path,
+    c.content_hash, c.content, coalesce(m.name, '') as model,
+    case
+        when v.content_hash is null then (
+            select e.embedding
+            from embeddings e
+            where e.generation_id = $1 and e.chunk_id = c.id and e.model_id = c.model_id
+        )
+    end as vector
+from chunks c
+left join models m on m.id = c.model_id
+left join vector_cache v
+    on v.project_id = $2 and v.model_id = c.model_id and v.content_hash = c.content_hash
+where c.generation_id = $1 and c.document_id = any ($3::bigint[])
+order by c.document_id, c.ordinal
