@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import asyncpg
 
@@ -14,7 +16,8 @@ from store.database import EVERY_AGENT, Database
 from store.documents import Revision
 from store.generations import Generation
 from store.keyword import writing as keyword
-from store.keyword.writing import ChunkTerms
+from store.keyword.building import SegmentBuilder
+from store.keyword.postings import MAX_CHUNKS, Postings
 from store.named_queries import named
 from store.projects import Models
 from store.types import ChunkWrite, DocumentWrite, Vector
@@ -122,13 +125,15 @@ class BulkWriter:
     async def _insert_chunks(
         self, connection: asyncpg.Connection, chunks: Sequence[NewChunk]
     ) -> None:
-        words = asyncio.create_task(asyncio.to_thread(_words, chunks))
+        segments = asyncio.create_task(asyncio.to_thread(_segments, chunks))
         models = await _model_ids(connection, chunks)
         rows = _rows(chunks, models)
         await connection.copy_records_to_table(_STAGED, records=rows, columns=_COLUMNS)
         await connection.execute(_QUERIES["insert_chunks"], self._generation_id)
         await self._insert_embeddings(connection, chunks)
-        await keyword.add(connection, self._generation_id, await words)
+        for postings, words in await segments:
+            await keyword.insert_segment(connection, self._generation_id, postings)
+            await keyword.insert_words(connection, self._generation_id, words)
 
     async def _insert_embeddings(
         self, connection: asyncpg.Connection, chunks: Sequence[NewChunk]
@@ -193,18 +198,23 @@ def _rows(
         )
 
 
-def _words(chunks: Iterable[NewChunk]) -> list[ChunkTerms]:
-    return [
-        ChunkTerms.of(
-            chunk_id,
-            chunk.content,
-            uri=write.uri,
-            title=write.title,
-            symbol=chunk.symbol,
-            heading_path=chunk.heading_path,
-        )
-        for chunk_id, _, write, chunk in chunks
-    ]
+def _segments(chunks: Sequence[NewChunk]) -> list[tuple[Postings, list[str]]]:
+    """Postings and words of each keyword segment."""
+    starts = range(0, len(chunks), MAX_CHUNKS)
+    return [_segment(chunks[start : start + MAX_CHUNKS]) for start in starts]
+
+
+def _segment(chunks: Iterable[NewChunk]) -> tuple[Postings, list[str]]:
+    builder = SegmentBuilder()
+    for _, group in groupby(chunks, key=itemgetter(1)):
+        rows = list(group)
+        document = rows[0][2]
+        texts = [
+            (chunk_id, chunk.content, chunk.symbol, chunk.heading_path)
+            for chunk_id, _, _, chunk in rows
+        ]
+        builder.add_document(document.uri, document.title, texts)
+    return builder.build(), builder.words()
 
 
 def _in_the_way(uris: Sequence[str]) -> str:

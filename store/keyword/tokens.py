@@ -15,7 +15,9 @@ from itertools import chain, pairwise
 
 import Stemmer
 
-__all__ = ["EXACT", "STOP_WORDS", "TOKENS_VERSION", "terms"]
+from store.keyword.remembering import Remembered
+
+__all__ = ["EXACT", "STOP_WORDS", "TOKENS_VERSION", "pieces", "terms", "terms_of"]
 
 TOKENS_VERSION = 1
 """Goes up when the same text would give other terms."""
@@ -37,21 +39,32 @@ MAX_WORD_CHARACTERS = 40
 
 MAX_IDENTIFIER_CHARACTERS = 80
 MAX_PATH_NAMES = 6
-_CACHED_RUNS = 100_000
-_CACHED_CHARACTERS = 64
-"""Longer runs seldom come again, and hostile ones would fill the memory."""
-
 _RUN = re.compile(r"\w+(?:(?:\.|::|->|/)\w+)*")
 _JOINT = re.compile(r"\.|::|->|/")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
 _SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_BETWEEN_PIECES = bytes(
+    ord(" ") if code >= 128 or re.match(r"[^\w./:>-]", chr(code), re.ASCII) else code
+    for code in range(256)
+)
+"""Every byte but those that runs are made of becomes a blank."""
 
 
 def terms(text: str) -> list[str]:
     """The terms of a text, in order, repeats included; each at most 81 characters long."""
-    if not text.isascii():
-        text = _fold(text)
-    return list(chain.from_iterable(map(_terms_of, _RUN.findall(text))))
+    return list(chain.from_iterable(map(_remembered.__getitem__, pieces(text))))
+
+
+def pieces(text: str) -> list[str]:
+    """Parts of a text, in order, each of which gives its terms by itself."""
+    if text.isascii():
+        return text.encode().translate(_BETWEEN_PIECES).decode().split()
+    return _RUN.findall(_fold(text))
+
+
+def terms_of(piece: str) -> tuple[str, ...]:
+    """The terms of one piece."""
+    return _remembered[piece]
 
 
 def _fold(text: str) -> str:
@@ -61,21 +74,16 @@ def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", plain)
 
 
-def _terms_of(run: str) -> tuple[str, ...]:
-    return _remembered(run) if len(run) <= _CACHED_CHARACTERS else _terms_of_run(run)
+def _terms_of_piece(piece: str) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(map(_terms_of_run, _RUN.findall(piece))))
 
 
-@lru_cache(_CACHED_RUNS)
-def _remembered(run: str) -> tuple[str, ...]:
-    return _terms_of_run(run)
-
-
-def _terms_of_run(run: str) -> tuple[str, ...]:
+def _terms_of_run(run: str) -> list[str]:
     names = _JOINT.split(run)
     found = [term for name in names for term in _terms_of_name(name)]
     if 1 < len(names) <= MAX_PATH_NAMES and len(run) <= MAX_IDENTIFIER_CHARACTERS:
         found.append(EXACT + run.lower())
-    return tuple(found)
+    return found
 
 
 def _terms_of_name(name: str) -> list[str]:
@@ -118,3 +126,6 @@ def _stemmer() -> Stemmer.Stemmer:
 
 def _stem(word: str) -> str:
     return str(_stemmer().stemWord(word))
+
+
+_remembered = Remembered(_terms_of_piece)

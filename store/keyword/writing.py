@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,7 +16,7 @@ from store.keyword.tokens import terms
 from store.keyword.vocabulary import words_of
 from store.named_queries import named
 
-__all__ = ["ChunkTerms", "add", "insert_segment"]
+__all__ = ["ChunkTerms", "about_chunk", "about_document", "add", "insert_segment", "insert_words"]
 
 _QUERIES = named("keyword")
 _URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
@@ -41,8 +41,18 @@ class ChunkTerms:
         heading_path: Sequence[str] = (),
     ) -> ChunkTerms:
         """Terms of a chunk's text and of the words about it: title, symbol, headings, path."""
-        about = (title or "", symbol or "", *heading_path, " ".join(_URI_SEPARATOR.split(uri)))
+        about = about_chunk(symbol, heading_path), about_document(uri, title)
         return cls(chunk_id, [*terms(content), *terms("\n".join(about))])
+
+
+def about_document(uri: str, title: str | None) -> str:
+    """Words that every chunk of a document is found by."""
+    return "\n".join((title or "", " ".join(_URI_SEPARATOR.split(uri))))
+
+
+def about_chunk(symbol: str | None, heading_path: Sequence[str]) -> str:
+    """Words that a chunk is found by besides its text."""
+    return "\n".join((symbol or "", *heading_path))
 
 
 async def add(
@@ -61,7 +71,8 @@ async def add(
     for start in range(0, len(rows), MAX_CHUNKS):
         part = rows[start : start + MAX_CHUNKS]
         await insert_segment(connection, generation_id, await _build(part))
-        await _add_words(connection, generation_id, chain.from_iterable(row.terms for row in part))
+        words = words_of(chain.from_iterable(row.terms for row in part))
+        await insert_words(connection, generation_id, words)
 
 
 async def _build(rows: Sequence[ChunkTerms]) -> Postings:
@@ -96,10 +107,9 @@ async def insert_segment(
         )
 
 
-async def _add_words(
-    connection: asyncpg.Connection, generation_id: int, occurring: Iterable[str]
+async def insert_words(
+    connection: asyncpg.Connection, generation_id: int, words: Sequence[str]
 ) -> None:
     """Keep the words themselves too, for the correction of misspelt ones."""
-    words = words_of(occurring)
     if words:
         await connection.execute(_QUERIES["insert_words"], generation_id, "\n".join(words))

@@ -54,6 +54,13 @@ def test_counts_stop_at_one_byte() -> None:
     assert as_table(Postings.build(rows)) == {7: {term_hash("a"): 255}}
 
 
+def test_terms_whose_hashes_differ_only_at_the_end_are_told_apart() -> None:
+    """The quick way to sort needs the upper bits to differ; where they don't, another is taken."""
+    near = np.array([7 << 16, (7 << 16) + 1, 7 << 16, -3, (7 << 16) + 1], np.int64)
+    postings = Postings.of_hashes(np.array([5, 6]), np.array([3, 2], np.uint32), near)
+    assert as_table(postings) == {5: {7 << 16: 2, (7 << 16) + 1: 1}, 6: {-3: 1, (7 << 16) + 1: 1}}
+
+
 def test_merging_equals_building_at_once() -> None:
     """A merge loses and doubles nothing."""
     first, second = some_rows(1), some_rows(2, first_id=1000)
