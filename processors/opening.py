@@ -38,11 +38,11 @@ from store.maintenance import Maintenance
 from store.search import Search
 from store.store import Store
 
-__all__ = ["Foundation", "chunking_pool", "open_foundation", "open_services"]
+__all__ = ["open_services"]
 
 
 @dataclass(frozen=True)
-class Foundation:
+class _Foundation:
     """Servers, models and parsers, ready for use. ``recipe`` is that of the settings."""
 
     settings: Settings
@@ -56,13 +56,8 @@ class Foundation:
 
 
 @asynccontextmanager
-async def open_foundation(settings: Settings) -> AsyncIterator[Foundation]:
-    """What every kind of work stands on, closed in reverse order; its models are not started.
-
-    Raises:
-        ConfigurationError: versions, roles, models or settings don't fit.
-        Unavailable: Redis or Postgres can't be reached.
-    """
+async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
+    """What both pipelines stand on, closed in reverse order; its models are not started."""
     names = Names(settings.stream_prefix, settings.partitions)
     recipe = recipe_of(settings)
     async with AsyncExitStack() as stack:
@@ -74,22 +69,14 @@ async def open_foundation(settings: Settings) -> AsyncIterator[Foundation]:
         store = Store(database, recipe)
         inference = Inference(model_options(settings), recipe, store.model_width)
         stack.push_async_callback(inference.close)
-        pool = await stack.enter_async_context(chunking_pool(settings))
-        yield Foundation(settings, names, redis, database, recipe, inference, pool, store)
-
-
-def chunking_pool(settings: Settings) -> ChunkingPool:
-    """Parser processes, to be entered.
-
-    Raises:
-        ConfigurationError: the local model's tokenizer is missing, or not the official one.
-    """
-    return ChunkingPool(
-        processes=settings.chunking_processes,
-        timeout=settings.chunking_timeout,
-        memory_bytes=settings.chunking_memory_bytes,
-        tokenizer_path=tokenizer_path(settings.model_directory),
-    )
+        pool = ChunkingPool(
+            processes=settings.chunking_processes,
+            timeout=settings.chunking_timeout,
+            memory_bytes=settings.chunking_memory_bytes,
+            tokenizer_path=tokenizer_path(settings.model_directory),
+        )
+        await stack.enter_async_context(pool)
+        yield _Foundation(settings, names, redis, database, recipe, inference, pool, store)
 
 
 @asynccontextmanager
@@ -100,7 +87,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         ConfigurationError: versions, roles, models or settings don't fit.
         Unavailable: Redis or Postgres can't be reached.
     """
-    async with open_foundation(settings) as base:
+    async with _open_foundation(settings) as base:
         await base.inference.start()
         reader = await base.inference.for_kind(base.recipe, Kind.TEXT)
         notices = RecipeNotices(base.recipe if chooses_models(settings) else None)
@@ -120,7 +107,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-def _indexing(base: Foundation, notices: RecipeNotices, outcomes: Outcomes) -> Indexing:
+def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> Indexing:
     preparer = Preparer(
         Resolver(base.store.get_content, base.settings.max_document_bytes),
         Cutter(base.pool, base.inference),
@@ -130,7 +117,7 @@ def _indexing(base: Foundation, notices: RecipeNotices, outcomes: Outcomes) -> I
 
 
 def _answering(
-    base: Foundation, notices: RecipeNotices, replies: Replies, count_tokens: CountTokens
+    base: _Foundation, notices: RecipeNotices, replies: Replies, count_tokens: CountTokens
 ) -> Answering:
     search = Search(base.database, ef_search=base.settings.hnsw_ef_search)
     return Answering(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from events.asking import QueryRefused
 from events.models import DocumentChange, DocumentChanged, DocumentIndexed, Query
@@ -72,6 +73,18 @@ async def test_changes_and_questions_go_to_the_live_generation(
     assert answer.results[0].match_type == "hybrid"
     assert [place[:2] for place in await board.chunks(second)] == [("mill.md", LOCAL_MODEL)]
     assert [place[:2] for place in await board.chunks(first)] == [("river.md", HASHING_MODEL)]
+
+
+async def test_a_model_that_the_settings_would_not_choose_is_told_of_once(
+    running: Headrace, board: Switchboard
+) -> None:
+    """By the worker, whose settings they are, with the command that applies them."""
+    await board.switch(LEARNED)
+    with capture_logs() as entries:
+        await running.change("mill.md", TEXT)
+        await running.client.ask("docs", "weir")
+    [warning] = [entry for entry in entries if entry["event"] == "models.differ"]
+    assert warning["cure"] == f"headrace replay --project docs --model {HASHING_MODEL}"
 
 
 async def test_a_change_prepared_before_a_switch_is_prepared_anew(
