@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 
 import asyncpg
 
+from bench.traffic import Traffic
 from events.connection import connect
 from events.names import Lane, Names
 from processors.inference.tokenizer import TokenCounter
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Replays
-from tests.chaos.traffic import Traffic
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole, generations
 from tests.support.indexes import assert_all_handled, assert_nothing_pending
 from tests.support.running import Headrace
@@ -31,7 +33,7 @@ class Stage:
 
     running: Headrace
     replays: Replays
-    count: TokenCounter
+    count_tokens: TokenCounter
 
     async def fill(self, journal: Journal, documents: int) -> None:
         """Import a corpus of so many changes."""
@@ -39,9 +41,19 @@ class Stage:
         receipts = await client.publish_many(journal.changes(documents), Lane.BULK)
         await client.wait(receipts, PATIENCE)
 
-    def traffic(self, journal: Journal, **rates: float) -> Traffic:
+    def traffic(
+        self, journal: Journal, changes_per_second: float, questions_per_second: float
+    ) -> Traffic:
         """Traffic to the journal's project, not yet begun."""
-        return Traffic(self.running.client, journal, **rates)
+        return Traffic(
+            self.running.client,
+            journal.project,
+            journal.changes(sys.maxsize),
+            (f"word{number % 4_000} word{number * 7 % 4_000}" for number in count()),
+            changes_per_second,
+            questions_per_second,
+            journal.kept,
+        )
 
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
@@ -63,7 +75,7 @@ class Stage:
         await eventually(self._is_idle, "nothing is pending", timeout=20)
         async with self.owner() as owner:
             await assert_all_handled(owner, traffic.receipts)
-            await assert_whole(owner, journal.project, journal.oracle, self.count)
+            await assert_whole(owner, journal.project, journal.oracle, self.count_tokens)
             await assert_nothing_left_over(owner)
 
     async def _is_idle(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter
@@ -12,11 +12,9 @@ from events.client import Client
 from events.models import DocumentChange, DocumentChanged, QueryAnswer
 from events.publishing import Receipt
 from runtime.errors import HeadraceError
-from tests.chaos.journal import Journal
 
-__all__ = ["Traffic", "marker", "under_traffic"]
+__all__ = ["Traffic", "under_traffic"]
 
-_QUESTIONS = ("word17 word23 word42", "heading of word7", "where is word99 beside word100?")
 _MARKED_EVERY = 5
 
 
@@ -25,13 +23,17 @@ class Traffic:
     """A publisher and an asker at steady rates.
 
     Every fifth change is a document with a word of its own; as soon as it is acknowledged it is
-    asked for, and ``unseen`` has those that were not found, with who answered.
+    asked for, and ``unseen`` has those that were not found, with who answered. ``marked``: their
+    contents by uri.
     """
 
     client: Client
-    journal: Journal
-    changes_per_second: float = 5.0
-    questions_per_second: float = 20.0
+    project: str
+    changes: Iterator[DocumentChanged]
+    questions: Iterator[str]
+    changes_per_second: float
+    questions_per_second: float
+    marked: dict[str, str] = field(default_factory=dict)
     receipts: list[Receipt] = field(default_factory=list)
     answers: list[QueryAnswer] = field(default_factory=list)
     times_ms: list[float] = field(default_factory=list)
@@ -70,26 +72,23 @@ class Traffic:
     async def _change(self, number: int) -> None:
         marked = number % _MARKED_EVERY == 0
         async with self._order:
-            change = self._marked() if marked else next(self.journal.changes(1))
+            change = self._marked() if marked else next(self.changes)
             receipt = await self.client.publish(change)
         self.receipts.append(receipt)
         if marked:
             await self._see(receipt, change.data.uri)
 
     def _marked(self) -> DocumentChanged:
-        """Never edited afterwards, as only the journal's own documents are."""
-        uri = f"marked/{len(self.journal.kept):05}.md"
-        content = f"# Marked\n\n{marker(uri)} stands here alone.\n"
-        self.journal.kept[uri] = content
-        change = DocumentChange(project=self.journal.project, uri=uri, content=content)
+        uri = f"marked/{len(self.marked):05}.md"
+        content = f"# Marked\n\n{_marker(uri)} stands here alone.\n"
+        self.marked[uri] = content
+        change = DocumentChange(project=self.project, uri=uri, content=content)
         return DocumentChanged(data=change)
 
     async def _see(self, receipt: Receipt, uri: str) -> None:
         try:
             await self.client.wait([receipt])
-            answer = await self.client.ask(
-                self.journal.project, marker(uri), mode="keyword", limit=1
-            )
+            answer = await self.client.ask(self.project, _marker(uri), mode="keyword", limit=1)
         except HeadraceError as error:
             self.failures.append(error)
             return
@@ -97,11 +96,11 @@ class Traffic:
         if [one.citation.uri for one in answer.results] != [uri]:
             self.unseen.append(f"{uri} by generation {answer.generation}")
 
-    async def _question(self, number: int) -> None:
-        text = _QUESTIONS[number % len(_QUESTIONS)]
+    async def _question(self, _number: int) -> None:
+        text = next(self.questions)
         began = perf_counter()
         try:
-            answer = await self.client.ask(self.journal.project, f"{text} {number}")
+            answer = await self.client.ask(self.project, text)
         except HeadraceError as error:
             self.failures.append(error)
             return
@@ -109,7 +108,7 @@ class Traffic:
         self.answers.append(answer)
 
 
-def marker(uri: str) -> str:
+def _marker(uri: str) -> str:
     """The word that only this document has."""
     return "mark" + "".join(chr(ord("a") + int(digit)) for digit in uri if digit.isdigit())
 

@@ -1,0 +1,110 @@
+"""A replay, or Postgres under it, is killed at each named point: the live index stays whole.
+
+``HEADRACE_TEST_SEEDS=10`` runs as many seeds; a failing one is named by its test's parameter.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from bench.traffic import Traffic, under_traffic
+from runtime.embedded import EmbeddedPostgres
+from runtime.errors import Unavailable
+from runtime.kill_points import KILL_POINTS
+from tests.chaos.journal import Journal
+from tests.chaos.replays import Strike
+from tests.chaos.staging import Stage
+from tests.support.waiting import eventually
+
+SEEDS = range(int(os.environ.get("HEADRACE_TEST_SEEDS", "1")))
+DOCUMENTS = 100
+MOST_PASSES = {"replay.building": 4, "replay.catching_up": 2, "replay.dropping": 10}
+CHANGES_PER_SECOND = 5.0
+QUESTIONS_PER_SECOND = 10.0
+RECIPE = "1:96"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("point", KILL_POINTS)
+async def test_a_killed_replay_leaves_the_live_index_whole(
+    stage: Stage, point: str, seed: int
+) -> None:
+    """No question fails, no change is lost, and the second try finishes."""
+    journal, strike = _drawn(point, seed)
+    await stage.fill(journal, DOCUMENTS)
+    command = await _command(stage, journal, point)
+    async with under_traffic(_traffic(stage, journal)) as traffic:
+        await stage.replays.killed(*command, strike=strike)
+    assert (traffic.failures, traffic.unseen) == ([], [])
+    await stage.assert_settles_whole(journal, traffic)
+    await _assert_second_try_finishes(stage, journal, command)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("point", KILL_POINTS)
+async def test_a_killed_postgres_leaves_the_live_index_whole(
+    stage: Stage, breakable_postgres: EmbeddedPostgres, point: str, seed: int
+) -> None:
+    """The replay ends in order or survives it; no change is lost, and the second try finishes."""
+    journal, strike = _drawn(point, seed, breakable_postgres.pid)
+    await stage.fill(journal, DOCUMENTS)
+    command = await _command(stage, journal, point)
+    async with under_traffic(_traffic(stage, journal)) as traffic:
+        process = await stage.replays.start(*command, strike=strike)
+        await eventually(
+            lambda: not _is_running(breakable_postgres), "Postgres is killed", timeout=30
+        )
+        await breakable_postgres.stop()
+        await breakable_postgres.start()
+        result = await stage.replays.finished(process)
+    assert result.code == 0 or "Postgres" in result.line
+    await stage.assert_settles_whole(journal, traffic)
+    await _assert_second_try_finishes(stage, journal, command)
+
+
+def _drawn(point: str, seed: int, victim: int = 0) -> tuple[Journal, Strike]:
+    passes = random.Random(seed).randint(1, MOST_PASSES.get(point, 1))
+    return Journal(seed), Strike(point, passes, victim)
+
+
+def _traffic(stage: Stage, journal: Journal) -> Traffic:
+    return stage.traffic(journal, CHANGES_PER_SECOND, QUESTIONS_PER_SECOND)
+
+
+async def _command(stage: Stage, journal: Journal, point: str) -> list[str]:
+    """The arguments of `headrace replay` that pass the point."""
+    project = ["--project", journal.project]
+    build = [*project, "--chunking", RECIPE]
+    if point != "replay.dropping":
+        return build
+    await stage.replays.killed(*build, strike=Strike("replay.verified"))
+    [built] = [
+        one for one, state in (await stage.generations(journal)).items() if state == "building"
+    ]
+    return ["drop", str(built)]
+
+
+async def _assert_second_try_finishes(stage: Stage, journal: Journal, command: list[str]) -> None:
+    before = await stage.generations(journal)
+    async with under_traffic(_traffic(stage, journal)) as traffic:
+        result = await stage.replays(*command)
+    assert result.code == 0, result.stderr
+    assert (traffic.failures, traffic.unseen) == ([], [])
+    await stage.assert_settles_whole(journal, traffic)
+    states = await stage.generations(journal)
+    if command[0] == "drop":
+        assert list(states.values()) == ["live"]
+        return
+    assert sorted(set(states.values())) == ["former", "live"]
+    unfinished = [one for one, state in before.items() if state == "building"]
+    assert all(states[one] == "live" for one in unfinished), "it was begun anew"
+
+
+def _is_running(server: EmbeddedPostgres) -> bool:
+    try:
+        return server.pid > 0
+    except Unavailable:
+        return False

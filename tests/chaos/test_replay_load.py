@@ -1,0 +1,64 @@
+"""A replay builds, switches and is rolled back while questions and changes go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+
+from bench.traffic import Traffic, under_traffic
+from events.models import QueryAnswer
+from tests.chaos.journal import Journal
+from tests.chaos.staging import Stage
+from tests.support.waiting import eventually
+
+DOCUMENTS = 300
+CHANGES_PER_SECOND = 5.0
+QUESTIONS_PER_SECOND = 20.0
+WARM_UP_ANSWERS = 20
+
+
+async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
+    """No question fails or mixes generations; what is acknowledged is found in either."""
+    journal = Journal(11)
+    await stage.fill(journal, DOCUMENTS)
+    [old] = await stage.generations(journal)
+    traffic = stage.traffic(journal, CHANGES_PER_SECOND, QUESTIONS_PER_SECOND)
+    async with under_traffic(traffic):
+        await _answered_by(traffic, old)
+        replayed = await stage.replays("--project", journal.project, "--chunking", "1:96", "--json")
+        assert replayed.code == 0, replayed.stderr
+        new = next(one for one in await stage.generations(journal) if one != old)
+        await _answered_by(traffic, new)
+        returned = await stage.replays("rollback", "--project", journal.project)
+        assert returned.code == 0, returned.stderr
+        await _answered_by(traffic, old)
+    assert (traffic.failures, traffic.unseen) == ([], [])
+    async with stage.owner() as owner:
+        await _assert_unmixed(owner, traffic.answers, {old, new})
+    await stage.assert_settles_whole(journal, traffic)
+
+
+async def _answered_by(traffic: Traffic, generation: int) -> None:
+    """Some answers from now on, the last of them by this generation."""
+    wanted = len(traffic.answers) + WARM_UP_ANSWERS
+    await eventually(lambda: len(traffic.answers) >= wanted, "questions are answered")
+    await eventually(lambda: traffic.answers[-1].generation == generation, f"{generation} answers")
+
+
+async def _assert_unmixed(
+    owner: asyncpg.Connection, answers: Sequence[QueryAnswer], generations: set[int]
+) -> None:
+    """Every chunk is of the generation that its answer names, and as it is there."""
+    ids = {one.chunk_id for answer in answers for one in answer.results}
+    rows = await owner.fetch(
+        "SELECT id, generation_id, content FROM chunks WHERE id = ANY($1::bigint[])", list(ids)
+    )
+    stored = {row["id"]: (row["generation_id"], row["content"]) for row in rows}
+    seen = set()
+    for answer in answers:
+        for one in answer.results:
+            if one.chunk_id in stored:  # others were edited away since
+                assert stored[one.chunk_id] == (answer.generation, one.content), one
+                seen.add(answer.generation)
+    assert seen == generations
