@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
+from itertools import zip_longest
 
 from events.change_log import LoggedChange
 from store.archive.blocks import BadBlock, Decompressor, blocks
@@ -41,7 +42,7 @@ class Reader:
             segments = await self._index.segments(project_id, after)
             remaining = [segment for segment in segments if segment.segment_id not in done]
             try:
-                for segment, following in zip(remaining, [*remaining[1:], None], strict=True):
+                for segment, following in zip_longest(remaining, remaining[1:]):
                     seen.forget_before(segment.first_position)
                     async for change in self.segment(project_id, segment, report):
                         if change.position > after and seen.is_new(change, following):
