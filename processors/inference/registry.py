@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from processors.inference.hashing import HASHING_MODEL, HashingEmbedder
 from processors.inference.local import LocalEmbedder
 from processors.inference.remote import LiteLLMEmbedder
+from processors.inference.sharing import Shared
 from processors.inference.types import Embedder
 from processors.inference.weights import OFFICIAL_NAME, locate, model_name
 from runtime.errors import ConfigurationError
@@ -119,9 +120,8 @@ class Inference:
         self._options = options or ModelOptions()
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
-        self._started: dict[str, Embedder] = {}
-        self._loaded: dict[str, Embedder] = {}
-        self._starting: dict[str, asyncio.Task[Embedder]] = {}
+        self._loaded = Shared(self._load)
+        self._started = Shared(self._start)
 
     async def embedder(self, model: str) -> Embedder:
         """The embedder of a full name, ready for use.
@@ -131,12 +131,7 @@ class Inference:
         Raises:
             ConfigurationError, Unavailable, RateLimited: as the model's own ``start`` does.
         """
-        if model in self._started:
-            return self._started[model]
-        if model not in self._starting:
-            self._starting[model] = asyncio.create_task(self._start(model))
-        # whoever gives up waiting takes nothing from the others
-        return await asyncio.shield(self._starting[model])
+        return await self._started.get(model)
 
     async def loaded(self, model: str) -> Embedder:
         """The embedder of a full name with its limits known, but nothing asked of the model yet.
@@ -146,14 +141,7 @@ class Inference:
         Raises:
             ConfigurationError: no such model, or it has no key.
         """
-        if model in self._started:
-            return self._started[model]
-        if model not in self._loaded:
-            embedder = await asyncio.to_thread(create_embedder, model, self._options)
-            if isinstance(embedder, LiteLLMEmbedder):
-                await embedder.load()
-            self._loaded[model] = embedder
-        return self._loaded[model]
+        return await self._loaded.get(model)
 
     async def usd_per_token(self, model: str) -> float | None:
         """Price of a model: 0 for local ones; None where LiteLLM's table doesn't have it.
@@ -175,28 +163,23 @@ class Inference:
 
     async def close(self) -> None:
         """Release every model, also when one of them fails to close."""
-        for task in list(self._starting.values()):
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+        await self._started.close()
         async with AsyncExitStack() as stack:
-            for embedder in [*self._started.values(), *self._loaded.values()]:
+            for embedder in await self._loaded.close():
                 stack.push_async_callback(embedder.close)
 
     async def _start(self, model: str) -> Embedder:
-        try:
-            options = await self._options_of(model)
-            # reads and hashes files
-            embedder = await asyncio.to_thread(create_embedder, model, options)
-            try:
-                await embedder.start()
-            except BaseException:
-                await embedder.close()
-                raise
-            self._started[model] = embedder
-            return embedder
-        finally:
-            del self._starting[model]
+        embedder = await self._loaded.get(model)
+        await embedder.start()
+        return embedder
+
+    async def _load(self, model: str) -> Embedder:
+        options = await self._options_of(model)
+        # reads and hashes files
+        embedder = await asyncio.to_thread(create_embedder, model, options)
+        if isinstance(embedder, LiteLLMEmbedder):
+            await embedder.load()
+        return embedder
 
     async def _options_of(self, model: str) -> ModelOptions:
         """With the width in the settings only if the model's vectors are so wide.

@@ -96,9 +96,20 @@ async def test_a_failed_start_is_not_remembered(slow: Slow) -> None:
     inference = Inference()
     with pytest.raises(Unavailable):
         await inference.embedder("a")
-    assert slow.closed == 1
     assert await inference.embedder("a") is slow
     await inference.close()
+    assert (slow.started, slow.closed) == (2, 1)
+
+
+async def test_a_loaded_model_is_not_started(slow: Slow) -> None:
+    """Its limits are known; whoever starts it later has the same one."""
+    inference = Inference()
+    assert await inference.loaded("a") is slow
+    assert slow.started == 0
+    slow.allowed.set()
+    assert await inference.embedder("a") is slow
+    await inference.close()
+    assert (slow.started, slow.closed) == (1, 1)
 
 
 async def test_closing_ends_a_start_too(slow: Slow) -> None:
@@ -143,15 +154,15 @@ async def test_a_setting_changes_no_width_of_what_is_stored(
     async def stored_width(_: str) -> int | None:
         return stored
 
-    started: list[LiteLLMEmbedder] = []
+    loaded: list[LiteLLMEmbedder] = []
 
-    async def start(self: LiteLLMEmbedder) -> None:
-        started.append(self)
+    async def load(self: LiteLLMEmbedder) -> None:
+        loaded.append(self)
 
-    monkeypatch.setattr(LiteLLMEmbedder, "start", start)
+    monkeypatch.setattr(LiteLLMEmbedder, "load", load)
     inference = Inference(Options(dimensions=256), stored_width=stored_width)
-    assert (await inference.embedder(model)).model == model
-    assert [one._endpoint.dimensions for one in started] == [width]
+    assert (await inference.loaded(model)).model == model
+    assert [one._endpoint.dimensions for one in loaded] == [width]
     await inference.close()
 
 

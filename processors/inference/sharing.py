@@ -1,0 +1,38 @@
+"""One result per name, made when it is first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Shared"]
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Results by name. Whoever asks meanwhile shares the making; a failure isn't remembered."""
+
+    def __init__(self, make: Callable[[str], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._tasks: dict[str, asyncio.Task[T]] = {}
+
+    async def get(self, name: str) -> T:
+        """The result; whoever gives up waiting takes nothing from the others."""
+        task = self._tasks.get(name)
+        if task is None or _failed(task):
+            task = self._tasks[name] = asyncio.create_task(self._make(name))
+        return await asyncio.shield(task)
+
+    async def close(self) -> list[T]:
+        """End what is in the making; what is made."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [task.result() for task in tasks if not _failed(task)]
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
