@@ -72,7 +72,8 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
         database = await Database.open(settings.database_url, role=settings.worker_role)
         stack.push_async_callback(database.close)
         options = model_options(settings)
-        inference = Inference(options)
+        store = Store(database, recipe_of(settings))
+        inference = Inference(options, stored_width=store.model_width)
         stack.push_async_callback(inference.close)
         pool = _pool(settings)
         stack.push_async_callback(pool.close)
@@ -85,7 +86,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
             redis=redis,
             database=database,
             projects=projects,
-            store=Store(database, recipe_of(settings)),
+            store=store,
             standings=Standings(database),
             archive=Archive(database, projects, settings.archive_url),
             indexes=VectorIndexes(database, owner_url, exact_chunks),
