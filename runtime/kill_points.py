@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["KILL_POINTS", "arm", "kill_point"]
+__all__ = ["KILL_POINTS", "arm", "disarm", "kill_point"]
 
 KILL_POINTS = (
     "replay.building",
@@ -25,6 +25,11 @@ _armed: list[Callable[[str], None]] = []
 def arm(strike: Callable[[str], None]) -> None:
     """Have ``strike`` called with the name of every place that is passed from now on."""
     _armed.append(strike)
+
+
+def disarm(strike: Callable[[str], None]) -> None:
+    """Undo ``arm``."""
+    _armed.remove(strike)
 
 
 def kill_point(name: str) -> None:

@@ -1,0 +1,92 @@
+"""Whole replays: what is live afterwards, and that nothing is embedded twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from processors.replaying.opening import Tools
+from tests.support.databases import Database
+from tests.support.model_server import ModelServer, running_server
+from tests.support.replays import HASHING, Struck, notes, replay, rows, struck, tools
+from tests.support.running import Headrace, headrace
+
+STORED = """
+    select d.agent, d.uri, d.position, d.partition, d.deleted, d.digest, c.content
+    from documents d
+    left join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+    where d.generation_id = $1
+    order by d.agent, d.uri, c.ordinal
+"""
+
+
+@pytest.fixture
+async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
+    """A worker that has indexed the notes in the project ``docs``."""
+    async with headrace(redis_url, database, model=HASHING) as running:
+        await notes(running)
+        yield running
+
+
+@pytest.fixture
+async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
+    """What replays work with."""
+    async with tools(worker.redis_url, database) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """A model that counts what it is asked."""
+    async with running_server() as running:
+        yield running
+
+
+async def test_the_same_index_again(opened: Tools, database: Database) -> None:
+    """A replay by the same recipe gives the same rows under a new generation, and asks no model."""
+    before = await rows(database, "docs", STORED)
+    report = await replay(opened)
+    assert (report.switched, report.bill.texts) == (True, 0)
+    assert report.generation != report.former
+    assert await rows(database, "docs", STORED) == before
+    again = await replay(opened)
+    assert (again.digest, again.former) == (report.digest, report.generation)
+
+
+@pytest.fixture
+async def remote(worker: Headrace, database: Database, server: ModelServer) -> AsyncIterator[Tools]:
+    """What replays work with, where a remote model has its address and key."""
+    at = {"model_base_url": server.base_url, "model_api_key": server.key, "model_retries": 0}
+    async with tools(worker.redis_url, database, **at) as opened:
+        yield opened
+
+
+async def test_a_changed_model_embeds_each_text_once(
+    remote: Tools, database: Database, server: ModelServer
+) -> None:
+    """Another model is asked for every distinct text once, and has all vectors then."""
+    report = await replay(remote, model="openai/test")
+    texts = asked(server)
+    assert len(texts) == len(set(texts)) == report.bill.texts == 12
+    models = await rows(
+        database,
+        "docs",
+        "select distinct m.name from embeddings e join models m on m.id = e.model_id"
+        " where e.generation_id = $1",
+    )
+    assert [row["name"] for row in models] == ["openai/test"]
+
+
+async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: ModelServer) -> None:
+    """A replay that dies while it builds is gone on with, by what is embedded already."""
+    with struck("replay.building"), pytest.raises(Struck):
+        await replay(remote, model="openai/test")
+    report = await replay(remote, model="openai/test")
+    assert (report.resumed, report.switched) == (True, True)
+    assert len(asked(server)) == len(set(asked(server))) == 12
+
+
+def asked(server: ModelServer) -> list[str]:
+    """Every text that the model was asked for, but for the one that tells its width."""
+    return [text for request in server.requests for text in request if text != "width"]

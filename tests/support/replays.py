@@ -1,0 +1,104 @@
+"""Replays inside a test's event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+
+from processors.replaying.choosing import Choice
+from processors.replaying.gating import Gate
+from processors.replaying.opening import Tools, open_tools
+from processors.replaying.replayer import Replay
+from processors.replaying.reporting import ReplayReport
+from runtime import kill_points
+from runtime.settings import Settings
+from tests.support.databases import Database
+from tests.support.running import Headrace
+
+__all__ = ["HASHING", "Struck", "notes", "replay", "rows", "struck", "tools"]
+
+HASHING = "local/hash-384"
+"""A model that is quick: its vectors are hashes."""
+
+
+NOTES = {
+    f"notes/{number}.md": f"# Note {number}\n\nThe word of note {number} is word{number}.\n"
+    for number in range(12)
+}
+
+
+class Struck(Exception):
+    """The death of a process, as far as a test's event loop can have it."""
+
+
+@contextmanager
+def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None]:
+    """Die where a replay passes a kill point for the first time, or do something else there."""
+    passed = False
+
+    def strike(place: str) -> None:
+        nonlocal passed
+        if place != name or passed:
+            return
+        passed = True
+        if action is None:
+            raise Struck(place)
+        action()
+
+    kill_points.arm(strike)
+    try:
+        yield
+    finally:
+        kill_points.disarm(strike)
+    assert passed, f"{name} was never passed"
+
+
+async def notes(worker: Headrace) -> None:
+    """Twelve notes in the project ``docs``: one was changed, one deleted, one renamed."""
+    for uri, text in NOTES.items():
+        await worker.change(uri, text)
+    await worker.change("notes/1.md", "# Note 1\n\nIt was changed.\n")
+    await worker.change("notes/2.md", change="delete")
+    await worker.change("moved.md", NOTES["notes/3.md"], change="rename", old_uri="notes/3.md")
+    await worker.change("secret.md", "# Secret\n\nFor ada alone.\n", agent="ada")
+
+
+@asynccontextmanager
+async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Tools]:
+    """What replays work with, at the servers of a test."""
+    values = {
+        "redis_url": redis_url,
+        "database_url": database.worker_url,
+        "owner_database_url": database.owner_url,
+        "model": HASHING,
+        **settings,
+    }
+    async with open_tools(Settings(**values)) as opened:
+        yield opened
+
+
+async def replay(
+    opened: Tools, project: str = "docs", gate: Gate | None = None, **choice: Any
+) -> ReplayReport:
+    """A replay of one project."""
+    work = Replay(opened, project, Choice(**choice), gate, lambda _what, _done, _total: None)
+    return await work.run()
+
+
+async def rows(database: Database, project: str, query: str, *values: Any) -> list[Any]:
+    """What the owner of the tables sees of a project's live generation, called ``$1``."""
+    connection = await asyncpg.connect(database.owner_url)
+    try:
+        project_id = await connection.fetchval("select id from projects where name = $1", project)
+        await connection.execute(
+            "select set_config('app.project_id', $1, false), set_config('app.agent', '*', false)",
+            str(project_id),
+        )
+        live = await connection.fetchval("select id from generations where state = 'live'")
+        await connection.execute("select set_config('app.generation_id', $1, false)", str(live))
+        return list(await connection.fetch(query, live, *values))
+    finally:
+        await connection.close()
