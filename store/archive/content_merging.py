@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -12,13 +12,13 @@ from store.archive.damage import DamagedSegment
 from store.archive.event_merging import contents_of
 from store.archive.files import Files
 from store.archive.index import Index, PackFile
-from store.archive.packs import PACK_BYTES, Pack, Span, text_of
+from store.archive.packs import PACK_BYTES, PACK_CONTENTS, Pack, Span, text_of
 from store.archive.replacing import NewcomersInTheWay, Replacing
 from store.archive.writing import Writing, writing
 
 __all__ = ["ContentMerging"]
 
-_SMALL_BYTES = PACK_BYTES // 8
+_SMALL_SHARE = 1 / 8
 _GROUP_BYTES = 4 * PACK_BYTES
 _WORTHWHILE_SHARE = 0.2
 _MAX_TRIES = 5
@@ -26,26 +26,50 @@ _MAX_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A pack, and what of it stays."""
+    """A pack, and how much of it stays."""
 
     pack: PackFile
-    live: list[Span]
+    live_bytes: int
 
     @property
-    def live_bytes(self) -> int:
-        return sum(span.stored_bytes for span in self.live)
+    def is_small(self) -> bool:
+        """Whether it is worth merging with another one."""
+        return (
+            self.pack.size_bytes < _SMALL_SHARE * PACK_BYTES
+            and self.pack.entries < _SMALL_SHARE * PACK_CONTENTS
+        )
 
     @property
-    def is_worthwhile(self) -> bool:
+    def is_wasteful(self) -> bool:
         """Whether rewriting it alone frees something; small packs are rewritten for less."""
         dead = self.pack.size_bytes - self.live_bytes
-        is_small = self.pack.size_bytes < _SMALL_BYTES
-        return dead > (0 if is_small else _WORTHWHILE_SHARE * self.pack.size_bytes)
+        return dead > (0 if self.is_small else _WORTHWHILE_SHARE * self.pack.size_bytes)
 
-    @property
-    def may_join(self) -> bool:
-        """Whether it is small enough to be merged with others."""
-        return self.is_worthwhile or self.pack.size_bytes < _SMALL_BYTES
+
+@dataclass(slots=True)
+class _Copied:
+    """New packs in the making, which lack what is ``dropped`` of the ``old`` ones."""
+
+    files: Writing
+    created_at: datetime
+    old: list[_Plan] = field(default_factory=list)
+    dropped: set[bytes] = field(default_factory=set)
+    pack: Pack = field(default_factory=Pack)
+
+    def add(self, plan: _Plan, frames: Sequence[tuple[Span, bytes]], dead: Sequence[Span]) -> None:
+        """Take over what is live in a pack; blocks."""
+        self.old.append(plan)
+        self.dropped.update(span.sha256 for span in dead)
+        for span, frame in frames:
+            self.pack.add_frame(frame, span)
+            if self.pack.is_full:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is at hand; blocks."""
+        if self.pack.spans:
+            self.files.write_pack(self.pack, self.created_at)
+            self.pack = Pack()
 
 
 @dataclass(slots=True)
@@ -60,17 +84,17 @@ class ContentMerging:
     freed_bytes: int = 0
     dropped_contents: int = 0
     damaged: list[DamagedSegment] = field(default_factory=list)
-    _known_events: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    _may_drop: bool = True
+    _known_events: set[int] = field(default_factory=set)
+    _referred: set[bytes] = field(default_factory=set)
 
     async def run(self) -> None:
         """Merge what is worth it. Where a file of events is damaged, nothing is let go of."""
         packs = await self.index.packs(self.project_id)
-        may_drop = await self._learn_references()
-        referred = self._referred() if may_drop else None
-        spans = await self.index.pack_spans(self.project_id, [pack.segment_id for pack in packs])
-        plans = [self._plan(pack, spans[pack.segment_id], referred) for pack in packs]
+        self._may_drop = await self._learn_references()
+        plans = [await self._plan(pack) for pack in packs]
         for group in _worth_merging(plans):
-            await self._merge(group, spans)
+            await self._merge(group)
 
     async def _learn_references(self) -> bool:
         """Read the files of events that aren't known yet; false: one can't be read."""
@@ -80,90 +104,84 @@ class ContentMerging:
                     found = await asyncio.to_thread(contents_of, self.storage, segment)
                 except DamagedSegment:
                     return False
-                self._known_events[segment.segment_id] = frozenset(found)
+                self._referred |= found
+                self._known_events.add(segment.segment_id)
         return True
 
-    def _referred(self) -> Set[bytes]:
-        return frozenset().union(*self._known_events.values())
+    async def _plan(self, pack: PackFile) -> _Plan:
+        spans = await self.index.pack_spans(self.project_id, pack.segment_id)
+        live = sum(span.stored_bytes for span in spans if self._stays(pack, span))
+        return _Plan(pack, live)
 
-    def _plan(self, pack: PackFile, spans: list[Span], referred: Set[bytes] | None) -> _Plan:
-        if referred is None or pack.created_at >= self.older_than:
-            return _Plan(pack, spans)
-        return _Plan(pack, [span for span in spans if span.sha256 in referred])
+    def _stays(self, pack: PackFile, span: Span) -> bool:
+        may_go = self._may_drop and pack.created_at < self.older_than
+        return not may_go or span.sha256 in self._referred
 
-    async def _merge(self, group: Sequence[_Plan], spans: Mapping[int, list[Span]]) -> None:
+    async def _merge(self, group: Sequence[_Plan]) -> None:
         files = Writing(self.storage, self.project_id)
+        copied = _Copied(files, max(plan.pack.created_at for plan in group))
         async with writing(files):
-            taken = await asyncio.to_thread(self._copy, group, files)
-        if not _pays(taken):
-            await files.discard()
-            return
-        held = {span.sha256 for plan in taken for span in spans[plan.pack.segment_id]}
-        dropped = held - {span.sha256 for plan in taken for span in plan.live}
-        if await self._exchange([plan.pack.segment_id for plan in taken], files, dropped):
-            self.dropped_contents += len(dropped)
+            for plan in group:
+                spans = await self.index.pack_spans(self.project_id, plan.pack.segment_id)
+                await asyncio.to_thread(self._copy, plan, spans, copied)
+            await asyncio.to_thread(copied.flush)
+        if _pays(copied.old) and await self._exchange(copied):
+            self.dropped_contents += len(copied.dropped)
         else:
             await files.discard()
 
-    async def _exchange(self, old: Sequence[int], files: Writing, dropped: Set[bytes]) -> bool:
+    async def _exchange(self, copied: _Copied) -> bool:
         """Let the new files count; false: what came in meanwhile needs what was to go."""
+        old = [plan.pack.segment_id for plan in copied.old]
         for _ in range(_MAX_TRIES):
-            events = list(self._known_events) if dropped else None
+            events = self._known_events if copied.dropped else None
             try:
                 self.freed_bytes += await self.replacing.contents(
-                    self.project_id, old, files.files, events
+                    self.project_id, old, copied.files.files, events
                 )
             except NewcomersInTheWay:
-                if not await self._learn_references() or dropped & self._referred():
+                if not await self._learn_references() or copied.dropped & self._referred:
                     return False
             else:
                 return True
         return False
 
-    def _copy(self, group: Sequence[_Plan], files: Writing) -> list[_Plan]:
-        """Write what is live in a group of packs; which of them were whole."""
-        created_at = max(plan.pack.created_at for plan in group)
-        taken: list[_Plan] = []
-        pack = Pack()
-        for plan in group:
-            try:
-                frames = self._frames(plan)
-            except DamagedSegment as error:
-                self.damaged.append(error)
-                continue
-            taken.append(plan)
-            for span, frame in frames:
-                pack.add_frame(frame, span)
-                if pack.size >= PACK_BYTES:
-                    files.write_pack(pack, created_at)
-                    pack = Pack()
-        if pack.spans:
-            files.write_pack(pack, created_at)
-        return taken
+    def _copy(self, plan: _Plan, spans: Sequence[Span], copied: _Copied) -> None:
+        """Take a pack over, unless it is damaged; blocks."""
+        live = [span for span in spans if self._stays(plan.pack, span)]
+        dead = [span for span in spans if not self._stays(plan.pack, span)]
+        try:
+            frames = self._frames(plan.pack, live)
+        except DamagedSegment as error:
+            self.damaged.append(error)
+        else:
+            copied.add(plan, frames, dead)
 
-    def _frames(self, plan: _Plan) -> list[tuple[Span, bytes]]:
+    def _frames(self, pack: PackFile, live: Sequence[Span]) -> list[tuple[Span, bytes]]:
         """What is live in a pack, verified.
 
         Raises:
             DamagedSegment: something isn't what was written.
         """
-        ranges = [(span.start, span.end) for span in plan.live]
         decompressor = Decompressor()
+        path = self.storage.full(pack.path)
         try:
-            frames = self.storage.read_ranges(plan.pack.path, ranges) if ranges else []
-            for span, frame in zip(plan.live, frames, strict=True):
+            data = self.storage.read(pack.path) if live else b""
+            frames = [(span, data[span.start : span.end]) for span in live]
+            for span, frame in frames:
                 text_of(decompressor, frame, span)
-        except (FileNotFoundError, BadBlock) as error:
-            path = self.storage.full(plan.pack.path)
+        except FileNotFoundError:
+            raise DamagedSegment(path, "it is missing", lost=len(live)) from None
+        except BadBlock as error:
             raise DamagedSegment(path, str(error), lost=1) from None
-        return list(zip(plan.live, frames, strict=True))
+        return frames
 
 
 def _worth_merging(plans: Sequence[_Plan]) -> Iterator[list[_Plan]]:
     """Groups of packs to rewrite as one; none would stay as it is."""
     group: list[_Plan] = []
     for plan in plans:
-        if not plan.may_join:
+        if not plan.is_wasteful and not plan.is_small:
             continue
         if group and sum(one.live_bytes for one in group) + plan.live_bytes > _GROUP_BYTES:
             yield group
@@ -174,4 +192,4 @@ def _worth_merging(plans: Sequence[_Plan]) -> Iterator[list[_Plan]]:
 
 
 def _pays(group: Sequence[_Plan]) -> bool:
-    return len(group) > 1 or any(plan.is_worthwhile for plan in group)
+    return len(group) > 1 or any(plan.is_wasteful for plan in group)

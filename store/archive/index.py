@@ -128,14 +128,11 @@ class Index:
             rows = await connection.fetch(_QUERIES["list_packs"], project_id)
         return [PackFile(**row) for row in rows]
 
-    async def pack_spans(self, project_id: int, packs: Sequence[int]) -> dict[int, list[Span]]:
-        """What packs hold that counts, by segment id."""
-        found: dict[int, list[Span]] = {segment_id: [] for segment_id in packs}
+    async def pack_spans(self, project_id: int, segment_id: int) -> list[Span]:
+        """What a pack holds that counts."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["pack_spans"], project_id, packs)
-        for row in rows:
-            found[row["segment_id"]].append(_span(row))
-        return found
+            rows = await connection.fetch(_QUERIES["pack_spans"], project_id, segment_id)
+        return [_span(row) for row in rows]
 
     async def rejected(self, project_id: int) -> set[tuple[int, int]]:
         """Partition and position of the changes that never took effect."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from store.archive.blocks import HEADER_BYTES, BadBlock, Compressor, Decompressor, framed
 
-__all__ = ["PACK_BYTES", "Pack", "Span", "coalesced", "encode_contents", "text_of"]
+__all__ = ["PACK_BYTES", "PACK_CONTENTS", "Pack", "Span", "coalesced", "encode_contents", "text_of"]
 
 PACK_BYTES = 16 * 2**20
+PACK_CONTENTS = 10_000
 _GAP_BYTES = 64 * 2**10
 _RANGE_BYTES = 8 * 2**20
 
@@ -54,6 +55,11 @@ class Pack:
         self.add(framed(frame, span.raw_size, span.sha256), span.sha256, span.raw_size)
 
     @property
+    def is_full(self) -> bool:
+        """Whether it is time to begin another one."""
+        return self.size >= PACK_BYTES or len(self.spans) >= PACK_CONTENTS
+
+    @property
     def data(self) -> bytes:
         """The file."""
         return b"".join(self.parts)
@@ -65,13 +71,13 @@ class Pack:
 
 
 def encode_contents(contents: Mapping[str, str]) -> Iterator[Pack]:
-    """Packs of texts by hash in hex; each but the last is of about ``PACK_BYTES``."""
+    """Packs of texts by hash in hex; all but the last are full."""
     compressor = Compressor()
     pack = Pack()
     for name, text in contents.items():
         raw, sha256 = text.encode(), bytes.fromhex(name)
         pack.add(compressor.block(raw, sha256), sha256, len(raw))
-        if pack.size >= PACK_BYTES:
+        if pack.is_full:
             yield pack
             pack = Pack()
     if pack.spans:

@@ -65,10 +65,10 @@ where project_id = $1 and kind = 'contents' and retired_at is null
 order by segment_id
 
 -- name: pack_spans
-select segment_id, sha256, start_byte, size_bytes, raw_bytes
+select sha256, start_byte, size_bytes, raw_bytes
 from archive_contents
-where project_id = $1 and segment_id = any($2::bigint[])
-order by segment_id, start_byte
+where project_id = $1 and segment_id = $2
+order by start_byte
 
 -- name: has_other_events
 -- Whether files of events came in beside these.
