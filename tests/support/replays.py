@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -18,7 +20,17 @@ from runtime.settings import Settings
 from tests.support.databases import Database
 from tests.support.running import Headrace
 
-__all__ = ["HASHING", "Struck", "notes", "replay", "rows", "struck", "tools"]
+__all__ = [
+    "HASHING",
+    "Struck",
+    "damage",
+    "generation_states",
+    "notes",
+    "replay",
+    "rows",
+    "struck",
+    "tools",
+]
 
 HASHING = "local/hash-384"
 """A model that is quick: its vectors are hashes."""
@@ -102,3 +114,32 @@ async def rows(database: Database, project: str, query: str, *values: Any) -> li
         return list(await connection.fetch(query, live, *values))
     finally:
         await connection.close()
+
+
+async def generation_states(opened: Tools, project: str = "docs") -> list[str]:
+    """The state of each generation of a project, oldest first."""
+    return [one.state for one in await opened.store.generations(project)]
+
+
+def damage(database: Database, statement: str) -> None:
+    """Run a statement on the newest generation (``$1``), as nobody should, from any thread."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(database.owner_url)
+        try:
+            project_id, newest = await connection.fetchrow(
+                "select p.id, max(g.id) from projects p join generations g on g.project_id = p.id"
+                " group by p.id"
+            )
+            await connection.execute(
+                "select set_config('app.project_id', $1, false),"
+                " set_config('app.generation_id', $2, false), set_config('app.agent', '*', false)",
+                str(project_id),
+                str(newest),
+            )
+            await connection.execute(statement, newest)
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(asyncio.run, run()).result()
