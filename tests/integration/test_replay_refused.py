@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     ],
 )
 async def test_what_can_not_be_done_is_refused_before_anything_begins(
-    opened: Tools, choice: dict[str, str], error: type[HeadraceError], says: str
+    opened: Tools, choice: dict[str, Any], error: type[HeadraceError], says: str
 ) -> None:
     """The message says what is wrong, and no generation is left behind."""
     with pytest.raises(error, match=says):

@@ -23,6 +23,7 @@ from tests.support.running import Headrace
 __all__ = [
     "HASHING",
     "Struck",
+    "age_switch",
     "damage",
     "generation_states",
     "notes",
@@ -143,3 +144,19 @@ def damage(database: Database, statement: str) -> None:
 
     with ThreadPoolExecutor() as pool:
         pool.submit(asyncio.run, run()).result()
+
+
+async def age_switch(database: Database, generation_id: int) -> None:
+    """Let a generation have been live for an hour."""
+    connection = await asyncpg.connect(database.owner_url)
+    try:
+        await connection.execute("set row_security = on")
+        await connection.execute(
+            "select set_config('app.project_id', id::text, false) from projects"
+        )
+        await connection.execute(
+            "update generations set switched_at = switched_at - interval '1 hour' where id = $1",
+            generation_id,
+        )
+    finally:
+        await connection.close()
