@@ -14,7 +14,18 @@ from store.archive.packs import Span
 from store.database import Database
 from store.named_queries import named
 
-__all__ = ["Index", "NewFile", "Segment"]
+__all__ = [
+    "LOCK_SPACE",
+    "Index",
+    "IndexedFile",
+    "NewFile",
+    "PackFile",
+    "Segment",
+    "clear_outbox",
+    "insert_file",
+    "known",
+    "span_columns",
+]
 
 LOCK_SPACE = 0x48444152
 """Of the advisory locks that keep letting go and adding apart, one for each project."""
@@ -49,7 +60,6 @@ class Segment:
     entries: int
     first_position: int
     last_position: int
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,6 @@ class PackFile:
 
     segment_id: int
     path: str
-    sha256: bytes
     size_bytes: int
     entries: int
     created_at: datetime
@@ -71,10 +80,7 @@ class IndexedFile:
     kind: Literal["events", "contents"]
     path: str
     sha256: bytes
-    size_bytes: int
     entries: int
-    first_position: int | None
-    last_position: int | None
 
 
 class Index:

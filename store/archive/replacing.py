@@ -14,7 +14,7 @@ from store.named_queries import named
 
 __all__ = ["NewcomersInTheWay", "Replacing"]
 
-_COMPACTING_SPACE = LOCK_SPACE + 1
+_COMPACTING_SPACE = 0x48444350
 _QUERIES = named("archive")
 
 

@@ -48,7 +48,7 @@ select sha256, content from contents where project_id = $1 and sha256 = any($2::
 
 -- name: event_segments
 -- Files that hold events after a position, in the order of the log as far as files have one.
-select segment_id, path, sha256, size_bytes, entries, first_position, last_position, created_at
+select segment_id, path, sha256, size_bytes, entries, first_position, last_position
 from archive_segments
 where project_id = $1 and kind = 'events' and retired_at is null and last_position > $2
 order by first_position, segment_id
@@ -59,7 +59,7 @@ select exists (
 )
 
 -- name: list_packs
-select segment_id, path, sha256, size_bytes, entries, created_at
+select segment_id, path, size_bytes, entries, created_at
 from archive_segments
 where project_id = $1 and kind = 'contents' and retired_at is null
 order by segment_id
@@ -119,7 +119,7 @@ select partition, position from ledger where project_id = $1 and outcome = 'reje
 select min(position) from ledger where project_id = $1 and event_id = $2
 
 -- name: list_files
-select kind, path, sha256, size_bytes, entries, first_position, last_position
+select kind, path, sha256, entries
 from archive_segments
 where project_id = $1 and retired_at is null
 order by segment_id

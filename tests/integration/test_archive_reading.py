@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from runtime.errors import Unavailable
 from store import contents, ledger
 from store.archive import Archive, DamagedSegment
+from store.archive.files import Files
 from store.database import Database
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, reference_to, sha256_of
@@ -99,6 +102,45 @@ async def test_content_by_reference_is_taken_along(
     assert [change.event.id for change in await kept.changes()] == [
         change.event.id for change in changes
     ]
+
+
+async def test_the_outbox_forgets_what_is_archived(
+    archive: Archive, kept: ArchiveAt, worker: Database
+) -> None:
+    """In the same transaction, and nothing else."""
+    project_id = await kept.projects.ensure("alpha")
+    async with worker.scope(project_id) as connection:
+        await connection.executemany(
+            "insert into outbox (project_id, event_id, lane, partition, event) "
+            "values ($1, $2, 'live', 0, '')",
+            [(project_id, "one"), (project_id, "two")],
+        )
+    await archive.append("alpha", [logged("a", 1, "a", event_id="one")])
+    async with worker.scope(project_id) as connection:
+        left = await connection.fetch("select event_id from outbox")
+    assert [row["event_id"] for row in left] == ["two"]
+
+
+async def test_a_full_disk_leaves_nothing_of_an_append(
+    archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the files that were written before; later, the same append succeeds."""
+    batch = [logged("a", 1, "text")]
+    write = Files.write
+
+    def fail(self: Files, path: str, data: bytes) -> None:
+        if "/events/" in path:
+            raise Unavailable(f"{path}: no space is left")
+        write(self, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "write", fail)
+        with pytest.raises(Unavailable, match="no space"):
+            await archive.append("alpha", batch)
+    assert await kept.changes() == []
+    assert (await archive.check("alpha", grace=timedelta(0))).is_sound
+    await archive.append("alpha", batch)
+    assert await kept.positions() == [at(1)]
 
 
 async def test_projects_do_not_share_contents(archive: Archive) -> None:
