@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from store.archive.blocks import BadBlock, blocks
-from store.archive.compacting import find_orphans
 from store.archive.damage import DamagedSegment
 from store.archive.event_merging import contents_of
 from store.archive.files import Files
 from store.archive.index import Index, IndexedFile
+from store.archive.leftovers import find_orphans
 from store.archive.segments import raw_lines
 
 __all__ = ["Check", "check"]
@@ -24,7 +24,8 @@ class Check:
     """What is wrong with the archive. Paths are full, hashes in hex.
 
     ``missing``: files that the index knows and that aren't there. ``orphans``: files that it
-    doesn't know; compaction removes them. ``lost_contents``: what changes refer to and is nowhere.
+    doesn't know; compaction takes in those that are whole, and removes the others.
+    ``lost_contents``: what changes refer to and is nowhere.
     """
 
     files: int = 0
@@ -57,7 +58,7 @@ async def check(index: Index, storage: Files, project_id: int, grace: timedelta)
         len(files),
         tuple(damaged),
         tuple(missing),
-        tuple(storage.full(path) for path in orphans),
+        tuple(storage.full(orphan.path) for orphan in orphans),
         tuple(await _lost_contents(index, storage, project_id)),
     )
 

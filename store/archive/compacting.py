@@ -1,4 +1,4 @@
-"""Compaction: what retention lets go of goes, small files become large, leftovers are removed.
+"""Compaction: what retention lets go of goes, small files become large, leftovers are tidied up.
 
 It may be killed at any moment, beside appends and readers: new files count, and old ones cease to,
 in one transaction; and no file is removed before its readers had time to finish.
@@ -6,7 +6,6 @@ in one transaction; and no file is removed before its readers had time to finish
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,9 +17,9 @@ from store.archive.damage import DamagedSegment
 from store.archive.event_merging import EventMerging
 from store.archive.files import Files
 from store.archive.index import Index
+from store.archive.leftovers import remove_retired, take_in_orphans
 from store.archive.replacing import Replacing
 from store.archive.retention import Retention, position_at
-from store.archive.writing import folder
 
 __all__ = ["GRACE", "Compacted", "Compactor"]
 
@@ -60,7 +59,7 @@ class Compactor:
         async with self._replacing.alone(project_id) as is_mine:
             if not is_mine:
                 return Compacted()
-            removed = await self._remove_leftovers(project_id, datetime.now(UTC) - grace)
+            removed = await self._tidy(project_id, datetime.now(UTC) - grace)
             if rejected is None:
                 rejected = await self._index.rejected(project_id)
             events = await self._events(project_id, Retention(position_at(older_than), rejected))
@@ -78,33 +77,14 @@ class Compactor:
         _log(project_id, done)
         return done
 
+    async def _tidy(self, project_id: int, before: datetime) -> int:
+        removed = await take_in_orphans(self._index, self._storage, project_id, before)
+        return removed + await remove_retired(self._index, self._storage, project_id, before)
+
     async def _events(self, project_id: int, retention: Retention) -> EventMerging:
         merging = EventMerging(project_id, self._storage, self._replacing, retention)
         await merging.run(await self._index.segments(project_id))
         return merging
-
-    async def _remove_leftovers(self, project_id: int, before: datetime) -> int:
-        """Remove orphans, and retired files; how many there were."""
-        orphans = await find_orphans(self._index, self._storage, project_id, before)
-        for orphan in orphans:
-            await asyncio.to_thread(self._storage.remove, orphan)
-        retired = await self._index.retired(project_id, before)
-        for path in retired.values():
-            await asyncio.to_thread(self._storage.remove, path)
-        await self._index.forget(project_id, list(retired))
-        return len(orphans) + len(retired)
-
-
-async def find_orphans(
-    index: Index, storage: Files, project_id: int, before: datetime
-) -> list[str]:
-    """Files that no index knows, untouched since ``before``: somebody died who wrote them.
-
-    The files are listed first, so that one that is entered meanwhile isn't taken for an orphan.
-    """
-    listed = await asyncio.to_thread(storage.listed, folder(project_id))
-    known = await index.paths(project_id)
-    return [file.path for file in listed if file.modified_at <= before and file.path not in known]
 
 
 def _log(project_id: int, done: Compacted) -> None:

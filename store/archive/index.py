@@ -158,6 +158,12 @@ class Index:
             rows = await connection.fetch(_QUERIES["list_files"], project_id)
         return [IndexedFile(**row) for row in rows]
 
+    async def birth(self, project_id: int) -> datetime:
+        """When this database first knew of the project, as far as its rows still tell."""
+        async with self._database.scope(project_id) as connection:
+            found: datetime = await connection.fetchval(_QUERIES["birth"], project_id)
+        return found
+
     async def paths(self, project_id: int) -> set[str]:
         """Every file that is known, retired ones too."""
         async with self._database.scope(project_id) as connection:

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Literal
 from uuid import uuid4
 
 import structlog
@@ -18,7 +19,10 @@ from store.archive.index import NewFile
 from store.archive.packs import Pack, encode_contents
 from store.archive.segments import EncodedEvents, Line, encode_events, line_of
 
-__all__ = ["Writing", "folder", "writing"]
+__all__ = ["CONTENTS", "EVENTS", "Writing", "folder", "writing"]
+
+EVENTS: Literal["events"] = "events"
+CONTENTS: Literal["contents"] = "contents"
 
 log = structlog.get_logger(__name__)
 
@@ -51,12 +55,12 @@ class Writing:
 
     def write_pack(self, pack: Pack, created_at: datetime | None = None) -> None:
         """Write a pack, which counts as made at ``created_at`` or else now; blocks."""
-        path = f"{self._folder}/contents/{uuid4().hex}.zst"
+        path = f"{self._folder}/{CONTENTS}/{uuid4().hex}.zst"
         data = pack.data
         self._storage.write(path, data)
         self.files.append(
             NewFile(
-                "contents",
+                CONTENTS,
                 path,
                 hashlib.sha256(data).digest(),
                 len(data),
@@ -68,12 +72,12 @@ class Writing:
         )
 
     def _write_segment(self, events: EncodedEvents) -> None:
-        path = f"{self._folder}/events/{events.first_position:019d}-{uuid4().hex[:12]}.zst"
+        path = f"{self._folder}/{EVENTS}/{events.first_position:019d}-{uuid4().hex[:12]}.zst"
         data = events.data
         self._storage.write(path, data)
         self.files.append(
             NewFile(
-                "events",
+                EVENTS,
                 path,
                 hashlib.sha256(data).digest(),
                 len(data),

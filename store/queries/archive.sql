@@ -138,3 +138,9 @@ where project_id = $1 and retired_at is null
 
 -- name: compactions
 select freed_bytes, dropped_events, complete_from from archive_compactions where project_id = $1
+
+-- name: birth
+select least(
+    (select min(created_at) from generations where project_id = $1),
+    (select min(created_at) from archive_segments where project_id = $1)
+)

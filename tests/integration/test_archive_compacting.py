@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -207,7 +208,7 @@ async def test_one_compaction_at_a_time(archive: Archive, worker: Database) -> N
 async def test_what_a_killed_compaction_leaves_is_swept_up(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Nothing changes before the new files count; then they are orphans, which go when old."""
+    """Nothing changes before the new files count; until they do, they are orphans."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     await archive.append("alpha", [logged("b", 3, "b1"), logged("b", 4, "b2")])
 
@@ -226,6 +227,40 @@ async def test_what_a_killed_compaction_leaves_is_swept_up(
     await archive.compact("alpha", NOW, grace=AT_ONCE)
     assert await kept.positions() == [at(2), at(4)]
     assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_whole_files_without_an_index_are_taken_in(
+    archive: Archive, kept: ArchiveAt, worker: Database
+) -> None:
+    """As when Postgres came back from a backup; halves are removed."""
+    await archive.append("alpha", [logged("a", 1, "one"), logged("b", 2, "two")])
+    project_id = await kept.projects.ensure("alpha")
+    async with worker.scope(project_id) as connection:
+        await connection.execute("delete from archive_contents")
+        await connection.execute("delete from archive_segments")
+    assert await kept.changes() == []
+    path = kept.files("events")[0]
+    path.with_name("half.zst").write_bytes(path.read_bytes()[:-1])
+    path.with_name(".half.unfinished").write_bytes(b"")
+    assert len((await archive.check("alpha", grace=AT_ONCE)).orphans) == 4
+    assert (await archive.compact("alpha", moment(0), grace=AT_ONCE)).removed_files == 2
+    assert await kept.positions() == [at(1), at(2)]
+    assert await archive.content("alpha", sha256_of("two")) == "two"
+    assert (await archive.check("alpha", grace=AT_ONCE)).is_sound
+
+
+async def test_what_is_older_than_the_project_is_left_alone(
+    archive: Archive, kept: ArchiveAt
+) -> None:
+    """It was archived from another database, which may have been lost: the files may not be."""
+    await archive.append("alpha", [logged("a", 1, "one")])
+    path = kept.files("events")[0].with_name("half.zst")
+    path.write_bytes(b"of another database")
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).timestamp()
+    os.utime(path, (yesterday, yesterday))
+    assert (await archive.check("alpha")).is_sound
+    await archive.compact("alpha", NOW)
+    assert path.read_bytes() == b"of another database"
 
 
 async def test_a_damaged_file_is_left_as_it_is(archive: Archive, kept: ArchiveAt) -> None:
