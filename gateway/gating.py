@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 from bench.evaluation import DEPTH, load_questions, ndcg
-from processors.replaying.gating import Ask, Gate
+from processors.replaying.gating import Ask, EvaluationGate
 from runtime.errors import UsageError
 
 __all__ = ["gate_of"]
@@ -14,7 +14,7 @@ __all__ = ["gate_of"]
 _QUERY_CHARACTERS = 2000
 
 
-def gate_of(directory: Path, max_drop: float) -> Gate:
+def gate_of(directory: Path, max_drop: float) -> EvaluationGate:
     """A gate on the mean nDCG@10 over a set's questions; a document's id is its uri.
 
     Raises:
@@ -31,4 +31,4 @@ def gate_of(directory: Path, max_drop: float) -> Gate:
             scores.append(ndcg(uris, questions.grades[query], DEPTH))
         return statistics.fmean(scores)
 
-    return Gate(score, max_drop)
+    return EvaluationGate(score, max_drop)

@@ -13,11 +13,10 @@ from gateway.output import print_json, printable
 from gateway.progress import ShowProgress
 from processors.replaying.choosing import Choice
 from processors.replaying.findings import NotSwitched
-from processors.replaying.gating import Gate
 from processors.replaying.listing import Listed, projects_of
 from processors.replaying.opening import Tools
 from processors.replaying.planning import Estimate
-from processors.replaying.replayer import Replay
+from processors.replaying.replayer import Gate, Replay
 from processors.replaying.reporting import ReplayReport
 from processors.replaying.returning import Returned
 

@@ -12,7 +12,6 @@ from gateway.workers import worker
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
-from store.schema import upgrade
 
 __all__ = ["configured", "own_servers", "require_database", "stack"]
 
@@ -66,6 +65,8 @@ async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
             update |= {"database_url": urls.worker, "owner_database_url": urls.owner}
         own = settings.model_copy(update=update)
         if own.owner_database_url:
+            from store.schema import upgrade  # noqa: PLC0415 - Alembic takes a while to import
+
             await upgrade(own.owner_database_url)
         yield own
 

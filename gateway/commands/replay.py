@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 import typer
 
 from events.models import Kind
-from gateway.gating import gate_of
 from gateway.output import print_json, stdout
 from gateway.progress import ShowProgress, progress
 from gateway.replaying import (
@@ -28,6 +27,7 @@ from processors.replaying.dropping import drop as drop_generation
 from processors.replaying.findings import NotSwitched
 from processors.replaying.listing import list_generations
 from processors.replaying.opening import Tools, open_tools
+from processors.replaying.replayer import Gate
 from processors.replaying.reporting import ReplayReport
 from processors.replaying.returning import (
     Returned,
@@ -97,7 +97,7 @@ def replay(
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))
         tell_plans(plans, json)
         return
-    checks = None if gate is None else gate_of(gate, max_drop)
+    checks = None if gate is None else _gate(gate, max_drop)
     reports: list[ReplayReport] = []
     try:
         _run(lambda tools, show: replay_projects(tools, project, choice, checks, show, reports))
@@ -161,6 +161,12 @@ def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
         print_json({"generation": generation, "rows": rows, "dropped": True})
     else:
         typer.echo(f"generation {generation} is dropped: {rows:,} rows")
+
+
+def _gate(directory: Path, max_drop: float) -> Gate:
+    from gateway.gating import gate_of  # noqa: PLC0415 - few replays ask questions
+
+    return gate_of(directory, max_drop)
 
 
 def _run(work: Callable[[Tools, ShowProgress], Awaitable[T]]) -> T:

@@ -114,9 +114,9 @@ def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetim
     if choice.since is None:
         return Scope(None, choice.kind, choice.collection)
     instant = instant_of(choice.since)
-    position = fold.found if instant is None else _position_of(instant)
     if instant is not None and instant > now + _CLOCK_MARGIN:
         raise UsageError(f"--from {choice.since} lies in the future: name an earlier time")
+    position = fold.found if instant is None else _position_of(instant)
     if position is None:
         raise UsageError(
             f"no event {choice.since!r} is in the log of this project: "

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from uuid import uuid4
 
 from events.models import Query
+from events.replying import Replies
+from events.watermark import read_watermark
+from processors.answering.assembling import Assembler
+from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
+from processors.answering.query_vectors import QueryVectors
+from processors.recipes import RecipeNotices
 from processors.replaying.findings import NotSwitched
+from processors.replaying.opening import Tools
+from processors.replaying.reporting import GateScores
 from store.generations import Generation
+from store.search import Search
 
-__all__ = ["Ask", "Gate", "GateScores", "pass_gate"]
+__all__ = ["Ask", "EvaluationGate"]
 
 Ask = Callable[[str], Awaitable[Sequence[str]]]
 """Asks one question; gives the uri of each chunk found, best first."""
@@ -25,42 +35,38 @@ _REPLY_KEY = "gate"
 
 
 @dataclass(frozen=True)
-class Gate:
+class EvaluationGate:
     """``score``: how good the answers are, from 0 to 1. ``max_drop``: by how much it may fall."""
 
     score: Score
     max_drop: float
 
+    async def __call__(
+        self, tools: Tools, project: str, live: Generation, new: Generation
+    ) -> GateScores:
+        """Ask both generations.
 
-@dataclass(frozen=True, slots=True)
-class GateScores:
-    """nDCG@10 of the live generation and of the new one."""
-
-    live: float
-    new: float
-
-
-async def pass_gate(
-    gate: Gate, answering: Answering, project: str, live: Generation, new: Generation
-) -> GateScores:
-    """Ask both generations.
-
-    Raises:
-        NotSwitched: the new one's score is lower by more than ``gate.max_drop``.
-        Unavailable: a server or a model is down.
-    """
-    scores = GateScores(
-        await gate.score(_asking(answering, project, live)),
-        await gate.score(_asking(answering, project, new)),
-    )
-    if scores.live - scores.new > gate.max_drop:
-        raise NotSwitched(
-            f"generation {new.id} of {project} was not switched to: its nDCG@10 is "
-            f"{scores.new:.4f}, and that of the live one {scores.live:.4f}: "
-            f"a drop of more than {gate.max_drop:g}",
-            generation=new.id,
+        Raises:
+            NotSwitched: the new one's score is lower by more than ``max_drop``.
+            Unavailable: a server or a model is down.
+        """
+        answering = _answering(tools)
+        scores = GateScores(
+            await self.score(_asking(answering, project, live)),
+            await self.score(_asking(answering, project, new)),
         )
-    return scores
+        if scores.live - scores.new > self.max_drop:
+            raise _fallen(scores, self.max_drop, project, new)
+        return scores
+
+
+def _fallen(scores: GateScores, max_drop: float, project: str, new: Generation) -> NotSwitched:
+    return NotSwitched(
+        f"generation {new.id} of {project} was not switched to: its nDCG@10 is "
+        f"{scores.new:.4f}, and that of the live one {scores.live:.4f}: "
+        f"a drop of more than {max_drop:g}",
+        generation=new.id,
+    )
 
 
 def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
@@ -70,3 +76,18 @@ def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
         return [result.citation.uri for result in answer.results]
 
     return ask
+
+
+def _answering(tools: Tools) -> Answering:
+    settings = tools.settings
+    search = Search(tools.database, ef_search=settings.hnsw_ef_search)
+    return Answering(
+        search,
+        QueryVectors(tools.inference),
+        Freshness(tools.store, partial(read_watermark, tools.redis, tools.names)),
+        Assembler(search, lambda texts: [len(text) for text in texts]),
+        RecipeNotices(None),
+        Replies(tools.redis, tools.names),
+        settings.default_deadline,
+        settings.query_concurrency,
+    )

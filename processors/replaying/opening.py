@@ -12,15 +12,9 @@ from redis.asyncio import Redis
 
 from events.connection import check_server, connect
 from events.names import Names
-from events.replying import Replies
-from events.watermark import read_watermark
-from processors.answering.assembling import Assembler
-from processors.answering.freshness import Freshness
-from processors.answering.pipeline import Answering
-from processors.answering.query_vectors import QueryVectors
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.inference import Inference, full_name, tokenizer_path
-from processors.recipes import RecipeNotices, model_options, recipe_of
+from processors.recipes import model_options, recipe_of
 from processors.replaying.building import Workshop
 from processors.replaying.contents import Contents
 from processors.replaying.embedding_once import OnceModels
@@ -30,12 +24,11 @@ from store.archive import Archive
 from store.database import Database
 from store.maintenance import Maintenance
 from store.projects import Projects
-from store.search import Search
 from store.standings import Standings
 from store.store import Store
 from store.vector_indexes import VectorIndexes
 
-__all__ = ["Tools", "answering_of", "open_tools", "project_log", "workshop"]
+__all__ = ["Tools", "open_tools", "project_log", "workshop"]
 
 
 @dataclass(frozen=True)
@@ -111,22 +104,6 @@ def workshop(tools: Tools, project: str, models: OnceModels) -> Workshop:
         models,
         tools.pool,
         tools.settings.max_document_bytes,
-    )
-
-
-def answering_of(tools: Tools) -> Answering:
-    """The pipeline of questions, to ask a generation that isn't live."""
-    settings = tools.settings
-    search = Search(tools.database, ef_search=settings.hnsw_ef_search)
-    return Answering(
-        search,
-        QueryVectors(tools.inference),
-        Freshness(tools.store, partial(read_watermark, tools.redis, tools.names)),
-        Assembler(search, lambda texts: [len(text) for text in texts]),
-        RecipeNotices(None),
-        Replies(tools.redis, tools.names),
-        settings.default_deadline,
-        settings.query_concurrency,
     )
 
 

@@ -8,7 +8,7 @@ this one was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from processors.replaying.beginning import (
     begin_or_resume,
@@ -25,10 +25,9 @@ from processors.replaying.choosing import Choice, choose_recipe
 from processors.replaying.embedding_once import OnceModels
 from processors.replaying.findings import NotSwitched
 from processors.replaying.folding import Fold, Key, LastChange
-from processors.replaying.gating import Gate, pass_gate
-from processors.replaying.opening import Tools, answering_of, project_log, workshop
+from processors.replaying.opening import Tools, project_log, workshop
 from processors.replaying.planning import Estimate, estimate, prices_of
-from processors.replaying.reporting import ReplayReport
+from processors.replaying.reporting import GateScores, ReplayReport
 from processors.replaying.switching import make_live
 from processors.replaying.verifying import verify
 from runtime.errors import Unavailable, UsageError
@@ -36,9 +35,12 @@ from runtime.kill_points import kill_point
 from store.generations import Generation
 from store.replay_lock import replay_lock
 
-__all__ = ["Replay", "Show"]
+__all__ = ["Gate", "Replay", "Show"]
 
 MOST_ROUNDS = 100
+
+Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
+"""Compares a project's live generation with the new one; raises NotSwitched if that is worse."""
 
 Show = Callable[[str, int, int], None]
 """Told what is being done, how many are done, and of how many."""
@@ -184,12 +186,8 @@ class Replay:
     async def _pass_gate(self) -> None:
         if self._gate is not None:
             with self.report.stages("gate"):
-                self.report.gate = await pass_gate(
-                    self._gate,
-                    answering_of(self._tools),
-                    self._project,
-                    self._live,
-                    self._builder.generation,
+                self.report.gate = await self._gate(
+                    self._tools, self._project, self._live, self._builder.generation
                 )
 
     async def _switch(self) -> None:

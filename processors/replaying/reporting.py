@@ -9,9 +9,16 @@ from time import perf_counter
 from typing import Any
 
 from processors.replaying.embedding_once import EmbeddingBill
-from processors.replaying.gating import GateScores
 
-__all__ = ["ReplayReport", "Stages"]
+__all__ = ["GateScores", "ReplayReport", "Stages"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateScores:
+    """nDCG@10 of the live generation and of the new one."""
+
+    live: float
+    new: float
 
 
 @dataclass

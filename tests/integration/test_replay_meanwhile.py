@@ -74,9 +74,7 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
             ]
             before = await generation_before(opened, "docs")
             await return_to(opened, "docs", before, lambda _done, _total: None)
-            seen = len(generations)
-            while len(generations) < seen + 3:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: generations[-1] == before.id, "it answers")
         stored = {row["uri"]: row["content"] for row in await rows(database, "docs", CONTENTS)}
         assert {uri: text.strip() for uri, text in acknowledged.items()} == {
             uri: text.strip() for uri, text in stored.items()

@@ -9,7 +9,7 @@ import pytest
 from processors.replaying.choosing import Choice
 from processors.replaying.dropping import drop
 from processors.replaying.findings import NotSwitched
-from processors.replaying.gating import Ask, Gate
+from processors.replaying.gating import Ask, EvaluationGate
 from processors.replaying.listing import list_generations
 from processors.replaying.opening import Tools
 from processors.replaying.replayer import Replay
@@ -196,8 +196,8 @@ async def test_the_gate_compares_both_generations(opened: Tools) -> None:
         return next(scores)
 
     with pytest.raises(NotSwitched, match=r"its nDCG@10 is 0\.5000, and that of the live"):
-        await replay(opened, gate=Gate(score, 0.01))
+        await replay(opened, gate=EvaluationGate(score, 0.01))
     assert await generation_states(opened) == ["live", "building"]
-    report = await replay(opened, gate=Gate(score, 0.01))
+    report = await replay(opened, gate=EvaluationGate(score, 0.01))
     assert report.gate is not None
     assert (report.resumed, report.gate.new) == (True, 0.895)

@@ -11,9 +11,8 @@ from typing import Any
 import asyncpg
 
 from processors.replaying.choosing import Choice
-from processors.replaying.gating import Gate
 from processors.replaying.opening import Tools, open_tools
-from processors.replaying.replayer import Replay
+from processors.replaying.replayer import Gate, Replay
 from processors.replaying.reporting import ReplayReport
 from runtime import kill_points
 from runtime.settings import Settings
