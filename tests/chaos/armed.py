@@ -1,14 +1,13 @@
-"""The command line with one kill point armed: ``python armed.py POINT PASS VICTIM ARGUMENTS…``.
+"""The command line, armed: ``python armed.py POINT PASS VICTIM SIGNAL ARGUMENTS…``.
 
-At the given pass of the point (from 1) it kills what it was told to as the kernel would: itself
-(VICTIM 0), or the Postgres server of this process id with all its backends. Batches are small, so
-that a small corpus has many passes.
+At the given pass (from 1) of a kill point it sends the signal to itself (VICTIM 0), or to the
+Postgres server of this process id and all its backends. Batches are small, so that a small corpus
+has many passes.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from gateway.main import run
@@ -21,29 +20,29 @@ BATCH_DOCUMENTS = 16
 BATCH_ROWS = 100
 
 
-def main(point: str, passes: int, victim: int, arguments: list[str]) -> None:
+def main(point: str, left: int, victim: int, number: int) -> None:
     """Never returns."""
     building.BATCH_DOCUMENTS = BATCH_DOCUMENTS
     dropping._BATCH_ROWS = BATCH_ROWS
-    left = passes
 
     def strike(name: str) -> None:
         nonlocal left
         left -= name == point
         if name == point and left == 0:
-            _kill(victim)
+            _send(victim, number)
 
     arm(strike)
-    sys.argv = ["headrace", *arguments]
+    del sys.argv[1:5]
     run()
 
 
-def _kill(victim: int) -> None:
+def _send(victim: int, number: int) -> None:
     if victim == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), number)
+        return
     for pid in sorted(tree(victim), key=lambda pid: pid != victim):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -20,11 +20,17 @@ _ARMED = Path(__file__).with_name("armed.py")
 
 @dataclass(frozen=True)
 class Strike:
-    """When to kill whom: at which pass of a point; victim 0 is the replay itself."""
+    """When to send whom a signal: at which pass of a point; victim 0 is the replay itself."""
 
     point: str
     passes: int = 1
     victim: int = 0
+    signal: signal.Signals = signal.SIGKILL
+
+    @property
+    def arguments(self) -> list[str]:
+        """As ``armed.py`` takes them."""
+        return [self.point, *map(str, (self.passes, self.victim, int(self.signal)))]
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Replays:
         armed = strike or Strike("none")
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", str(_ARMED)),
-            *(armed.point, str(armed.passes), str(armed.victim), "replay", *arguments),
+            *(*armed.arguments, "replay", *arguments),
             env={**os.environ, "PYTHONPATH": str(_ROOT), **self.environment},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -31,14 +31,24 @@ class Result:
         return json.loads(self.stdout.splitlines()[-1])
 
     @property
+    def objects(self) -> list[dict[str, Any]]:
+        """Every line of stdout."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
     def line(self) -> str:
         """The one line of stderr of a failed command; what it takes to be one is checked."""
+        assert len(self.stderr.strip().splitlines()) == 1, self.stderr
+        return self.last_line
+
+    @property
+    def last_line(self) -> str:
+        """As ``line``, for a command that told its progress before."""
         assert self.code == 1, self
-        lines = self.stderr.strip().splitlines()
-        assert len(lines) == 1, self.stderr
-        assert lines[0].startswith("headrace: ")
+        line = self.stderr.strip().splitlines()[-1]
+        assert line.startswith("headrace: ")
         assert "Traceback" not in self.stderr
-        return lines[0]
+        return line
 
 
 @dataclass(frozen=True)

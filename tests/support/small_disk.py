@@ -1,0 +1,42 @@
+"""A disk so small that it can be filled: a tmpfs, where the machine lets us mount one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["fill", "small_disk"]
+
+_BALLAST = "ballast"
+
+
+@contextmanager
+def small_disk(size_mb: int) -> Iterator[Path]:
+    """A disk, open to every user; the test is skipped where none can be had."""
+    path = Path(tempfile.mkdtemp(prefix="hr-"))
+    options = ["-t", "tmpfs", "-o", f"size={size_mb}m,mode=0755", "tmpfs", str(path)]
+    if shutil.which("mount") is None or subprocess.run(["mount", *options]).returncode:
+        path.rmdir()
+        pytest.skip("needs the right to mount a tmpfs")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+        path.rmdir()
+
+
+@contextmanager
+def fill(disk: Path, leave_kb: int) -> Iterator[None]:
+    """Leave so much room on a disk, until the block ends."""
+    ballast = disk / _BALLAST
+    ballast.write_bytes(bytes(shutil.disk_usage(disk).free - leave_kb * 2**10))
+    try:
+        yield
+    finally:
+        ballast.unlink()
