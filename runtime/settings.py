@@ -128,6 +128,12 @@ class Settings(BaseSettings):
         default=256 * 2**10, description="Larger content travels by reference, not in the event."
     )
 
+    archive_url: str = Field(
+        default="",
+        description="Where the archive of all changes lies: a directory, or any URL that fsspec "
+        "knows; empty: `archive` under `home`.",
+    )
+
     default_deadline: Duration = Field(
         default=timedelta(seconds=10), description="Deadline of a query that names none."
     )
@@ -142,3 +148,8 @@ class Settings(BaseSettings):
     def home_directory(self) -> Path:
         """``home`` with ``~`` expanded, absolute."""
         return self.home.expanduser().absolute()
+
+    @property
+    def archive_location(self) -> str:
+        """``archive_url``, or the directory that stands for an empty one."""
+        return self.archive_url or str(self.home_directory / "archive")

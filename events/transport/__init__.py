@@ -14,11 +14,11 @@ back by takeover. With the option ``consumer`` a name can be kept over restarts;
 one process at a time.
 """
 
+from events.kept_position import kept_position
 from events.transport.app import App, run_app
 from events.transport.driver import Transport, register
 from events.transport.held import HeldEntry, HeldMessage
 from events.transport.options import Options
-from events.transport.position import kept_position
 from events.transport.subscription import Statistics
 
 __all__ = [

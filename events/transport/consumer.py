@@ -18,12 +18,12 @@ from redis.exceptions import RedisError
 
 from events.connection import connect
 from events.dead_letters import DeadLetter, instant_of, storable
+from events.kept_position import kept_position
 from events.names import GROUPS, Position, Topic
 from events.transport.acks import AckLog, NoOffsets
 from events.transport.group import Group
 from events.transport.held import HeldEntry, HeldMessage, Window
 from events.transport.leases import keep_leases
-from events.transport.position import kept_position
 from events.transport.reader import Reader
 from events.transport.settler import Settler
 from events.transport.subscription import Statistics, Subscription

@@ -81,7 +81,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
             projects=projects,
             store=store,
             standings=Standings(database),
-            archive=Archive(database, projects, settings.archive_url),
+            archive=Archive(database, projects, settings.archive_location),
             indexes=VectorIndexes(database, owner_url, exact_chunks),
             maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
             inference=inference,
