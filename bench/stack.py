@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,15 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from runtime.child import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.settings import Settings
+from runtime.worker_process import worker_process
 from store.schema import upgrade
 
 __all__ = ["Stack", "bench_stack"]
 
 _PATIENCE = timedelta(minutes=2)
-_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -36,23 +32,16 @@ class Stack:
         """One worker process (``headrace worker ARGUMENTS``), ready, ended at the end.
 
         Raises:
-            ConfigurationError: it ended before it was ready; its last words are in the message.
+            ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
         """
         with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
-            ready = Path(directory) / "ready"
-            command = [sys.executable, "-P", "-m", "gateway.main", "worker", *arguments]
-            worker = ChildProcess(
-                "the worker",
-                [*command, "--ready-file", str(ready)],
+            async with worker_process(
+                *arguments,
+                environment={**self._environment(), **environment},
+                stop_timeout=_PATIENCE,
                 log=Path(directory) / "worker.log",
-                environment={**os.environ, **self._environment(), **environment},
-            )
-            worker.start()
-            try:
-                await _until(ready, worker)
+            ):
                 yield
-            finally:
-                await worker.stop(_PATIENCE)
 
     def settings(self) -> Settings:
         """Settings of a process that works with these servers."""
@@ -74,13 +63,6 @@ class Stack:
             "HEADRACE_DATABASE_URL": self.database_url,
             "HEADRACE_OWNER_DATABASE_URL": self.owner_database_url,
         }
-
-
-async def _until(ready: Path, worker: ChildProcess) -> None:
-    async with asyncio.timeout(_PATIENCE.total_seconds()):
-        while not ready.exists():  # noqa: ASYNC240  # a look at a file in memory
-            worker.check()
-            await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from runtime.child import ChildProcess
+from runtime.worker_process import worker_process
 from tests.support.databases import Database
 
 __all__ = ["WorkerProcess", "tree"]
 
-_READY = b"worker ready"
+_STOP_TIMEOUT = timedelta(minutes=10)
+"""Longer than a test may take: a worker that doesn't end fails the test, and is not killed."""
 
 
 class WorkerProcess:
@@ -28,27 +30,18 @@ class WorkerProcess:
         environment: Mapping[str, str],
         *arguments: str,
     ) -> None:
-        self._arguments = arguments
-        self._environment = {
-            **os.environ,
+        servers = {
             "HEADRACE_REDIS_URL": redis_url,
             "HEADRACE_DATABASE_URL": database.worker_url,
-            **environment,
         }
-        self._process: asyncio.subprocess.Process | None = None
+        self._worker = worker_process(
+            *arguments, environment={**servers, **environment}, stop_timeout=_STOP_TIMEOUT
+        )
+        self._child: ChildProcess | None = None
 
     async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "gateway.main", "worker", *self._arguments),
-            env=self._environment,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert self._process.stdout is not None
-        async with asyncio.timeout(60):
-            async for line in self._process.stdout:
-                if _READY in line:
-                    return self
-        raise AssertionError("the worker ended before it was ready; its stderr says why")
+        self._child = await self._worker.__aenter__()
+        return self
 
     async def __aexit__(
         self,
@@ -56,18 +49,12 @@ class WorkerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        process = self._running()
-        if process.returncode is None:
-            process.send_signal(signal.SIGTERM)
-        await process.wait()
+        await self._worker.__aexit__(kind, error, trace)
 
     def kill(self) -> None:
         """End it as the kernel would, in the middle of whatever it does."""
-        self._running().kill()
-
-    def _running(self) -> asyncio.subprocess.Process:
-        assert self._process is not None
-        return self._process
+        assert self._child is not None
+        os.kill(self._child.pid, signal.SIGKILL)
 
 
 def tree(pid: int) -> set[int]:
