@@ -14,7 +14,14 @@ from runtime.settings import Settings
 from store.generations import Generation, Recipe
 from store.keyword.tokens import TOKENS_VERSION
 
-__all__ = ["RecipeNotices", "chooses_models", "model_options", "recipe_of"]
+__all__ = [
+    "RecipeNotices",
+    "chooses_models",
+    "differing",
+    "model_options",
+    "recipe_of",
+    "replay_command",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +77,7 @@ class RecipeNotices:
         """Log a warning where the models differ."""
         if self._wanted is None or project in self._told:
             return
-        other = _differing(generation.recipe, self._wanted)
+        other = differing(generation.recipe, self._wanted)
         if not other:
             return
         self._told.add(project)
@@ -78,11 +85,11 @@ class RecipeNotices:
             "models.differ",
             project=project,
             generation=generation.id,
-            cure=" && ".join(_replay(project, kind, model) for kind, model in other.items()),
+            cure=" && ".join(replay_command(project, kind, model) for kind, model in other.items()),
         )
 
 
-def _differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
+def differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
     """Wanted model by kind of content, '' for all that none is chosen for."""
     if made.model != wanted.model:
         return {"": wanted.model} | {
@@ -96,6 +103,7 @@ def _differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
     }
 
 
-def _replay(project: str, kind: str, model: str) -> str:
+def replay_command(project: str, kind: str, model: str) -> str:
+    """The command that embeds a kind of content, or all, by another model."""
     choice = f" --kind {kind}" if kind else ""
     return f"headrace replay --project {project} --model {model}{choice}"

@@ -30,14 +30,16 @@ from store.named_queries import named
 from store.projects import Projects
 from store.vector_indexes import VectorIndexes
 
-__all__ = ["EXACT_CHUNKS", "Maintenance"]
+__all__ = ["EXACT_CHUNKS", "LOCK_SPACE", "Maintenance"]
 
 log = structlog.get_logger(__name__)
 
 EXACT_CHUNKS = 10_000
 INTERVAL = timedelta(seconds=2)
 SWEEP_INTERVAL = timedelta(minutes=5)
-_LOCK_SPACE = 0x48444B57
+LOCK_SPACE = 0x48444B57
+"""Of the advisory locks that keep two from doing the upkeep of one generation at a time."""
+
 _QUERIES = named("maintenance")
 
 
@@ -140,7 +142,7 @@ class Maintenance:
         """A transaction that has the generation's maintenance lock; None: another has it."""
         place = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
-            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, generation.id)
+            locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation.id)
             yield connection if locked else None
 
     def _sweep_is_due(self, generation: Generation) -> bool:

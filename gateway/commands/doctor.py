@@ -3,62 +3,122 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from gateway.output import print_json, printable
+from gateway.diagnosis import Diagnosis, diagnose
+from gateway.output import print_json, printable, stdout
 from gateway.session import JsonOption, run_client
-from gateway.stack import require_database, stack
-from processors.recipes import model_options, recipe_of
-from processors.reconciling.environment import Environment
-from processors.reconciling.findings import Condition, State
+from gateway.stack import stack
+from processors.reconciling.doctor import Health
+from processors.reconciling.findings import Condition, Drift, Severity, State
 from runtime.settings import Settings
 
 __all__ = ["command"]
 
+_EXAMPLES = 5
 _MARKS = {State.OK: "ok", State.WARNING: "warning", State.PROBLEM: "PROBLEM"}
 
 
-def command(json: JsonOption = False) -> None:
-    """Check servers, models and storage, and reconcile the index with the log.
+def command(
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Examine this project only.")
+    ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Check servers, models and storage; reconcile the index with the log; mend it.
 
-    Exits 0 where nothing is wrong, 1 where something is.
+    Exits 0 where nothing is wrong, 1 where something is, or remains after --repair.
     """
-    found = run_client(_examine)
+
+    async def main(settings: Settings) -> Diagnosis:
+        async with stack(settings, with_worker=False) as running:
+            return await diagnose(running, project, repair=repair)
+
+    found = run_client(main)
     if json:
-        print_json({"environment": [dataclasses.asdict(one) for one in found]})
+        print_json(_plain(found))
     else:
         _print(found)
-    if any(one.state is State.PROBLEM for one in found):
+    if not found.is_sound:
         raise typer.Exit(1)
 
 
-async def _examine(settings: Settings) -> list[Condition]:
-    async with stack(settings, with_worker=False) as running:
-        return await _environment(require_database(running)).judge()
+def _print(found: Diagnosis) -> None:
+    for condition in found.environment:
+        _print_condition(condition)
+    if found.unexamined:
+        _say(f"\nthe index was not examined: {found.unexamined}")
+    for health in found.projects:
+        _say("")
+        _print_health(health)
+    if not found.projects and not found.unexamined:
+        _say("\nno projects yet: `headrace sync PATH` makes one")
 
 
-def _environment(settings: Settings) -> Environment:
-    return Environment(
-        redis_url=settings.redis_url,
-        database_url=settings.database_url,
-        worker_role=settings.worker_role,
-        home=settings.home_directory,
-        archive_url=_archive_url(settings),
-        models=recipe_of(settings).model_names,
-        options=model_options(settings),
-    )
+def _print_condition(condition: Condition) -> None:
+    _say(f"{_MARKS[condition.state]:>8}  {condition.name:<22} {condition.detail}")
+    if condition.cure:
+        _say(f"{'':>10}→ {condition.cure}")
 
 
-def _archive_url(settings: Settings) -> str:
-    url: Any = getattr(settings, "archive_url", "")
-    return str(url) or str(settings.home_directory / "archive")
+def _print_health(health: Health) -> None:
+    of = f"{health.project}: generation {health.generation}, {health.documents:,} documents"
+    _say(f"{of}: {'no drift' if health.is_sound else 'DRIFT'}")
+    remaining = {drift.name for drift in health.remaining}
+    for drift in health.drifts:
+        if drift.name not in remaining:
+            _say(f"{'mended':>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
+    for drift in health.remaining:
+        _print_drift(drift)
+    for failure in health.failures:
+        _say(f"{'':>10}can't be mended: {failure}")
 
 
-def _print(found: Sequence[Condition]) -> None:
-    for one in found:
-        typer.echo(f"{_MARKS[one.state]:>8}  {one.name:<22} {printable(one.detail)}")
-        if one.cure:
-            typer.echo(f"{'':>32} → {printable(one.cure)}")
+def _print_drift(drift: Drift) -> None:
+    mark = "DRIFT" if drift.severity is Severity.DRIFT else "note"
+    more = drift.count - _EXAMPLES
+    examples = ", ".join(drift.examples(_EXAMPLES)) + (f", and {more:,} more" if more > 0 else "")
+    _say(f"{mark:>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
+    _say(f"{'':>10}{examples}")
+    _say(f"{'':>10}→ {drift.cure}")
+
+
+def _say(text: str) -> None:
+    stdout().print(printable(text), markup=False)
+
+
+def _plain(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "sound": found.is_sound,
+        "environment": [dataclasses.asdict(one) for one in found.environment],
+        "unexamined": found.unexamined or None,
+        "projects": [_plain_health(one) for one in found.projects],
+    }
+
+
+def _plain_health(health: Health) -> dict[str, Any]:
+    remaining = {drift.name for drift in health.remaining}
+    return {
+        "project": health.project,
+        "generation": health.generation,
+        "documents": health.documents,
+        "digest": health.digest,
+        "sound": health.is_sound,
+        "drifts": [_plain_drift(one) for one in health.remaining],
+        "mended": [_plain_drift(one) for one in health.drifts if one.name not in remaining],
+        "failures": list(health.failures),
+    }
+
+
+def _plain_drift(drift: Drift) -> dict[str, Any]:
+    return {
+        "name": drift.name,
+        "severity": drift.severity.value,
+        "count": drift.count,
+        "examples": drift.examples(_EXAMPLES),
+        "meaning": drift.meaning,
+        "cure": drift.cure,
+    }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 __all__ = ["Condition", "Drift", "Severity", "State", "Subject"]
 
@@ -51,13 +51,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a drift is about: ``label`` for people, ``key`` for whoever mends it.
+    """What a drift is about: ``label`` for people, the rest for whoever mends it.
 
     Subjects of two looks are the same drift if they are equal: ``key`` holds what changes alter.
+    ``document``: its agent ('' for what is shared) and uri, where it is about one.
     """
 
     label: str = field(compare=False)
-    key: Hashable = None
+    key: Any
+    document: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,3 +28,140 @@ where rolname = current_user
 
 -- name: revision
 select version_num from alembic_version
+
+-- name: first_handled
+select min(position) from ledger where project_id = $1
+
+-- name: stuck_outbox
+select event_id
+from outbox
+where project_id = $1 and created_at < clock_timestamp() - make_interval(secs => $2)
+order by created_at
+
+-- name: vector_flaws
+-- Chunks without the vector of their model, with one of another model or width, or with one that
+-- isn't near the cached one.
+select *
+from (
+    select
+        case
+            when m.name is distinct from coalesce($4::jsonb ->> d.kind, $3) then 'foreign'
+            when e.embedding is null then 'missing'
+            when vector_dims(e.embedding) <> m.dimensions then 'foreign'
+            when
+                vector_dims(v.embedding) = m.dimensions
+                and not (e.embedding <-> v.embedding < $5::float8)
+                then 'changed'
+        end as flaw,
+        d.agent,
+        d.uri,
+        c.ordinal,
+        c.id as chunk_id,
+        m.name as model,
+        c.content_hash
+    from chunks c
+    join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+    left join models m on m.id = c.model_id
+    left join embeddings e
+        on e.generation_id = c.generation_id and e.chunk_id = c.id and e.model_id = c.model_id
+    left join vector_cache v
+        on v.project_id = $2 and v.model_id = c.model_id and v.content_hash = c.content_hash
+    where c.generation_id = $1
+    union all
+    select 'foreign', d.agent, d.uri, c.ordinal, c.id, m.name, c.content_hash
+    from embeddings e
+    join chunks c on c.generation_id = e.generation_id and c.id = e.chunk_id
+    join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+    join models m on m.id = e.model_id
+    where e.generation_id = $1 and e.model_id is distinct from c.model_id
+) found
+where flaw is not null
+order by agent, uri, ordinal
+
+-- name: chunk_ids
+-- Before the segments are read: a chunk comes with its segment, so that none looks forgotten.
+select array_agg(id) from chunks where generation_id = $1
+
+-- name: segments
+select segment_id, chunks, terms, documents, postings
+from keyword_segments
+where generation_id = $1
+order by segment_id
+
+-- name: orphan_postings
+-- Segments of which postings are left, but nothing else.
+select distinct p.segment_id
+from keyword_postings p
+where
+    p.generation_id = $1
+    and not exists (
+        select
+        from keyword_segments s
+        where s.generation_id = $1 and s.segment_id = p.segment_id
+    )
+
+-- name: chunk_owners
+select c.id as chunk_id, c.ordinal, d.agent, d.uri
+from chunks c
+join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+where c.generation_id = $1 and c.id = any ($2::bigint[])
+order by d.agent, d.uri, c.ordinal
+
+-- name: chunk_words
+-- All that chunks are found by.
+select c.id, c.content, c.symbol, c.heading_path, d.uri, d.title
+from chunks c
+join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+where c.generation_id = $1 and c.id = any ($2::bigint[])
+order by c.id
+
+-- name: vector_indexes
+-- HNSW indexes by the catalogue: of one generation, or of all.
+select
+    i.indexrelid::regclass::text as name,
+    i.indisvalid as valid,
+    pg_get_expr(i.indpred, i.indrelid) as predicate
+from pg_index i
+where
+    i.indrelid = 'embeddings'::regclass
+    and i.indexrelid::regclass::text like 'embeddings\_hnsw\_%'
+order by name
+
+-- name: recorded_indexes
+select model_id, name, watermark from vector_indexes where generation_id = $1
+
+-- name: forget_index
+delete from vector_indexes where generation_id = $1 and name = $2
+
+-- name: hold_document
+select id
+from documents
+where generation_id = $1 and agent = $2 and uri = $3 and position = $4 and partition = $5
+for update
+
+-- name: remove_members
+delete from document_collections where generation_id = $1 and document_id = $2
+
+-- name: remove_chunks
+-- Vectors go with them, by foreign key.
+delete from chunks where generation_id = $1 and document_id = $2
+
+-- name: remove_document
+delete from documents where generation_id = $1 and id = $2
+
+-- name: place_document
+update documents set position = $3, partition = $4 where generation_id = $1 and id = $2
+
+-- name: forget_vectors
+delete from vector_cache
+where
+    project_id = $1
+    and model_id = (select id from models where name = $2)
+    and content_hash = any ($3::bytea[])
+
+-- name: hold_place
+-- Where a document stands, held until the transaction ends.
+select position, partition
+from documents
+where generation_id = $1 and agent = $2 and uri = $3
+for update

@@ -1,0 +1,143 @@
+"""The doctor: looks at every project, looks again where something seems wrong, mends, looks again.
+
+A look is of one moment as far as Postgres is concerned; what Redis and the archive say is read
+before it, so that a change on its way is never taken for a drift. What can't be told that way is
+told by the second look: only what both have found is a drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from processors.reconciling.case import Case, Desk
+from processors.reconciling.evidence import gather
+from processors.reconciling.findings import Drift, Severity
+from processors.reconciling.letters import letters_by_project
+from processors.reconciling.mending import mend
+from processors.reconciling.registry import CHECKS
+from processors.reconciling.stream_reading import Streams, read_streams
+from processors.replaying.folding import Order
+from runtime.errors import HeadraceError
+from store.digests import index_digest, stored_documents
+from store.inspecting import snapshot
+
+__all__ = ["Doctor", "Health"]
+
+
+@dataclass(frozen=True)
+class Health:
+    """What was found of one project.
+
+    ``drifts``: at first; ``remaining``: after the repair, where one was asked for; ``failures``:
+    what could not be mended, and why. ``digest``: of the index, at the last look, in hex.
+    """
+
+    project: str
+    generation: int
+    documents: int
+    digest: str
+    drifts: Sequence[Drift]
+    remaining: Sequence[Drift]
+    failures: Sequence[str] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing remains that needs mending."""
+        return not any(drift.severity is Severity.DRIFT for drift in self.remaining)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at a project."""
+
+    case: Case
+    drifts: Sequence[Drift]
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Examines the live generations. ``settle``: what lies between two looks."""
+
+    desk: Desk
+    settle: timedelta = timedelta(seconds=3)
+
+    async def examine(self, projects: Sequence[str], *, repair: bool = False) -> list[Health]:
+        """The health of each project, mended where asked for.
+
+        Raises:
+            Unavailable: a server can't be reached.
+            UsageError: no such project.
+        """
+        found = await self._confirmed(projects)
+        return [await self._treat(look) if repair else _health(look) for look in found.values()]
+
+    async def _treat(self, look: _Look) -> Health:
+        """Mend, and look again; what one look has found of a mended index may be on its way."""
+        drifts = [one for one in look.drifts if one.severity is Severity.DRIFT]
+        if not drifts:
+            return _health(look)
+        try:
+            failures = await mend(look.case, drifts)
+        except HeadraceError as error:
+            failures = [str(error)]
+        after = (await self._confirmed([look.case.project]))[look.case.project]
+        return replace(_health(after), drifts=look.drifts, failures=failures)
+
+    async def _confirmed(self, projects: Sequence[str]) -> dict[str, _Look]:
+        """What two looks agree on."""
+        found = await self._look(projects)
+        suspects = [project for project, look in found.items() if look.drifts]
+        if suspects:
+            await asyncio.sleep(self.settle.total_seconds())
+            for project, again in (await self._look(suspects)).items():
+                agreed = _agreed(found[project].drifts, again.drifts)
+                found[project] = replace(again, drifts=agreed)
+        return found
+
+    async def _look(self, projects: Sequence[str]) -> dict[str, _Look]:
+        tools = self.desk.tools
+        letters = await letters_by_project(tools.redis, tools.names)
+        streams = await read_streams(tools.redis, tools.names)
+        return {
+            project: await self._look_at(project, streams, letters.get(project, {}))
+            for project in projects
+        }
+
+    async def _look_at(self, project: str, streams: Streams, letters: Mapping[Order, str]) -> _Look:
+        tools = self.desk.tools
+        generation = await tools.store.generation(project)
+        rejected = await tools.standings.rejected(generation.project_id)
+        evidence = await gather(project, tools.archive, streams, rejected, letters)
+        async with AsyncExitStack() as exits:
+            connection = await exits.enter_async_context(snapshot(tools.database, generation))
+            rows = [one async for one in stored_documents(connection, generation.id)]
+            documents = {(one.agent, one.uri): one for one in rows}
+            case = Case(project, generation, self.desk, evidence, connection, documents)
+            drifts = [drift for find in CHECKS.values() for drift in await find(case)]
+        return _Look(case, drifts)
+
+
+def _agreed(first: Sequence[Drift], second: Sequence[Drift]) -> list[Drift]:
+    before = {(drift.name, subject) for drift in first for subject in drift.subjects}
+    agreed = []
+    for drift in second:
+        subjects = tuple(one for one in drift.subjects if (drift.name, one) in before)
+        if subjects:
+            agreed.append(replace(drift, subjects=subjects))
+    return agreed
+
+
+def _health(look: _Look) -> Health:
+    case = look.case
+    return Health(
+        project=case.project,
+        generation=case.generation.id,
+        documents=sum(not one.deleted for one in case.documents.values()),
+        digest=index_digest(case.documents.values()).hex(),
+        drifts=look.drifts,
+        remaining=look.drifts,
+    )

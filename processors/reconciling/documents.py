@@ -1,0 +1,115 @@
+"""Documents against the fold of the log: is each at its last change, and no other there?"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from processors.reconciling.case import Case, label
+from processors.reconciling.findings import Drift, Subject
+from processors.reconciling.stream_reading import INDEXER
+from processors.replaying.folding import Key, LastChange, Order
+from store.digests import StoredDigest
+from store.inspecting import outcomes_of
+
+__all__ = ["AHEAD", "BEHIND", "MEANINGS", "find_document_drifts", "order_of"]
+
+MEANINGS = {
+    "document.missing": "the log has them, the index doesn't",
+    "document.older": "the index has an older version than the log",
+    "document.not_deleted": "the log deleted them, the index has them",
+    "document.deleted": "the log has them, the index calls them deleted",
+    "document.content": "the index has another content than the log",
+    "document.newer": "the index has them at a place where the log has nothing of them",
+    "document.unknown": "the index has them, the log never had them",
+    "document.unlogged": "the index has a version that the log has lost",
+}
+BEHIND = frozenset({"document.missing", "document.older"})
+AHEAD = frozenset({"document.newer", "document.unknown", "document.unlogged"})
+_REPUBLISH = "publish these documents again (`headrace sync`), or restore the archive"
+
+
+async def find_document_drifts(case: Case) -> list[Drift]:
+    """Every document that isn't where the log says; what is on its way doesn't count."""
+    suspects = list(_suspects(case))
+    places = {order for _, key, order in suspects}
+    outcomes = await outcomes_of(case.connection, case.generation.project_id, places)
+    judge = _Judge(case, outcomes)
+    found: defaultdict[str, list[Subject]] = defaultdict(list)
+    for name, key, order in suspects:
+        judged = judge(name, order)
+        if judged is not None:
+            stored = case.documents.get(key)
+            found[judged].append(Subject(label(key), (order, stored and order_of(stored)), key))
+    return [
+        drift
+        for name, meaning in MEANINGS.items()
+        for drift in case.drift(
+            name, found[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
+        )
+    ]
+
+
+def order_of(stored: StoredDigest) -> Order:
+    """Where a stored document stands in the log."""
+    return stored.position, stored.partition
+
+
+def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
+    """Name of the drift, document, and place of the change that it is about."""
+    last = case.evidence.fold.last
+    for key, one in last.items():
+        name = _compare(one, case.documents.get(key))
+        if name is not None:
+            stored = case.documents.get(key)
+            ahead = name in AHEAD and stored is not None
+            yield name, key, order_of(stored) if ahead and stored else one.order
+    for key, stored in case.documents.items():
+        if key not in last:
+            yield "document.unknown", key, order_of(stored)
+
+
+def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
+    if stored is None:
+        return "document.missing"
+    if order_of(stored) != last.order:
+        return "document.older" if order_of(stored) < last.order else "document.newer"
+    if stored.deleted != last.deleted:
+        return "document.not_deleted" if last.deleted else "document.deleted"
+    return None if stored.content_hash == last.content_hash else "document.content"
+
+
+class _Judge:
+    """Tells drifts from changes that are on their way."""
+
+    def __init__(self, case: Case, outcomes: dict[Order, str]) -> None:
+        evidence = case.evidence
+        self._began = evidence.streams.began
+        self._in_streams = {entry.change.order for entry in evidence.entries}
+        self._handled = evidence.handled(INDEXER)
+        self._outcomes = outcomes
+        self._positions = frozenset(evidence.positions)
+        self._damaged = bool(evidence.damaged)
+
+    def __call__(self, name: str, order: Order) -> str | None:
+        """What it is called after all; None: it may be all right."""
+        if name in BEHIND:
+            return name if self._is_done(order) else None
+        return self._ahead(name, order) if name in AHEAD else name
+
+    def _is_done(self, order: Order) -> bool:
+        if order in self._outcomes:
+            return self._outcomes[order] != "rejected"
+        if order in self._in_streams:
+            return order in self._handled
+        return order[0] < self._began
+
+    def _ahead(self, name: str, order: Order) -> str | None:
+        """A place that the ledger knows, and the log doesn't, was lost by the log."""
+        if order[0] >= self._began:
+            return None
+        if order[0] in self._positions:
+            return name
+        if order in self._outcomes or self._damaged:
+            return "document.unlogged"
+        return name

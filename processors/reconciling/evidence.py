@@ -1,0 +1,66 @@
+"""What is known of one project's log: the fold of archive and streams, and what each has."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from processors.reconciling.stream_reading import StreamEntry, Streams
+from processors.replaying.folding import Fold, Order
+from store.archive import Archive, DamagedSegment
+
+__all__ = ["Evidence", "gather"]
+
+
+@dataclass
+class Evidence:
+    """The log of one project.
+
+    ``archived``: places of those changes of the streams that the archive has too. ``positions``: of
+    every change that was met. ``letters``: ids of dead letters, by the place of their change.
+    ``damaged``: files of the archive that can't be read whole, by path.
+    """
+
+    streams: Streams
+    entries: Sequence[StreamEntry]
+    fold: Fold
+    letters: Mapping[Order, str]
+    archived: set[Order] = field(default_factory=set)
+    positions: array[int] = field(default_factory=lambda: array("q"))
+    damaged: dict[str, DamagedSegment] = field(default_factory=dict)
+
+    def handled(self, group: str) -> set[Order]:
+        """Places of the changes in the streams that a group has acknowledged."""
+        return {one.change.order for one in self.entries if self.streams.handled(group, one)}
+
+
+async def gather(
+    project: str,
+    archive: Archive,
+    streams: Streams,
+    rejected: set[Order],
+    letters: Mapping[Order, str],
+) -> Evidence:
+    """Fold the log; the streams were read first, so that what they let go of is in the archive.
+
+    Raises:
+        Unavailable: the archive can't be read.
+    """
+    found = Evidence(
+        streams, streams.of(project), Fold(left_out=rejected | letters.keys()), letters
+    )
+    for entry in found.entries:
+        found.fold.add(entry.change)
+        found.positions.append(entry.change.position)
+    in_streams = {entry.change.order for entry in found.entries}
+
+    def note(error: DamagedSegment) -> None:
+        found.damaged[error.path] = error
+
+    async for change in archive.events(project, damaged=note):
+        found.fold.add(change)
+        found.positions.append(change.position)
+        if change.order in in_streams:
+            found.archived.add(change.order)
+    return found

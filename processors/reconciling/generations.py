@@ -1,0 +1,62 @@
+"""Generations: begun and left, half dropped, or made by other choices than the settings make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from processors.recipes import differing, replay_command
+from processors.reconciling.case import Case
+from processors.reconciling.findings import Drift, Severity, Subject
+from runtime.errors import UsageError
+from store.generations import Generation
+from store.replay_lock import replay_lock
+
+__all__ = ["find_generation_drifts"]
+
+
+async def find_generation_drifts(case: Case) -> list[Drift]:
+    """What a replay has left, unless one is going on; whether the settings ask for others."""
+    tools = case.desk.tools
+    left: list[Generation] = []
+    if await _is_idle(case):
+        every = await tools.store.generations(case.project)
+        left = [one for one in every if one.state in {"building", "dropping"}]
+    building = [_subject(one) for one in left if one.state == "building"]
+    dropping = [_subject(one) for one in left if one.state == "dropping"]
+    return [
+        *case.drift(
+            "generation.unfinished",
+            building,
+            "a replay has ended before its end, and left what it built",
+            cure=f"headrace replay --project {case.project} (or `headrace replay drop ID`)",
+        ),
+        *case.drift("generation.dropping", dropping, "a generation is only dropped in part"),
+        *_other_recipe(case),
+    ]
+
+
+async def _is_idle(case: Case) -> bool:
+    """Whether no replay of the project is going on."""
+    try:
+        async with replay_lock(case.desk.tools.database, case.project, case.generation.project_id):
+            return True
+    except UsageError:
+        return False
+
+
+def _subject(generation: Generation) -> Subject:
+    return Subject(f"generation {generation.id}", generation.id)
+
+
+def _other_recipe(case: Case) -> Iterator[Drift]:
+    if case.desk.wanted is None:
+        return
+    other = differing(case.generation.recipe, case.desk.wanted)
+    subjects = [Subject(f"{kind or 'all kinds'}: {model}", kind) for kind, model in other.items()]
+    yield from case.drift(
+        "generation.recipe",
+        subjects,
+        "the settings ask for other models than the index was made by",
+        cure=" && ".join(replay_command(case.project, *one) for one in other.items()),
+        severity=Severity.NOTE,
+    )

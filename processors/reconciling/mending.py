@@ -1,0 +1,73 @@
+"""What mends each drift, in the order in which mending goes on: first the log, then what it makes.
+
+Each mend takes the locks or the fence that writers take, so that none makes anything worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from processors.reconciling.case import Case
+from processors.reconciling.findings import Drift, Subject
+from processors.reconciling.mending_documents import DOCUMENT_DRIFTS, mend_documents
+from processors.reconciling.mending_index import drop_rest, index_again, post_again
+from processors.reconciling.mending_streams import acknowledge, drop_letters, enter_outcomes
+from processors.reconciling.rearchiving import rearchive, remove_orphans
+
+__all__ = ["mend"]
+
+Mend = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
+"""Mends what some drifts are about; says what it can't mend, and why."""
+
+OF_THE_LOG: Mapping[Mend, tuple[str, ...]] = {
+    rearchive: ("archive.unarchived", "archive.damaged", "archive.missing"),
+    remove_orphans: ("archive.orphans",),
+}
+OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
+    drop_rest: ("generation.dropping",),
+    post_again: (
+        "postings.missing",
+        "postings.broken",
+        "postings.doubled",
+        "postings.orphaned",
+    ),
+    index_again: (
+        "vector_index.missing",
+        "vector_index.invalid",
+        "vector_index.bounds",
+        "vector_index.unused",
+    ),
+    enter_outcomes: ("ledger.missing",),
+    acknowledge: ("pending.done",),
+    drop_letters: ("dead_letter.done",),
+}
+
+
+async def mend(case: Case, drifts: Sequence[Drift]) -> list[str]:
+    """Mend all that can be; what can't, and why.
+
+    Raises:
+        Unavailable: a server, a model or a lock can't be had; what was mended stays.
+    """
+    return [
+        *await _mend(OF_THE_LOG, case, drifts),
+        *await mend_documents(case, drifts),
+        *await _mend(OF_THE_INDEX, case, drifts),
+        *(f"{drift.name}: {drift.cure}" for drift in drifts if drift.name not in _mendable()),
+    ]
+
+
+async def _mend(
+    mends: Mapping[Mend, tuple[str, ...]], case: Case, drifts: Sequence[Drift]
+) -> list[str]:
+    failures: list[str] = []
+    for work, names in mends.items():
+        subjects = [one for drift in drifts if drift.name in names for one in drift.subjects]
+        if subjects:
+            failures += await work(case, subjects)
+    return failures
+
+
+def _mendable() -> set[str]:
+    named = (*OF_THE_LOG.values(), *OF_THE_INDEX.values())
+    return {*DOCUMENT_DRIFTS, *(name for names in named for name in names)}

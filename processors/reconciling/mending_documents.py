@@ -1,0 +1,77 @@
+"""Mending documents: those that the log never had go, all others are made anew from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from processors.reconciling.case import Case
+from processors.reconciling.findings import Drift, Subject
+from processors.reconciling.rebuilding import Rebuilding
+from processors.replaying.folding import Key, Order
+from store.mending import place_document, remove_document
+
+__all__ = ["DOCUMENT_DRIFTS", "mend_documents"]
+
+REBUILT = frozenset(
+    {
+        "document.missing",
+        "document.older",
+        "document.newer",
+        "document.not_deleted",
+        "document.deleted",
+        "document.content",
+        "document.rows",
+        "vector.missing",
+        "vector.foreign",
+        "vector.changed",
+    }
+)
+"""Drifts that a document's rebuild mends."""
+
+DOCUMENT_DRIFTS = REBUILT | {"document.unknown"}
+"""All that is mended here."""
+
+
+async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
+    """Mend every document once, whatever is wrong with it; of those that can't be mended, why.
+
+    Raises:
+        Unavailable: a server or a model is down; what was mended stays.
+    """
+    unknown = _seen_at(drifts, "document.unknown")
+    for key, seen_at in unknown.items():
+        await remove_document(case.desk.tools.database, case.generation, key, seen_at)
+    for key, seen_at in _seen_at(drifts, "document.newer").items():
+        # let it stand at its last change, so that the fence lets the rebuild pass
+        place = case.evidence.fold.last[key].order
+        await place_document(case.desk.tools.database, case.generation, key, seen_at, place)
+    wrong = {
+        subject.document
+        for name in REBUILT
+        for subject in _subjects(drifts, name)
+        if subject.document is not None
+    }
+    return await Rebuilding(case, _doubted(drifts)).run(wrong - unknown.keys())
+
+
+def _subjects(drifts: Sequence[Drift], name: str) -> Iterator[Subject]:
+    return (subject for drift in drifts if drift.name == name for subject in drift.subjects)
+
+
+def _seen_at(drifts: Sequence[Drift], name: str) -> dict[Key, Order]:
+    """Where documents stood at the look."""
+    found: dict[Key, Order] = {}
+    for subject in _subjects(drifts, name):
+        if subject.document is not None:
+            _, found[subject.document] = subject.key
+    return found
+
+
+def _doubted(drifts: Sequence[Drift]) -> Mapping[str, Collection[bytes]]:
+    """Nobody can tell whether a vector or the cache is wrong, so that both are made anew."""
+    doubted: defaultdict[str, set[bytes]] = defaultdict(set)
+    for subject in _subjects(drifts, "vector.changed"):
+        model, content_hash, _ = subject.key
+        doubted[model].add(content_hash)
+    return doubted

@@ -1,0 +1,41 @@
+"""Mending postings, vector indexes and generations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from processors.reconciling.case import Case
+from processors.reconciling.findings import Subject
+from store.dropping import drop_rows, forget
+from store.inspecting_indexes import forget_index
+from store.mending_postings import repost
+
+__all__ = ["drop_rest", "index_again", "post_again"]
+
+
+async def post_again(case: Case, _: Sequence[Subject]) -> list[str]:
+    """Write segments anew, and postings of chunks that have none."""
+    await repost(case.desk.tools.database, case.generation)
+    return []
+
+
+async def index_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Build vector indexes in the place of those that can't be used, where they are due."""
+    tools = case.desk.tools
+    for subject in subjects:
+        await forget_index(tools.database, case.generation, str(subject.key))
+    await tools.indexes.refresh(case.generation.project_id, case.generation.id)
+    return []
+
+
+async def drop_rest(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Drop what is left of generations."""
+    tools = case.desk.tools
+    wanted = {subject.key for subject in subjects}
+    for generation in await tools.store.generations(case.project):
+        if generation.id in wanted and generation.state == "dropping":
+            await tools.indexes.drop(generation.project_id, generation.id)
+            async for _ in drop_rows(tools.database, generation):
+                pass
+            await forget(tools.database, generation)
+    return []

@@ -1,0 +1,79 @@
+"""Mending what streams, dead letters and the ledger say of changes that are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from events.connection import redis_errors
+from events.dead_letters import DeadLetters
+from events.models import DocumentIndexed, DocumentIndexedData
+from events.outcomes import Outcomes
+from processors.reconciling.case import Case, label
+from processors.reconciling.findings import Subject
+from processors.reconciling.stream_reading import INDEXER, StreamEntry
+from runtime.errors import UsageError
+from store.ledger import Entry
+from store.mending import enter_outcome
+
+__all__ = ["acknowledge", "drop_letters", "enter_outcomes"]
+
+
+async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Let the ledger know what became of changes, as the documents tell it."""
+    failures = []
+    for entry in _entries(case, subjects):
+        change = entry.change
+        data = change.event.data
+        uris = [data.uri] if data.old_uri is None else [data.uri, data.old_uri]
+        entered = await enter_outcome(
+            case.desk.tools.database,
+            case.generation,
+            [(data.agent or "", uri) for uri in uris],
+            Entry(
+                (change.partition, change.position), change.event.id, "indexed", change.event.time
+            ),
+        )
+        if not entered:
+            failures.append(f"{label((data.agent or '', data.uri))}: its change isn't applied")
+    return failures
+
+
+async def acknowledge(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """As a worker does that meets a change which is done: whoever waits for it is told."""
+    tools = case.desk.tools
+    outcomes = Outcomes(tools.redis, tools.names)
+    for entry in _entries(case, subjects):
+        await outcomes.publish([DocumentIndexed(data=_duplicate(entry))])
+        with redis_errors():
+            await tools.redis.xack(tools.names.stream(*entry.place), INDEXER, entry.entry_id)
+    return []
+
+
+async def drop_letters(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Forget dead letters whose changes are applied."""
+    letters = DeadLetters(case.desk.tools.redis, case.desk.tools.names)
+    for subject in subjects:
+        with suppress(UsageError):  # somebody saw to it meanwhile
+            await letters.drop(str(subject.key))
+    return []
+
+
+def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
+    event = entry.change.event
+    elapsed = datetime.now(UTC) - event.time
+    return DocumentIndexedData(
+        event_id=event.id,
+        token=entry.token,
+        project=event.data.project,
+        uri=event.data.uri,
+        change=event.data.change,
+        outcome="duplicate",
+        searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+    )
+
+
+def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
+    wanted = {subject.key for subject in subjects}
+    return [one for one in case.evidence.entries if (one.place, one.entry_id) in wanted]

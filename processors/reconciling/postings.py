@@ -1,0 +1,36 @@
+"""Postings: every chunk in exactly one segment, every segment as it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from processors.reconciling.case import Case, label
+from processors.reconciling.findings import Drift, Subject
+from store.inspecting_postings import chunk_owners, survey_postings
+
+__all__ = ["find_posting_drifts"]
+
+
+async def find_posting_drifts(case: Case) -> list[Drift]:
+    """Chunks that no words find, and segments that can't be trusted."""
+    survey = await survey_postings(case.connection, case.generation.id)
+    owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
+    missing = [
+        Subject(f"{label((one.agent, one.uri))} chunk {one.ordinal}", one.chunk_id)
+        for one in owners
+    ]
+    broken = [Subject(f"segment {one}: {why}", one) for one, why in survey.broken.items()]
+    return [
+        *case.drift("postings.missing", missing, "no word finds these chunks"),
+        *case.drift("postings.broken", broken, "segments of postings aren't as they were written"),
+        *case.drift(
+            "postings.doubled", _segments(survey.doubled), "segments have chunks of other segments"
+        ),
+        *case.drift(
+            "postings.orphaned", _segments(survey.orphans), "postings are left of lost segments"
+        ),
+    ]
+
+
+def _segments(ids: Iterable[int]) -> list[Subject]:
+    return [Subject(f"segment {one}", one) for one in sorted(ids)]

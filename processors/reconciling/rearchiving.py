@@ -1,0 +1,64 @@
+"""What the archive has lost, from the streams and from Postgres, as far as these still have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from events.change_log import LoggedChange
+from processors.reconciling.case import Case
+from processors.reconciling.findings import Subject
+from processors.reconciling.stream_contents import texts_in_streams, whole_changes
+from processors.reconciling.stream_reading import ARCHIVER, StreamEntry
+from store.mending_archive import ArchiveMender
+
+__all__ = ["rearchive", "remove_orphans", "unarchived"]
+
+_CHANGES_AT_ONCE = 200
+
+
+async def rearchive(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Archive changes again, and replace files that are damaged or gone; what can't be, and why."""
+    paths = [subject.key for subject in subjects if isinstance(subject.key, str)]
+    lost = unarchived(case)
+    mender = _mender(case)
+    failures = await mender.contents(paths, partial(texts_in_streams, case))
+    failures += await mender.events(paths, [entry.change for entry in lost])
+    await _append(case, lost)
+    return failures
+
+
+def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
+    """Changes that the archiver has acknowledged, and that no readable file has."""
+    evidence = case.evidence
+    return [
+        entry
+        for entry in evidence.entries
+        if evidence.streams.handled(ARCHIVER, entry)
+        and entry.change.order not in evidence.archived
+        and entry.change.position >= complete_from
+    ]
+
+
+async def remove_orphans(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Remove files that nobody knows; they are older than an hour."""
+    await _mender(case).remove([str(subject.key) for subject in subjects])
+    return []
+
+
+async def _append(case: Case, entries: Sequence[StreamEntry]) -> None:
+    archive = case.desk.tools.archive
+    batch: list[LoggedChange] = []
+    async for change in whole_changes(case, entries):
+        batch.append(change)
+        if len(batch) == _CHANGES_AT_ONCE:
+            await archive.append(case.project, batch)
+            batch = []
+    await archive.append(case.project, batch)
+
+
+def _mender(case: Case) -> ArchiveMender:
+    tools = case.desk.tools
+    return ArchiveMender(
+        tools.database, tools.settings.archive_location, case.generation.project_id
+    )

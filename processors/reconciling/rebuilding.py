@@ -1,0 +1,106 @@
+"""Documents made anew from the log, in the live generation, whoever else writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from events.change_log import LoggedChange
+from processors.indexing.cutting import Cutter
+from processors.indexing.embedding import EmbeddingStep
+from processors.indexing.preparing import Prepared, Preparer
+from processors.indexing.resolving import Resolver
+from processors.inference.types import Urgency
+from processors.reconciling.case import Case, label
+from processors.reconciling.stream_contents import texts_in_streams
+from processors.replaying.building import batches
+from processors.replaying.contents import Contents
+from processors.replaying.folding import Key, LastChange
+from runtime.errors import UnsupportedContent
+from store.mending import forget_vectors
+from store.types import DocumentWrite, Vector
+
+__all__ = ["Rebuilding"]
+
+
+class Rebuilding:
+    """Brings documents of a case to what the log says.
+
+    The fence decides: where a worker has applied a newer change meanwhile, nothing is written.
+    ``doubted``: hashes of texts whose vectors aren't to be trusted, by model; these are embedded
+    anew.
+    """
+
+    def __init__(self, case: Case, doubted: Mapping[str, Collection[bytes]]) -> None:
+        self._case = case
+        self._doubted = doubted
+
+    async def run(self, keys: Iterable[Key]) -> list[str]:
+        """Rebuild documents; of those that can't be, why.
+
+        Raises:
+            Unavailable: a server or a model is down; what was written stays.
+            ConfigurationError: a model has no key, or the like.
+        """
+        last = self._case.evidence.fold.last
+        wanted = sorted(set(keys))
+        failures = [f"{label(key)}: the log lacks it" for key in wanted if key not in last]
+        for batch in batches([last[key] for key in wanted if key in last]):
+            failures += await self._rebuild(batch)
+        return failures
+
+    async def _rebuild(self, batch: Sequence[LastChange]) -> list[str]:
+        prepared = await self._prepare([one.alone() for one in batch])
+        writes = [one.write for one in prepared.documents]
+        await self._forget_doubted(writes)
+        tools = self._case.desk.tools
+        await tools.store.rebuild(self._case.generation, writes, force=True)
+        return [f"{one.change.event.data.uri}: {one.error}" for one in prepared.failures]
+
+    async def _prepare(self, changes: Sequence[LoggedChange]) -> Prepared:
+        tools = self._case.desk.tools
+        fetch = _Texts(await self._texts(changes))
+        preparer = Preparer(
+            Resolver(fetch, tools.settings.max_document_bytes),
+            Cutter(tools.pool, tools.inference),
+            EmbeddingStep(self._known_vectors, tools.inference),
+        )
+        return await preparer.prepare(changes, self._case.generation, Urgency.BULK)
+
+    async def _texts(self, changes: Sequence[LoggedChange]) -> Mapping[str, str]:
+        """Contents by hash, from the archive and Postgres, else from the streams."""
+        contents = Contents(self._case.project, self._case.desk.tools.archive)
+        found = dict((await contents.of(changes)).by_hash)
+        references = (change.event.data.content_ref for change in changes)
+        absent = {one.sha256 for one in references if one is not None} - found.keys()
+        return found | await texts_in_streams(self._case, absent)
+
+    async def _known_vectors(
+        self, project: str, model: str, hashes: Sequence[bytes]
+    ) -> dict[bytes, Vector]:
+        trusted = sorted(set(hashes) - set(self._doubted.get(model, ())))
+        return await self._case.desk.tools.store.known_vectors(project, model, trusted)
+
+    async def _forget_doubted(self, writes: Iterable[DocumentWrite]) -> None:
+        """Once there are new vectors, so that a model which is down takes nothing away."""
+        used = [(chunk.model, chunk.content_hash) for write in writes for chunk in write.chunks]
+        for model, hashes in self._doubted.items():
+            again = {sha256 for name, sha256 in used if name == model} & set(hashes)
+            if again:
+                await forget_vectors(
+                    self._case.desk.tools.database, self._case.generation, model, again
+                )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Contents by hash in hex."""
+
+    by_hash: Mapping[str, str]
+
+    async def __call__(self, project: str, sha256: str) -> str:
+        if sha256 in self.by_hash:
+            return self.by_hash[sha256]
+        raise UnsupportedContent(
+            f"its content {sha256[:12]}… is nowhere: publish it to {project} again"
+        )

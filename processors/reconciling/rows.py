@@ -1,0 +1,32 @@
+"""A document's rows against the digest of what was meant to be stored."""
+
+from __future__ import annotations
+
+from processors.reconciling.case import Case, label
+from processors.reconciling.findings import Drift, Severity, Subject
+
+__all__ = ["find_row_drifts"]
+
+
+async def find_row_drifts(case: Case) -> list[Drift]:
+    """Documents with a deleted chunk, a changed row, or other collections than were meant."""
+    changed = [
+        Subject(label(key), stored.digest, key)
+        for key, stored in case.documents.items()
+        if stored.recorded is not None and stored.recorded != stored.digest
+    ]
+    undigested = [
+        Subject(label(key), None, key)
+        for key, stored in case.documents.items()
+        if stored.recorded is None
+    ]
+    return [
+        *case.drift("document.rows", changed, "their rows aren't those that were written"),
+        *case.drift(
+            "document.undigested",
+            undigested,
+            "written by a version without digests, so their rows can't be verified",
+            cure=f"headrace replay --project {case.project}",
+            severity=Severity.NOTE,
+        ),
+    ]

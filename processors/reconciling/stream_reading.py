@@ -1,0 +1,151 @@
+"""The document streams as they are now: every change in them, and how far each group has come."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from events.change_log import LoggedChange
+from events.connection import redis_errors
+from events.entries import Entry, entries_of, order
+from events.kept_position import kept_position
+from events.models import DocumentChanged
+from events.names import Lane, Names, Position, Topic
+from runtime.errors import MalformedEvent
+from store.archive.claims import claim
+
+__all__ = ["ARCHIVER", "INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "read_streams"]
+
+INDEXER = "indexer"
+ARCHIVER = "archiver"
+
+_PAGE = 1_000
+
+Place = tuple[Topic, int]
+"""A stream: topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """A change as it lies in a stream; its content is left there."""
+
+    place: Place
+    entry_id: str
+    change: LoggedChange
+
+    @property
+    def token(self) -> str:
+        """What its publisher got."""
+        topic, partition = self.place
+        return Position(topic.lane, partition, self.entry_id).token
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a group has read a stream. ``pending``: idle time (ms) by id of what it has in hand.
+
+    A group that isn't there has read nothing.
+    """
+
+    delivered: str = "0-0"
+    pending: Mapping[str, int] = field(default_factory=dict)
+
+    def handled(self, entry_id: str) -> bool:
+        """Whether the group has acknowledged an entry."""
+        return order(entry_id) <= order(self.delivered) and entry_id not in self.pending
+
+
+@dataclass(frozen=True)
+class Streams:
+    """All document streams. ``began``: the least position that a change after the look can have."""
+
+    began: int
+    cursors: Mapping[tuple[str, Place], Cursor]
+    entries: Mapping[str, Sequence[StreamEntry]]
+
+    def of(self, project: str) -> Sequence[StreamEntry]:
+        """The changes of one project."""
+        return self.entries.get(project, ())
+
+    def handled(self, group: str, entry: StreamEntry) -> bool:
+        """Whether a group has acknowledged an entry."""
+        return self.cursors[group, entry.place].handled(entry.entry_id)
+
+
+async def read_streams(redis: Redis, names: Names) -> Streams:
+    """Cursors first: what they have passed was done with before anything else is looked at.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    places = [(Topic.of_lane(lane), p) for lane in Lane for p in range(names.partitions)]
+    with redis_errors():
+        began = await _position_of_now(redis)
+        cursors = {
+            (group, place): await _cursor(redis, names.stream(*place), group)
+            for place in places
+            for group in (INDEXER, ARCHIVER)
+        }
+        entries: defaultdict[str, list[StreamEntry]] = defaultdict(list)
+        for place in places:
+            async for entry in _entries(redis, names, place):
+                entries[entry.change.event.data.project].append(entry)
+    return Streams(began, cursors, entries)
+
+
+async def _position_of_now(redis: Redis) -> int:
+    seconds, microseconds = await redis.time()
+    milliseconds = int(seconds) * 1000 + int(microseconds) // 1000
+    return Position(Lane.BULK, 0, f"{milliseconds}-0").number
+
+
+async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
+    try:
+        groups: Sequence[Mapping[str, Any]] = await redis.xinfo_groups(key)
+    except ResponseError:  # no such stream
+        return Cursor()
+    for one in groups:
+        if one["name"] == group.encode():
+            delivered = one["last-delivered-id"].decode()
+            return Cursor(delivered, await _pending(redis, key, group))
+    return Cursor()
+
+
+async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    after = "-"
+    while True:
+        rows: Any = await redis.xpending_range(key, group, after, "+", _PAGE)
+        found |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
+        if len(rows) < _PAGE:
+            return found
+        after = f"({rows[-1]['message_id'].decode()}"
+
+
+async def _entries(redis: Redis, names: Names, place: Place) -> AsyncIterator[StreamEntry]:
+    after = "-"
+    while True:
+        page: Any = await redis.xrange(names.stream(*place), after, "+", _PAGE)
+        for entry in entries_of(page):
+            change = logged(entry, place)
+            if change is not None:
+                yield StreamEntry(place, entry.id, claim([change]).changes[0])
+        if len(page) < _PAGE:
+            return
+        after = f"({page[-1][0].decode()}"
+
+
+def logged(entry: Entry, place: Place) -> LoggedChange | None:
+    """The change in an entry; None: there is none."""
+    topic, partition = place
+    try:
+        event = DocumentChanged.from_bytes(entry.fields.get(b"event", b""))
+        own = Position(topic.lane, partition, entry.id)
+        return LoggedChange(partition, kept_position(entry.fields, own), event)
+    except MalformedEvent:
+        return None

@@ -1,0 +1,66 @@
+"""A still picture of one index, so that what is compared with each other is of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from store.database import EVERY_AGENT, Database
+from store.generations import Generation
+from store.named_queries import named
+
+__all__ = ["Order", "first_handled", "outcomes_of", "snapshot", "stuck_outbox"]
+
+_DATABASE = named("database")
+_STANDINGS = named("standings")
+_QUERIES = named("inspecting")
+_PLACES_AT_ONCE = 20_000
+
+Order = tuple[int, int]
+"""Position and partition."""
+
+
+@asynccontextmanager
+async def snapshot(database: Database, generation: Generation) -> AsyncIterator[asyncpg.Connection]:
+    """A transaction that sees one generation, with every agent's rows, as it is at its beginning.
+
+    Raises:
+        Unavailable: the server can't be reached or went away.
+    """
+    async with (
+        database.connection() as connection,
+        connection.transaction(isolation="repeatable_read", readonly=True),
+    ):
+        place = str(generation.project_id), EVERY_AGENT, str(generation.id)
+        await connection.execute(_DATABASE["enter_scope"], *place)
+        yield connection
+
+
+async def outcomes_of(
+    connection: asyncpg.Connection, project_id: int, orders: Collection[Order]
+) -> dict[Order, str]:
+    """What the ledger says of some changes; those that it doesn't know are absent."""
+    found: dict[Order, str] = {}
+    wanted = sorted(orders)
+    for start in range(0, len(wanted), _PLACES_AT_ONCE):
+        part = wanted[start : start + _PLACES_AT_ONCE]
+        columns = [position for position, _ in part], [partition for _, partition in part]
+        rows = await connection.fetch(_STANDINGS["outcomes_at"], project_id, *columns)
+        found |= {(row["position"], row["partition"]): row["outcome"] for row in rows}
+    return found
+
+
+async def first_handled(connection: asyncpg.Connection, project_id: int) -> int | None:
+    """The least position that the ledger knows; None: it is empty."""
+    position: int | None = await connection.fetchval(_QUERIES["first_handled"], project_id)
+    return position
+
+
+async def stuck_outbox(
+    connection: asyncpg.Connection, project_id: int, older_than_s: float
+) -> list[str]:
+    """Ids of events that wait in the outbox for longer than that, oldest first."""
+    rows = await connection.fetch(_QUERIES["stuck_outbox"], project_id, older_than_s)
+    return [row["event_id"] for row in rows]

@@ -1,0 +1,115 @@
+"""HNSW indexes as the catalogue has them, against what questions rely on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import asyncpg
+
+from store.connecting import connect
+from store.database import Database
+from store.generations import Generation
+from store.named_queries import named
+
+__all__ = ["IndexFlaw", "drop_strays", "find_index_flaws", "forget_index", "indexes_by_name"]
+
+_QUERIES = named("inspecting")
+_VECTORS = named("vectors")
+_LOCK_SPACE = 0x48445645
+_NAME = re.compile(r"embeddings_hnsw_(\d+)_(\d+)_(\d+)")
+_BOUNDS = re.compile(r"(generation_id|model_id|chunk_id) [=<] '?(\d+)")
+_LOCK_TIMEOUT = "3s"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFlaw:
+    """An index that is ``missing``, ``invalid``, of other ``bounds``, or that nobody ``uses``."""
+
+    name: str
+    flaw: str
+
+
+async def find_index_flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
+    """What is wrong with the vector indexes of one generation; nothing while one is being built.
+
+    Raises:
+        Unavailable: the server can't be reached.
+    """
+    async with database.connection() as connection:
+        lock = _LOCK_SPACE, generation.id
+        if not await connection.fetchval(_VECTORS["try_lock"], *lock):
+            return []
+        try:
+            return await _flaws(database, generation)
+        finally:
+            await connection.execute(_VECTORS["unlock"], *lock)
+
+
+async def _flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
+    async with database.scope(generation.project_id, None, generation.id) as connection:
+        recorded = await connection.fetch(_QUERIES["recorded_indexes"], generation.id)
+        rows = await connection.fetch(_QUERIES["vector_indexes"])
+    known = {row["name"]: row for row in rows if _generation_of(row["name"]) == generation.id}
+    flaws = [_flaw(generation, row, known.get(row["name"])) for row in recorded]
+    unused = known.keys() - {row["name"] for row in recorded}
+    return [
+        *(flaw for flaw in flaws if flaw is not None),
+        *(IndexFlaw(name, "unused") for name in sorted(unused)),
+    ]
+
+
+def _flaw(
+    generation: Generation, recorded: Mapping[str, object], index: Mapping[str, object] | None
+) -> IndexFlaw | None:
+    name = str(recorded["name"])
+    if index is None:
+        return IndexFlaw(name, "missing")
+    if not index["valid"]:
+        return IndexFlaw(name, "invalid")
+    bounds = dict(_BOUNDS.findall(str(index["predicate"])))
+    expected = {
+        "generation_id": str(generation.id),
+        "model_id": str(recorded["model_id"]),
+        "chunk_id": str(recorded["watermark"]),
+    }
+    return None if bounds == expected else IndexFlaw(name, "bounds")
+
+
+def _generation_of(name: str) -> int | None:
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+async def forget_index(database: Database, generation: Generation, name: str) -> None:
+    """Let questions go without an index from now on, and drop it where it is there.
+
+    Raises:
+        Unavailable: the server can't be reached, or a lock can't be had for now.
+    """
+    async with database.scope(generation.project_id, None, generation.id) as connection:
+        await connection.execute(_VECTORS["build_memory_here"], _LOCK_TIMEOUT)
+        await connection.execute(_QUERIES["forget_index"], generation.id, name)
+        await connection.execute(_VECTORS["drop_as_worker"], name)
+
+
+async def indexes_by_name(connection: asyncpg.Connection) -> dict[str, int | None]:
+    """Every vector index by name, with the generation that its name tells."""
+    rows = await connection.fetch(_QUERIES["vector_indexes"])
+    return {row["name"]: _generation_of(row["name"]) for row in rows}
+
+
+async def drop_strays(owner_url: str, names: Collection[str]) -> None:
+    """Drop indexes, as the owner of the table; nobody waits.
+
+    Raises:
+        Unavailable: the server can't be reached.
+    """
+    connection = await connect(owner_url)
+    try:
+        for name in names:
+            assert _NAME.fullmatch(name), "not an index of vectors"
+            await connection.execute(_VECTORS["drop_concurrently"].format(name=name))
+    finally:
+        await connection.close()

@@ -1,0 +1,53 @@
+"""Vectors that aren't what their chunks, models and the cache say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import asyncpg
+
+from store.generations import Generation
+from store.named_queries import named
+
+__all__ = ["LEAST_DISTANCE", "VectorFlaw", "find_vector_flaws"]
+
+LEAST_DISTANCE = 0.05
+"""Two embeddings of one text differ by less, whatever batch or server they came from (L2 distance
+of unit vectors in half precision)."""
+
+_QUERIES = named("inspecting")
+_TIMEOUT_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFlaw:
+    """A chunk whose vector is ``missing``, ``foreign`` (another model or width) or ``changed``."""
+
+    flaw: str
+    agent: str
+    uri: str
+    ordinal: int
+    chunk_id: int
+    model: str | None
+    content_hash: bytes
+
+
+async def find_vector_flaws(
+    connection: asyncpg.Connection, generation: Generation
+) -> list[VectorFlaw]:
+    """Compare every vector of a generation with its chunk, its model and the cache.
+
+    For a scope that sees every agent's rows.
+    """
+    recipe = generation.recipe
+    rows = await connection.fetch(
+        _QUERIES["vector_flaws"],
+        generation.id,
+        generation.project_id,
+        recipe.model,
+        json.dumps(dict(recipe.models)),
+        LEAST_DISTANCE,
+        timeout=_TIMEOUT_S,
+    )
+    return [VectorFlaw(**row) for row in rows]

@@ -1,0 +1,123 @@
+"""Whole files in the place of damaged ones, where what they held can still be had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+
+from events.change_log import LoggedChange
+from runtime.errors import Unavailable
+from store.archive.damage import DamagedSegment
+from store.archive.files import Files
+from store.archive.index import Index, PackFile, Segment
+from store.archive.reading import Reader
+from store.archive.replacing import Replacing
+from store.archive.writing import Writing, writing
+from store.database import Database
+
+__all__ = ["ArchiveMender"]
+
+Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
+
+
+class ArchiveMender:
+    """Replaces files of one project. A file that can't be made whole again is left as it is."""
+
+    def __init__(self, database: Database, url: str, project_id: int) -> None:
+        self._index = Index(database)
+        self._storage = Files(url)
+        self._reader = Reader(self._index, self._storage)
+        self._replacing = Replacing(database)
+        self._project_id = project_id
+
+    async def events(self, paths: Iterable[str], at_hand: Sequence[LoggedChange]) -> list[str]:
+        """Replace files of events, by full path; what can't be, and why.
+
+        ``at_hand``: changes, without content, that no file has that can be read.
+        """
+        wanted = set(paths)
+        failures = []
+        for segment in await self._index.segments(self._project_id):
+            if self._storage.full(segment.path) in wanted:
+                failures += await self._replace_events(segment, at_hand)
+        return failures
+
+    async def _replace_events(self, segment: Segment, at_hand: Sequence[LoggedChange]) -> list[str]:
+        span = range(segment.first_position, segment.last_position + 1)
+        whole = {one.order: one for one in at_hand if one.position in span}
+        async for change in self._reader.segment(self._project_id, segment, _ignore):
+            whole[change.order] = change
+        lost = segment.entries - len(whole)
+        if lost > 0:
+            return [self._failure(segment.path, lost, "changes")]
+        files = Writing(self._storage, self._project_id)
+        async with self._alone(), writing(files):
+            await files.events(sorted(whole.values(), key=lambda one: one.order))
+            old = [segment.segment_id]
+            await self._replacing.events(
+                self._project_id, old, files.files, dropped=0, complete_from=None
+            )
+        return []
+
+    async def contents(self, paths: Iterable[str], elsewhere: Elsewhere) -> list[str]:
+        """Replace packs of contents, by full path; what can't be, and why.
+
+        ``elsewhere``: looks texts up by hash in hex, outside of archive and Postgres.
+        """
+        wanted = set(paths)
+        failures = []
+        for pack in await self._index.packs(self._project_id):
+            if self._storage.full(pack.path) in wanted:
+                failures += await self._replace_pack(pack, elsewhere)
+        return failures
+
+    async def _replace_pack(self, pack: PackFile, elsewhere: Elsewhere) -> list[str]:
+        spans = await self._index.pack_spans(self._project_id, pack.segment_id)
+        hashes = {span.sha256.hex() for span in spans}
+        texts = await self._reader.contents(self._project_id, hashes, _ignore)
+        texts |= await self._index.references(self._project_id, hashes - texts.keys())
+        texts |= await elsewhere(hashes - texts.keys())
+        lost = hashes - texts.keys()
+        if lost:
+            return [self._failure(pack.path, len(lost), "contents")]
+        files = Writing(self._storage, self._project_id)
+        async with self._alone(), writing(files):
+            await files.contents(texts)
+            old = [pack.segment_id]
+            await self._replacing.contents(self._project_id, old, files.files, None)
+        return []
+
+    async def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, by full path, that the index still doesn't know."""
+        known = {self._storage.full(path) for path in await self._index.paths(self._project_id)}
+        root = self._storage.full("")
+        for path in sorted(set(paths) - known):
+            relative = str(PurePosixPath(path.removeprefix(root)))
+            await asyncio.to_thread(self._storage.remove, relative)
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        async with self._replacing.alone(self._project_id) as is_mine:
+            if not is_mine:
+                raise Unavailable("the archive is being compacted: try again later")
+            yield
+
+    def _failure(self, path: str, lost: int, what: str) -> str:
+        return (
+            f"{self._storage.full(path)}: {lost:,} {what} of it are nowhere else: "
+            "put it back from a backup of the archive"
+        )
+
+
+def _ignore(_: DamagedSegment) -> None:
+    """What is damaged is known."""

@@ -1,0 +1,73 @@
+"""Writing postings anew: those of broken segments, and of chunks that have none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg
+
+from runtime.errors import Unavailable
+from store.database import EVERY_AGENT, Database
+from store.generations import Generation
+from store.inspecting_postings import survey_postings
+from store.keyword.writing import ChunkTerms, add
+from store.maintenance import LOCK_SPACE
+from store.named_queries import named
+
+__all__ = ["repost"]
+
+_QUERIES = named("inspecting")
+_KEYWORD = named("keyword")
+_UPKEEP = named("maintenance")
+_CHUNKS_AT_ONCE = 4_096
+_TRIES = 50
+_PAUSE_S = 0.2
+
+
+async def repost(database: Database, generation: Generation) -> int:
+    """Put sound segments in the place of broken ones; how many chunks were posted anew.
+
+    One transaction, in which no other process folds segments; writers and questions go on.
+
+    Raises:
+        Unavailable: the server can't be reached, or upkeep went on for too long.
+    """
+    for _ in range(_TRIES):
+        async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
+            if await connection.fetchval(_UPKEEP["try_lock"], LOCK_SPACE, generation.id):
+                return await _repost(connection, generation.id)
+        await asyncio.sleep(_PAUSE_S)
+    raise Unavailable(f"the segments of generation {generation.id} are being folded: try again")
+
+
+async def _repost(connection: asyncpg.Connection, generation_id: int) -> int:
+    rewritten = (await survey_postings(connection, generation_id)).to_rewrite
+    await connection.execute(_KEYWORD["delete_postings"], generation_id, rewritten)
+    await connection.execute(_KEYWORD["delete_segments"], generation_id, rewritten)
+    missing = (await survey_postings(connection, generation_id)).missing
+    for start in range(0, len(missing), _CHUNKS_AT_ONCE):
+        await _post(connection, generation_id, missing[start : start + _CHUNKS_AT_ONCE])
+    return len(missing)
+
+
+async def _post(
+    connection: asyncpg.Connection, generation_id: int, chunk_ids: Sequence[int]
+) -> None:
+    rows = await connection.fetch(_QUERIES["chunk_words"], generation_id, chunk_ids)
+    words = await asyncio.to_thread(_words, rows)
+    await add(connection, generation_id, words)
+
+
+def _words(rows: Sequence[asyncpg.Record]) -> list[ChunkTerms]:
+    return [
+        ChunkTerms.of(
+            row["id"],
+            row["content"],
+            uri=row["uri"],
+            title=row["title"],
+            symbol=row["symbol"],
+            heading_path=row["heading_path"],
+        )
+        for row in rows
+    ]
