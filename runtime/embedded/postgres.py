@@ -20,7 +20,7 @@ from urllib.parse import quote
 import asyncpg
 
 from runtime.child import ChildProcess, User, command_of, end_orphan
-from runtime.embedded.lock import DirectoryLock
+from runtime.embedded.server import EmbeddedServer
 from runtime.embedded.users import server_user, short_directory
 from runtime.errors import ConfigurationError
 
@@ -43,8 +43,11 @@ class PostgresUrls:
     worker: str
 
 
-class EmbeddedPostgres:
-    """A Postgres server in ``home``, reachable through a unix socket by this user only."""
+class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
+    """A Postgres server in ``home``, reachable through a unix socket by this user only.
+
+    Its stop takes no new work, and rolls open transactions back.
+    """
 
     def __init__(
         self,
@@ -57,9 +60,13 @@ class EmbeddedPostgres:
         start_timeout: timedelta = timedelta(seconds=60),
         stop_timeout: timedelta = timedelta(seconds=20),
     ) -> None:
-        self._directory = home / "postgres"
+        super().__init__(
+            "the embedded Postgres",
+            home / "postgres",
+            start_timeout=start_timeout,
+            stop_timeout=stop_timeout,
+        )
         self._data = self._directory / "data"
-        self._log = self._directory / "postgres.log"
         self._worker_role = worker_role
         self._settings = {
             "listen_addresses": "",
@@ -72,46 +79,7 @@ class EmbeddedPostgres:
             "checkpoint_timeout": "15min",
             "unix_socket_permissions": "0700",
         }
-        self._start_timeout = start_timeout
-        self._stop_timeout = stop_timeout
-        self._lock = DirectoryLock(self._directory)
-        self._server: ChildProcess | None = None
         self._socket_directory: Path | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server.
-
-        Raises:
-            Unavailable: it isn't running.
-            ConfigurationError: it was not started.
-        """
-        return self._started().pid
-
-    async def start(self) -> PostgresUrls:
-        """Start the server, the first time after laying out its data; wait until it answers.
-
-        Must be called from a thread that lives as long as the server.
-
-        Raises:
-            UsageError: another process owns ``home``.
-            ConfigurationError: it can't start here; the message says why.
-        """
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self.urls()
-
-    async def stop(self) -> None:
-        """Stop the server: no new work, open transactions rolled back, everything on disk."""
-        if self._server is not None:
-            await self._server.stop(self._stop_timeout)
-            self._server = None
-        self._lock.release()
 
     def urls(self, database: str = _DATABASE) -> PostgresUrls:
         """URLs of a database of this server, whether it exists or not.
@@ -120,19 +88,14 @@ class EmbeddedPostgres:
             ConfigurationError: the server was not started.
         """
         if self._socket_directory is None:
-            raise ConfigurationError("the embedded Postgres was not started")
+            raise self._not_started()
         host = quote(str(self._socket_directory), safe="")
         return PostgresUrls(
             owner=f"postgresql://{_OWNER}@/{database}?host={host}",
             worker=f"postgresql://{self._worker_role}@/{database}?host={host}",
         )
 
-    def _started(self) -> ChildProcess:
-        if self._server is None:
-            raise ConfigurationError("the embedded Postgres was not started")
-        return self._server
-
-    async def _start(self) -> None:
+    async def _start(self) -> PostgresUrls:
         programs = _programs()
         user = server_user([programs / "postgres", self._directory])
         await self._clear_leftover()
@@ -142,14 +105,15 @@ class EmbeddedPostgres:
         wanted = self._directory / "socket"
         self._socket_directory = short_directory(wanted, _SOCKET_NAME, user)
         self._server = ChildProcess(
-            "the embedded Postgres",
+            self._name,
             self._command(programs, self._socket_directory),
             log=self._log,
             stop_signal=signal.SIGINT,
             user=user,
         )
         self._server.start()
-        await self._wait_until_ready()
+        await self._wait_until_ready(self._server)
+        return self.urls()
 
     def _command(self, programs: Path, socket_directory: Path) -> list[str]:
         settings = self._settings | {"unix_socket_directories": str(socket_directory)}
@@ -197,18 +161,16 @@ class EmbeddedPostgres:
                 "move it away (the index is rebuilt from its sources), or run pg_upgrade"
             )
 
-    async def _wait_until_ready(self) -> None:
+    async def _wait_until_ready(self, server: ChildProcess) -> None:
         """Raises ConfigurationError when it ends or doesn't answer in time."""
-        server, admin = self._started(), self.urls("postgres").owner
+        admin = self.urls("postgres").owner
         try:
             async with asyncio.timeout(self._start_timeout.total_seconds()):
                 while not await _answers(admin):
                     self._restart_or_fail(server)
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise ConfigurationError(
-                f"the embedded Postgres does not answer in {self._start_timeout}; see {self._log}"
-            ) from None
+            raise self._does_not_answer() from None
         await _ensure_database(admin)
 
     @staticmethod

