@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from tree_sitter import Tree
 
 from processors.indexing.chunking.grammars import GRAMMARS, parse
 from processors.indexing.chunking.lines import Lines
-from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.outline import Outline, Unit, one_by_one
 from processors.indexing.chunking.packing import Piece, pack
-from processors.indexing.chunking.syntax import statement_depths, units_of
+from processors.indexing.chunking.syntax import StatementDepths, units_of
 from processors.indexing.chunking.types import Chunk, CountTokens, Source
 
 __all__ = ["by_indentation", "chunk_code"]
@@ -40,9 +40,9 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     return [replace(chunk, symbol=_symbol(piece, grammar.separator)) for chunk, piece in packed]
 
 
-def by_indentation(lines: Lines) -> Callable[[int], int]:
-    """Rank of rows: the less indented the better, then after a blank line, never at a closer."""
-    return partial(_indentation_rank, lines)
+def by_indentation(lines: Lines) -> Callable[[int, int], Sequence[int]]:
+    """Ranks of rows: the less indented the better, then after a blank line, never at a closer."""
+    return one_by_one(partial(_indentation_rank, lines))
 
 
 def _indentation_rank(lines: Lines, row: int) -> int:
@@ -59,16 +59,17 @@ def _rank(lines: Lines, row: int, depth: int) -> int:
     return 3 * (1 + _DEEPEST - min(depth, _DEEPEST)) + lines.blanks_before(row)
 
 
-def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int], int]:
-    @cache
-    def depths() -> dict[int, int]:
-        return statement_depths(tree.root_node)
+def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int, int], Sequence[int]]:
+    depths = StatementDepths(tree.root_node)
 
-    def rank(row: int) -> int:
-        depth = depths().get(row)
-        return lines.blanks_before(row, 1) if depth is None else _rank(lines, row, depth)
+    def ranks(start: int, end: int) -> Sequence[int]:
+        known = depths.of(start, end)
+        return [
+            lines.blanks_before(row, 1) if row not in known else _rank(lines, row, known[row])
+            for row in range(start, end)
+        ]
 
-    return rank
+    return ranks
 
 
 def _symbol(piece: Piece, separator: str) -> str | None:

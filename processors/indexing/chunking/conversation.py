@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from processors.indexing.chunking.lines import Lines
-from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.outline import Outline, Unit, one_by_one
 from processors.indexing.chunking.packing import pack
 from processors.indexing.chunking.prose import paragraph_rank
 from processors.indexing.chunking.text import chunk_text
@@ -34,7 +34,7 @@ def chunk_conversation(source: Source, limit_tokens: int, count: CountTokens) ->
     def rank(row: int) -> int:
         return paragraph_rank(lines, row)
 
-    packed = pack(source, lines, Outline(units, rank), limit_tokens)
+    packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
     return [
         replace(chunk, symbol=piece.owners[0].name if piece.owners else None)
         for chunk, piece in packed

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from processors.indexing.chunking.types import CountTokens
 
@@ -15,7 +18,15 @@ _PLAIN = re.compile(r"[\t\n\r -~]*")
 _WORD = re.compile(r"[A-Za-z0-9]+|[!-/:-@\[-`{-~]")
 _SPECIAL = re.compile(r"\[(?:CLS|SEP|PAD|UNK|MASK)\]")
 _BLANKS = re.compile(r"[ \t\n\r]+")
-_MOST_WORDS = 200_000
+MOST_WORDS = 200_000
+_FEW_TEXTS = 8
+_BORDER = "\0"
+"""Stands before each of many texts, so that they can be counted as one."""
+
+_PLAIN_BYTES = bytes([*b"\t\n\r", *range(ord(" "), ord("~") + 1)])
+_WORD_CODES = {*map(ord, string.ascii_letters + string.digits + _BORDER)}
+_ONLY_WORDS = bytes(code if code in _WORD_CODES else ord(" ") for code in range(256))
+"""Every byte but those of words and borders becomes a blank."""
 
 
 def is_wordwise(tokenizer: Path) -> bool:
@@ -30,16 +41,45 @@ class WordwiseCounter:
 
     Such a tokenizer encodes each word by itself, so a text has as many tokens as its words
     together. Words of printable ASCII are looked up; any other word goes to ``count`` itself, and
-    so do texts with BERT's special tokens.
+    so do texts with BERT's special tokens. Counts of ``most_words`` words are remembered, about.
     """
 
-    def __init__(self, count: CountTokens) -> None:
+    def __init__(self, count: CountTokens, most_words: int = MOST_WORDS) -> None:
         self._count = count
-        self._tokens_of: dict[str, int] = {}
+        self._most_words = most_words
+        self._tokens_of = {_BORDER: -1}
+        self._punctuation = np.zeros(256, np.uint8)
+        self._punctuation[[*map(ord, string.punctuation)]] = count([*string.punctuation])
 
     def __call__(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text."""
-        return [self._tokens(text) for text in texts]
+        if len(texts) < _FEW_TEXTS:
+            return [self._tokens(text) for text in texts]
+        if _are_plain(texts):
+            return self._together(texts)
+        odd = [i for i, text in enumerate(texts) if not _are_plain([text])]
+        plain = [*texts]
+        for i in odd:
+            plain[i] = ""
+        counts = self._together(plain)
+        for i in odd:
+            counts[i] = self._tokens(texts[i])
+        return counts
+
+    def _together(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each of many plain texts."""
+        data = f"{_BORDER}{_BORDER.join(texts)}".encode()
+        borders = np.frombuffer(data, np.uint8) == 0
+        punctuation = np.add.reduceat(
+            self._punctuation[np.frombuffer(data, np.uint8)],
+            np.flatnonzero(borders),
+            dtype=np.int64,
+        )
+        words = data.translate(_ONLY_WORDS).replace(b"\0", b" \0 ").decode().split()
+        tokens = np.fromiter(self._look_up(words), np.int64, len(words))
+        of_words = np.add.reduceat(tokens, np.flatnonzero(tokens < 0)) + 1
+        counts: list[int] = (punctuation + of_words).tolist()
+        return counts
 
     def _tokens(self, text: str) -> int:
         if _SPECIAL.search(text):
@@ -53,15 +93,27 @@ class WordwiseCounter:
         return self._plain(" ".join(plain)) + self._count([" ".join(other)])[0]
 
     def _plain(self, text: str) -> int:
-        words = _WORD.findall(text)
+        return sum(self._look_up(_WORD.findall(text)))
+
+    def _look_up(self, words: Sequence[str]) -> list[int]:
         try:
-            return sum(map(self._tokens_of.__getitem__, words))
+            return list(map(self._tokens_of.__getitem__, words))
         except KeyError:
             self._learn(words)
-            return sum(map(self._tokens_of.__getitem__, words))
+            return list(map(self._tokens_of.__getitem__, words))
 
     def _learn(self, words: Sequence[str]) -> None:
-        if len(self._tokens_of) > _MOST_WORDS:
-            self._tokens_of.clear()
+        if len(self._tokens_of) > self._most_words:
+            self._tokens_of = {_BORDER: -1}
         new = list(set(words).difference(self._tokens_of))
         self._tokens_of.update(zip(new, self._count(new), strict=True))
+
+
+def _are_plain(texts: Sequence[str]) -> bool:
+    """Are all of printable ASCII and blanks, and without special tokens?"""
+    joined = "".join(texts)
+    return (
+        joined.isascii()
+        and not joined.encode().translate(None, _PLAIN_BYTES)
+        and not _SPECIAL.search(_BORDER.join(texts))
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from zlib import crc32
 
@@ -26,15 +27,10 @@ class Lines:
         self.blank = [not line or line.isspace() for line in self.texts]
         self._tokens = count(self.texts)
         self._token_sums = [0, *accumulate(self._tokens)]
-        costs = map(self._cost, self.texts, self._tokens)
-        self.cost_sums = [0, *accumulate(costs)]
+        self.cost_sums = [0, *accumulate(_costs(self.texts, self._tokens))]
 
     def __len__(self) -> int:
         return len(self.texts)
-
-    @staticmethod
-    def _cost(line: str, tokens: int) -> int:
-        return max(tokens, len(line) // SIZES.characters_per_token)
 
     def cost(self, start: int, end: int) -> int:
         """Cost of a range of rows, in tokens."""
@@ -66,3 +62,8 @@ class Lines:
     def digest(self, row: int) -> int:
         """32 bits that depend on the row's text alone, the same in every process."""
         return crc32(self.texts[row].strip().encode("utf-8", "replace"))
+
+
+def _costs(texts: Sequence[str], tokens: Sequence[int]) -> list[int]:
+    per_token = SIZES.characters_per_token
+    return [max(n, len(text) // per_token) for text, n in zip(texts, tokens, strict=True)]

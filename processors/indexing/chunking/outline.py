@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Outline", "Unit"]
+__all__ = ["Outline", "Unit", "one_by_one"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,14 @@ class Unit:
 class Outline:
     """A document's units in order, covering every non-blank row.
 
-    ``rank`` tells how good a place to cut is right before a row (higher is better); it is asked
-    only for units that don't fit and can't be expanded.
+    ``ranks`` tells how good a place to cut is right before each of some rows, from the first up to
+    the second (higher is better); it is asked only for units that don't fit and can't be expanded.
     """
 
     units: Sequence[Unit]
-    rank: Callable[[int], int]
+    ranks: Callable[[int, int], Sequence[int]]
+
+
+def one_by_one(rank: Callable[[int], int]) -> Callable[[int, int], Sequence[int]]:
+    """Ranks of rows each of which is looked at by itself."""
+    return lambda start, end: [rank(row) for row in range(start, end)]

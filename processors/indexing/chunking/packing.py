@@ -110,8 +110,8 @@ class Packer:
         room = self._room(owners)
         sums = self._lines.cost_sums[unit.start : unit.end + 1]
         strengths = [
-            strength(self._outline.rank(row), self._lines.digest(row))
-            for row in range(unit.start, unit.end)
+            strength(rank, self._lines.digest(row))
+            for row, rank in enumerate(self._outline.ranks(unit.start, unit.end), unit.start)
         ]
         bounds = Bounds(room, room, SIZES.minimum_tokens)
         for first, last in split(sums, strengths, 0, len(strengths), bounds):

@@ -9,7 +9,7 @@ from functools import partial
 
 from processors.indexing.chunking.headers import one_line
 from processors.indexing.chunking.lines import Lines
-from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.outline import Outline, Unit, one_by_one
 from processors.indexing.chunking.packing import Piece, pack
 from processors.indexing.chunking.types import Chunk, Source
 
@@ -64,7 +64,7 @@ def chunk_sections(
 ) -> list[Chunk]:
     """Cut by section. A chunk's heading path is that of its section, or what its sections share."""
     units = _sections(headings, 0, len(lines))
-    packed = pack(source, lines, Outline(units, rank), limit_tokens)
+    packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
     return [replace(chunk, heading_path=_path(piece)) for chunk, piece in packed]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
 
 from tree_sitter import Node
 
@@ -11,7 +14,7 @@ from processors.indexing.chunking.grammars import Grammar
 from processors.indexing.chunking.headers import one_line
 from processors.indexing.chunking.outline import Unit
 
-__all__ = ["statement_depths", "units_of"]
+__all__ = ["StatementDepths", "units_of"]
 
 _LEADING = frozenset({"comment", "line_comment", "block_comment", "attribute_item", "decorator"})
 _FUNCTION_VALUES = frozenset(
@@ -144,31 +147,54 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def statement_depths(root: Node) -> dict[int, int]:
+class StatementDepths:
     """Rows that start a node other than a closing bracket, with the depth of the outermost one.
 
-    Nodes of a single row are not entered, which leaves little of most trees to visit.
+    A tree is looked at only where it is asked for, and nodes of a single row are not entered, which
+    leaves little of most trees to visit.
     """
-    depths: dict[int, int] = {}
-    pending: list[tuple[Node, int]] = [(root, 0)]
-    while pending:
-        node, depth = pending.pop()
-        _note_children(node.children, depth, depths, pending)
-    return depths
+
+    def __init__(self, root: Node) -> None:
+        self._depths: dict[int, int] = {}
+        first, end = _rows(root)
+        self._unvisited = [_Part(first, end - 1, 0, root)]
+
+    def of(self, start: int, end: int) -> Mapping[int, int]:
+        """Depth by row: all of ``start..end``, and perhaps others."""
+        low = bisect_left(self._unvisited, start, key=attrgetter("last"))
+        high = bisect_left(self._unvisited, end, key=attrgetter("first"))
+        pending = self._unvisited[low:high]
+        outside: list[_Part] = []
+        while pending:
+            for part in self._visit(pending.pop()):
+                inside = part.first < end and part.last >= start
+                (pending if inside else outside).append(part)
+        self._unvisited[low:high] = sorted(outside, key=attrgetter("first"))
+        return self._depths
+
+    def _visit(self, parent: _Part) -> Iterator[_Part]:
+        """Note where the children start; those of several rows."""
+        depths, depth = self._depths, parent.depth
+        row_before, after_comment = -1, False
+        for child in parent.node.children:
+            first = child.start_point.row
+            last, column = child.end_point
+            if column == 0 and last > first:
+                last -= 1
+            named = child.is_named
+            if named and first > row_before:
+                attached = after_comment and first == row_before + 1
+                if not attached and depths.get(first, depth) >= depth:
+                    depths[first] = depth
+            if last > first:
+                yield _Part(first, last, depth + 1, child)
+            row_before, after_comment = last, named and child.type in _LEADING
 
 
-def _note_children(
-    children: Sequence[Node],
-    depth: int,
-    depths: dict[int, int],
-    pending: list[tuple[Node, int]],
-) -> None:
-    row_before, after_comment = -1, False
-    for child in children:
-        start, end = child.start_point.row, _rows(child)[1] - 1
-        attached = after_comment and start == row_before + 1
-        if start > row_before and child.is_named and not attached:
-            depths[start] = min(depth, depths.get(start, depth))
-        if end > start:
-            pending.append((child, depth + 1))
-        row_before, after_comment = end, child.type in _LEADING
+class _Part(NamedTuple):
+    """A node that isn't visited yet, its first and last row, and the depth of its children."""
+
+    first: int
+    last: int
+    depth: int
+    node: Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from processors.indexing.chunking.lines import Lines
-from processors.indexing.chunking.outline import Outline, Unit
+from processors.indexing.chunking.outline import Outline, Unit, one_by_one
 from processors.indexing.chunking.packing import pack
 from processors.indexing.chunking.prose import paragraph_rank
 from processors.indexing.chunking.types import Chunk, CountTokens, Source
@@ -20,7 +20,7 @@ def chunk_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
     def rank(row: int) -> int:
         return paragraph_rank(lines, row)
 
-    outline = Outline(_paragraphs(lines), rank)
+    outline = Outline(_paragraphs(lines), one_by_one(rank))
     return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]
 
 
