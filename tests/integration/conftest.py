@@ -1,13 +1,45 @@
-"""Fixtures of tests that break their Redis."""
+"""What several of these tests stand on: a worker's database, an archive, a Redis to break."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from store.archive import Archive
+from store.database import Database
+from store.store import Store
+from tests.support.archives import ArchiveAt
 from tests.support.crashable_redis import CrashableRedis, redis_binaries
+from tests.support.databases import Database as FreshDatabase
+from tests.support.writes import RECIPE, opened
+
+
+@pytest.fixture
+async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
+    """The fresh database as a worker opens it."""
+    async with opened(database.worker_url) as opened_database:
+        yield opened_database
+
+
+@pytest.fixture
+async def store(worker: Database) -> Store:
+    """What a worker writes to and reads from."""
+    return Store(worker, RECIPE)
+
+
+@pytest.fixture
+def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
+    """An empty archive, with its files."""
+    return ArchiveAt.of(worker, tmp_path / "archive")
+
+
+@pytest.fixture
+def archive(kept: ArchiveAt) -> Archive:
+    """The same archive, as a worker sees it."""
+    return kept.archive
 
 
 @pytest.fixture(params=redis_binaries(), ids=lambda path: path.parents[2].name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,27 +20,9 @@ from store.archive.writing import Writing
 from store.database import Database
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, sha256_of
-from tests.support.databases import Database as FreshDatabase
-from tests.support.writes import opened
 
 NOW = datetime.now(UTC) + timedelta(hours=1)
 AT_ONCE = timedelta(0)
-
-
-@pytest.fixture
-async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    async with opened(database.worker_url) as worker:
-        yield worker
-
-
-@pytest.fixture
-def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
-    return ArchiveAt.of(worker, tmp_path / "archive")
-
-
-@pytest.fixture
-def archive(kept: ArchiveAt) -> Archive:
-    return kept.archive
 
 
 async def test_beyond_the_retention_only_the_last_of_each_document_stays(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -15,24 +13,6 @@ from store.archive.files import Files
 from store.database import Database
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, reference_to, sha256_of
-from tests.support.databases import Database as FreshDatabase
-from tests.support.writes import opened
-
-
-@pytest.fixture
-async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    async with opened(database.worker_url) as worker:
-        yield worker
-
-
-@pytest.fixture
-def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
-    return ArchiveAt.of(worker, tmp_path / "archive")
-
-
-@pytest.fixture
-def archive(kept: ArchiveAt) -> Archive:
-    return kept.archive
 
 
 async def test_changes_come_back_in_order_with_their_contents_apart(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +17,12 @@ from store.keyword.postings import Postings, unpack
 from store.keyword.segments import decode_chunks, decode_inline
 from store.store import Store
 from store.types import DocumentWrite
-from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import (
     MODEL,
-    RECIPE,
     add_generation,
     chunk_write,
     contents_of,
     document_write,
-    opened,
 )
 
 HISTORY = [
@@ -48,17 +45,6 @@ HISTORY = [
     document_write("empty.md", 18),
 ]
 """Changes as a live index meets them; some are edits."""
-
-
-@pytest.fixture
-async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    async with opened(database.worker_url) as opened_database:
-        yield opened_database
-
-
-@pytest.fixture
-async def store(worker: Database) -> Store:
-    return Store(worker, RECIPE)
 
 
 def last_of_each(history: Sequence[DocumentWrite]) -> list[DocumentWrite]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -26,21 +25,9 @@ from tests.support.writes import (
     chunk_write,
     contents_of,
     document_write,
-    opened,
     switch,
     vector_of,
 )
-
-
-@pytest.fixture
-async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    async with opened(database.worker_url) as opened_database:
-        yield opened_database
-
-
-@pytest.fixture
-async def store(worker: Database) -> Store:
-    return Store(worker, RECIPE)
 
 
 async def found_by_both_legs(search: Search, generation: Generation, text: str) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -16,27 +15,14 @@ from runtime.errors import ConfigurationError, UnsupportedContent
 from store.database import Database
 from store.store import Store
 from store.types import DocumentWrite
-from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import (
     MODEL,
     RECIPE,
     chunk_write,
     contents_of,
     document_write,
-    opened,
     vector_of,
 )
-
-
-@pytest.fixture
-async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    async with opened(database.worker_url) as opened_database:
-        yield opened_database
-
-
-@pytest.fixture
-async def store(worker: Database) -> Store:
-    return Store(worker, RECIPE)
 
 
 async def texts(worker: Database, agent: str | None = None) -> dict[str, list[str]]:
