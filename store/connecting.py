@@ -106,6 +106,8 @@ def _sound_url() -> Iterator[None]:
 
 def _unavailable(error: BaseException) -> Unavailable:
     reason = str(error) or type(error).__name__
+    if isinstance(error, asyncpg.DiskFullError):
+        return Unavailable(f"Postgres has no room left ({reason}): make room on its disk")
     return Unavailable(
         f"Postgres can't be reached ({reason}): is it up, and HEADRACE_DATABASE_URL right?"
     )
