@@ -60,7 +60,9 @@ class Traffic:
         await asyncio.gather(*self._running)
 
     async def _steadily(self, rate: float, work: Callable[[int], Awaitable[None]]) -> None:
-        """Open loop: a slow answer doesn't hold up the next question."""
+        """Open loop: a slow answer doesn't hold up the next question. A rate of 0: never."""
+        if not rate:
+            return
         start, count = monotonic(), 0
         while True:
             task = asyncio.ensure_future(work(count))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ import asyncpg
 from bench.traffic import Traffic
 from events.connection import connect
 from events.names import Lane, Names
+from events.publishing import Receipt
 from processors.inference.tokenizer import TokenCounter
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Replays
@@ -35,11 +36,12 @@ class Stage:
     replays: Replays
     count_tokens: TokenCounter
 
-    async def fill(self, journal: Journal, documents: int) -> None:
-        """Import a corpus of so many changes."""
+    async def fill(self, journal: Journal, changes: int) -> list[Receipt]:
+        """Import so many changes."""
         client = self.running.client
-        receipts = await client.publish_many(journal.changes(documents), Lane.BULK)
+        receipts = await client.publish_many(journal.changes(changes), Lane.BULK)
         await client.wait(receipts, PATIENCE)
+        return receipts
 
     def traffic(
         self, journal: Journal, changes_per_second: float, questions_per_second: float
@@ -69,12 +71,12 @@ class Stage:
         async with self.owner() as connection:
             return await generations(connection, journal.project)
 
-    async def assert_settles_whole(self, journal: Journal, traffic: Traffic) -> None:
+    async def assert_settles_whole(self, journal: Journal, receipts: Sequence[Receipt]) -> None:
         """Every published change is handled once, and the index is what they lead to."""
-        await self.running.client.wait(traffic.receipts, PATIENCE)
+        await self.running.client.wait(receipts, PATIENCE)
         await eventually(self._is_idle, "nothing is pending", timeout=20)
         async with self.owner() as owner:
-            await assert_all_handled(owner, traffic.receipts)
+            await assert_all_handled(owner, receipts)
             await assert_whole(owner, journal.project, journal.oracle, self.count_tokens)
             await assert_nothing_left_over(owner)
 

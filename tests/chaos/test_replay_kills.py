@@ -39,7 +39,7 @@ async def test_a_killed_replay_leaves_the_live_index_whole(
     async with under_traffic(_traffic(stage, journal)) as traffic:
         await stage.replays.killed(*command, strike=strike)
     assert (traffic.failures, traffic.unseen) == ([], [])
-    await stage.assert_settles_whole(journal, traffic)
+    await stage.assert_settles_whole(journal, traffic.receipts)
     await _assert_second_try_finishes(stage, journal, command)
 
 
@@ -61,7 +61,7 @@ async def test_a_killed_postgres_leaves_the_live_index_whole(
         await breakable_postgres.start()
         result = await stage.replays.finished(process)
     assert result.code == 0 or "Postgres can't be reached" in result.last_line
-    await stage.assert_settles_whole(journal, traffic)
+    await stage.assert_settles_whole(journal, traffic.receipts)
     await _assert_second_try_finishes(stage, journal, command)
 
 
@@ -93,7 +93,7 @@ async def _assert_second_try_finishes(stage: Stage, journal: Journal, command: l
         result = await stage.replays(*command)
     assert result.code == 0, result.stderr
     assert (traffic.failures, traffic.unseen) == ([], [])
-    await stage.assert_settles_whole(journal, traffic)
+    await stage.assert_settles_whole(journal, traffic.receipts)
     states = await stage.generations(journal)
     if command[0] == "drop":
         assert list(states.values()) == ["live"]

@@ -36,7 +36,7 @@ async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
     assert (traffic.failures, traffic.unseen) == ([], [])
     async with stage.owner() as owner:
         await _assert_unmixed(owner, traffic.answers, {old, new})
-    await stage.assert_settles_whole(journal, traffic)
+    await stage.assert_settles_whole(journal, traffic.receipts)
 
 
 async def _answered_by(traffic: Traffic, generation: int) -> None:
