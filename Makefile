@@ -40,12 +40,13 @@ format: install ## put the code in shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-SEEDS ?= 20
-chaos: install ## kill -9 of workers in SEEDS imports of 2,000 documents (20 s each)
-	HEADRACE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest tests/chaos/test_kill_worker.py -v
+SEEDS ?= 10
+chaos: install ## kill -9 of workers, replays and Postgres, with SEEDS seeds (2 minutes each)
+	HEADRACE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest -v \
+		tests/chaos/test_kill_worker.py tests/chaos/test_replay_kills.py
 
 bench: install ## every measured figure (minutes)
-	@for name in indexing asking lanes; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes replay-load; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## renew requirements.lock after a change of dependencies
 	tools/lock

@@ -16,16 +16,17 @@ __all__ = ["Measurement", "command"]
 
 
 class Measurement(StrEnum):
-    """What can be measured: each a module in ``bench/`` with a function ``measure``."""
+    """What can be measured: each a module in ``bench/`` (with _) with a function ``measure``."""
 
     INDEXING = "indexing"
     ASKING = "asking"
     LANES = "lanes"
+    REPLAY_LOAD = "replay-load"
 
 
 def command(name: Annotated[Measurement, typer.Argument()], json: JsonOption = False) -> None:
     """Measure on this machine, with servers of its own; takes minutes."""
-    measure = import_module(f"bench.{name}").measure
+    measure = import_module(f"bench.{name.replace('-', '_')}").measure
     report: Report = run_client(lambda _settings: measure())
     if json:
         print_json(
