@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -13,13 +12,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
-from pathlib import PurePosixPath
+from datetime import UTC, datetime
 
 from events.change_log import LoggedChange
 from runtime.errors import Unavailable
+from store.archive.compacting import GRACE
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
 from store.archive.index import Index, PackFile, Segment
+from store.archive.leftovers import take_in_orphans
 from store.archive.reading import Reader
 from store.archive.replacing import Replacing
 from store.archive.writing import Writing, writing
@@ -97,13 +98,11 @@ class ArchiveMender:
             await self._replacing.contents(self._project_id, old, files.files, None)
         return []
 
-    async def remove(self, paths: Iterable[str]) -> None:
-        """Remove files, by full path, that the index still doesn't know."""
-        known = {self._storage.full(path) for path in await self._index.paths(self._project_id)}
-        root = self._storage.full("")
-        for path in sorted(set(paths) - known):
-            relative = str(PurePosixPath(path.removeprefix(root)))
-            await asyncio.to_thread(self._storage.remove, relative)
+    async def leftovers(self) -> None:
+        """Take files in that the index doesn't know, if they are whole, and remove the others."""
+        before = datetime.now(UTC) - GRACE
+        async with self._alone():
+            await take_in_orphans(self._index, self._storage, self._project_id, before)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

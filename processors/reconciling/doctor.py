@@ -111,6 +111,8 @@ class Doctor:
         tools = self.desk.tools
         generation = await tools.store.generation(project)
         rejected = await tools.standings.rejected(generation.project_id)
+        outcomes = await tools.standings.outcomes(generation.project_id, letters)
+        rejected |= letters.keys() - outcomes.keys()
         evidence = await gather(project, tools.archive, streams, rejected, letters)
         async with AsyncExitStack() as exits:
             connection = await exits.enter_async_context(snapshot(tools.database, generation))

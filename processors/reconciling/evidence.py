@@ -44,12 +44,12 @@ async def gather(
 ) -> Evidence:
     """Fold the log; the streams were read first, so that what they let go of is in the archive.
 
+    ``rejected`` changes have no effect.
+
     Raises:
         Unavailable: the archive can't be read.
     """
-    found = Evidence(
-        streams, streams.of(project), Fold(left_out=rejected | letters.keys()), letters
-    )
+    found = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
     for entry in found.entries:
         found.fold.add(entry.change)
         found.positions.append(entry.change.position)

@@ -69,5 +69,5 @@ def _left_pending(case: Case, done: Collection[Order]) -> list[StreamEntry]:
         entry
         for entry in case.evidence.entries
         if entry.change.order in done
-        and cursors[INDEXER, entry.place].pending.get(entry.entry_id, -1) > longest_ms
+        and cursors[INDEXER, entry.place].pending.get(entry.entry_id, -1) >= longest_ms
     ]

@@ -12,7 +12,7 @@ from processors.reconciling.findings import Drift, Subject
 from processors.reconciling.mending_documents import DOCUMENT_DRIFTS, mend_documents
 from processors.reconciling.mending_index import drop_rest, index_again, post_again
 from processors.reconciling.mending_streams import acknowledge, drop_letters, enter_outcomes
-from processors.reconciling.rearchiving import rearchive, remove_orphans
+from processors.reconciling.rearchiving import rearchive, see_to_orphans
 
 __all__ = ["mend"]
 
@@ -21,7 +21,7 @@ Mend = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
 
 OF_THE_LOG: Mapping[Mend, tuple[str, ...]] = {
     rearchive: ("archive.unarchived", "archive.damaged", "archive.missing"),
-    remove_orphans: ("archive.orphans",),
+    see_to_orphans: ("archive.orphans",),
 }
 OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
     drop_rest: ("generation.dropping",),

@@ -12,7 +12,7 @@ from processors.reconciling.stream_contents import texts_in_streams, whole_chang
 from processors.reconciling.stream_reading import ARCHIVER, StreamEntry
 from store.mending_archive import ArchiveMender
 
-__all__ = ["rearchive", "remove_orphans", "unarchived"]
+__all__ = ["rearchive", "see_to_orphans", "unarchived"]
 
 _CHANGES_AT_ONCE = 200
 
@@ -40,9 +40,9 @@ def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
     ]
 
 
-async def remove_orphans(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Remove files that nobody knows; they are older than an hour."""
-    await _mender(case).remove([str(subject.key) for subject in subjects])
+async def see_to_orphans(case: Case, _: Sequence[Subject]) -> list[str]:
+    """Take whole files in that the index doesn't know, and remove the others."""
+    await _mender(case).leftovers()
     return []
 
 

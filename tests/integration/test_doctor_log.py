@@ -1,0 +1,207 @@
+"""Drifts between streams, ledger, dead letters and archive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from events.dead_letters import DeadLetter
+from events.entries import entries_of
+from events.names import Position, Topic
+from processors.reconciling.stream_reading import ARCHIVER, INDEXER, logged, read_streams
+from processors.replaying.opening import Tools
+from tests.support.archives import flip
+from tests.support.databases import Database
+from tests.support.doctors import drift_names, examine, indexed
+from tests.support.replays import damage
+
+LIVE = Topic.CHANGED_LIVE
+
+
+@pytest.fixture
+async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+    """What the doctor works with."""
+    async with indexed(redis_url, database, tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def archived(opened: Tools) -> Tools:
+    """The same, with every change in the archive."""
+    streams = await read_streams(opened.redis, opened.names)
+    await archive(opened, [entry.change.position for entry in streams.of("docs")])
+    await acknowledge_as_archiver(opened)
+    return opened
+
+
+async def archive(tools: Tools, positions: list[int]) -> None:
+    """Put some changes into the archive."""
+    key = tools.names.stream(LIVE)
+    changes = [logged(one, (LIVE, 0)) for one in entries_of(await tools.redis.xrange(key))]
+    chosen = [one for one in changes if one is not None and one.position in positions]
+    await tools.archive.append("docs", chosen)
+
+
+async def acknowledge_as_archiver(tools: Tools) -> None:
+    """Let the archiver's group have read everything."""
+    for topic in (LIVE, Topic.CHANGED_BULK):
+        key = tools.names.stream(topic)
+        await tools.redis.xgroup_create(key, ARCHIVER, "$", mkstream=True)
+
+
+def files(tools: Tools, kind: str) -> list[Path]:
+    """Files of the archive."""
+    root = Path(tools.settings.archive_location)
+    return sorted(path for path in root.glob(f"*/{kind}/*.zst"))
+
+
+async def test_an_archived_index_has_no_drift(archived: Tools) -> None:
+    """Archive, streams and index agree; so they do when the streams are gone."""
+    assert (await examine(archived)).drifts == []
+    await archived.redis.flushall()
+    assert (await examine(archived)).drifts == []
+
+
+async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
+    """A worker that died between its commit and its acknowledgement has left them pending."""
+    redis, key = opened.redis, opened.names.stream(LIVE)
+    await redis.xgroup_setid(key, INDEXER, "0")
+    await redis.xreadgroup(INDEXER, "ghost", {key: ">"}, count=3)
+    await redis.xgroup_setid(key, INDEXER, "$")
+    repaired = await examine(opened, repair=True)
+    [drift] = repaired.drifts
+    assert (drift.name, drift.count, repaired.remaining) == ("pending.done", 3, [])
+    assert (await redis.xpending(key, INDEXER))["pending"] == 0
+
+
+async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
+    """A dead letter whose change is applied by now needs nobody's attention."""
+    redis, key = opened.redis, opened.names.stream(LIVE)
+    [(entry_id, fields)] = await redis.xrange(key, count=1)
+    now = datetime.now(UTC)
+    letter = DeadLetter(
+        event=fields[b"event"],
+        topic=LIVE,
+        partition=0,
+        entry_id=entry_id.decode(),
+        group=INDEXER,
+        error="Unavailable",
+        detail="by mistake",
+        attempts=1,
+        first_at=now,
+        last_at=now,
+    )
+    await redis.xadd(opened.names.dead(LIVE), letter.to_fields())
+    repaired = await examine(opened, repair=True)
+    assert (drift_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
+    assert await redis.xlen(opened.names.dead(LIVE)) == 0
+
+
+async def test_a_change_that_was_never_indexed(archived: Tools, database: Database) -> None:
+    """Archived, then lost by Redis before it was indexed: the doctor indexes it."""
+    before = await examine(archived)
+    await archived.redis.flushall()
+    damage(database, "delete from ledger where $1::int > 0")
+    damage(database, "delete from chunks where generation_id = $1 and document_id is not null")
+    damage(database, "delete from document_collections where generation_id = $1")
+    damage(database, "delete from documents where generation_id = $1")
+    repaired = await examine(archived, repair=True)
+    assert drift_names(repaired) == {"document.missing"}
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    assert repaired.digest == before.digest
+
+
+async def test_what_the_archiver_left_out_is_archived(opened: Tools) -> None:
+    """Changes that it acknowledged, and that no file has."""
+    streams = await read_streams(opened.redis, opened.names)
+    positions = [entry.change.position for entry in streams.of("docs")]
+    await archive(opened, positions[:10])
+    await acknowledge_as_archiver(opened)
+    repaired = await examine(opened, repair=True)
+    [drift] = repaired.drifts
+    assert (drift.name, drift.count) == ("archive.unarchived", len(positions) - 10)
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    found = [change.position async for change in opened.archive.events("docs")]
+    assert sorted(found) == sorted(positions)
+
+
+@pytest.mark.parametrize("kind", ["events", "contents"])
+async def test_damaged_files_are_made_whole_from_the_streams(archived: Tools, kind: str) -> None:
+    """A flipped byte is found, named with its file, and what was lost is archived again."""
+    [file] = files(archived, kind)
+    flip(file, -20)
+    repaired = await examine(archived, repair=True)
+    [drift] = [one for one in repaired.drifts if one.name == "archive.damaged"]
+    assert str(file) in drift.examples(1)[0]
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    assert (await archived.archive.check("docs")).is_sound
+
+
+@pytest.mark.parametrize("kind", ["events", "contents"])
+async def test_missing_files_are_written_again(archived: Tools, kind: str) -> None:
+    """A removed file is found, and written again from the streams."""
+    [file] = files(archived, kind)
+    file.unlink()
+    repaired = await examine(archived, repair=True)
+    assert "archive.missing" in drift_names(repaired)
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    await archived.redis.flushall()
+    assert (await examine(archived)).drifts == []
+
+
+async def test_what_is_lost_for_good_is_said(archived: Tools) -> None:
+    """Damage that nobody can mend stays, with its file and the cause; nothing is deleted for it."""
+    [file] = files(archived, "events")
+    flip(file, -20)
+    await archived.redis.flushall()
+    repaired = await examine(archived, repair=True)
+    assert {one.name for one in repaired.remaining} >= {"archive.damaged", "document.unlogged"}
+    assert any(str(file) in failure and "backup" in failure for failure in repaired.failures)
+    assert repaired.documents == 13
+
+
+async def test_orphans_are_removed(archived: Tools, database: Database) -> None:
+    """Files that nobody knows go once they are an hour old, not before."""
+    damage(database, "update generations set created_at = now() - interval '1 day' where id = $1")
+    [file] = files(archived, "contents")
+    young, old = file.with_name("young.zst"), file.with_name("old.zst")
+    for one in (young, old):
+        one.write_bytes(b"leftover")
+    hours_ago = (datetime.now(UTC) - timedelta(hours=2)).timestamp()
+    os.utime(old, (hours_ago, hours_ago))
+    repaired = await examine(archived, repair=True)
+    assert (drift_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
+    assert (young.exists(), old.exists(), file.exists()) == (True, False, True)
+
+
+async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) -> None:
+    """Events that wait for an hour are named, and what sees to them."""
+    damage(
+        database,
+        """
+        insert into outbox (project_id, event_id, lane, partition, event, created_at)
+        select project_id, 'stuck', 'live', 0, '', now() - interval '1 hour'
+        from generations
+        where id = $1
+        """,
+    )
+    [drift] = (await examine(opened)).drifts
+    assert (drift.name, drift.examples(1)) == ("outbox.stuck", ["event stuck"])
+    assert "archiver" in drift.cure
+
+
+async def test_a_change_on_its_way_is_no_drift(opened: Tools) -> None:
+    """Published, but not indexed yet; or in a worker's hands; or rejected."""
+    redis, key = opened.redis, opened.names.stream(LIVE)
+    entries = await redis.xrange(key)
+    fields = entries[0][1]
+    changed = fields[b"event"].replace(b"notes/0.md", b"notes/new.md")
+    await redis.xadd(key, {"event": changed})
+    assert (await examine(opened)).drifts == []
+    await redis.xreadgroup(INDEXER, "busy", {key: ">"})
+    assert (await examine(opened)).drifts == []
+    assert Position(LIVE.lane, 0, entries[-1][0].decode()).number > 0
