@@ -80,14 +80,10 @@ def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: 
     damage = "".join(f"; {error}" for error in log.damaged.values())
     raise NotSwitched(
         f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
-        f"{{documents}}{_literal(damage)}; the live generation goes on serving: publish them again"
+        f"{{documents}}{damage}; the live generation goes on serving: publish them again"
         " (`headrace doctor` tells more)",
         [Difference.of(key, "its last change can't be read") for key in lost],
     )
-
-
-def _literal(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 async def unfinished(tools: Tools, live: Generation) -> Generation | None:

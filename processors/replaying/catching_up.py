@@ -95,7 +95,10 @@ class CatchUp:
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
             + (f" ({damage})" if damage else ""),
-            [Difference.of(one.key, reason) for one in lost],
+            [
+                Difference.of(one.key, str(self.builder.refused.get(one.order, reason)))
+                for one in lost
+            ],
             self.builder.generation.id,
         )
 

@@ -32,7 +32,11 @@ class Difference:
 
 
 class NotSwitched(OperatorError):
-    """The live generation goes on serving. ``differences``: why, document by document."""
+    """The live generation goes on serving.
+
+    ``differences``: why, document by document. The first ones stand in the message in the place of
+    ``{documents}``.
+    """
 
     def __init__(
         self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
@@ -42,4 +46,4 @@ class NotSwitched(OperatorError):
         named = "; ".join(map(str, self.differences[:_NAMED]))
         more = len(self.differences) - _NAMED
         rest = f"; and {more:,} more" if more > 0 else ""
-        super().__init__(message.format(documents=f"{named}{rest}"))
+        super().__init__(message.replace("{documents}", f"{named}{rest}"))

@@ -78,6 +78,19 @@ async def test_a_changed_model_embeds_each_text_once(
     assert [row["name"] for row in models] == ["openai/test"]
 
 
+async def test_a_model_that_is_not_needed_is_not_asked(
+    remote: Tools, worker: Headrace, database: Database, server: ModelServer
+) -> None:
+    """Where every text has its vector, not even the width of the model is asked for."""
+    await replay(remote, model="openai/test")
+    before = len(server.requests)
+    at = {"model_base_url": server.base_url, "model_api_key": server.key}
+    async with tools(worker.redis_url, database, **at) as later:
+        report = await replay(later, chunking="1:512")
+    assert (report.switched, report.bill.texts) == (True, 0)
+    assert len(server.requests) == before
+
+
 async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: ModelServer) -> None:
     """A replay that dies while it builds is gone on with, by what is embedded already."""
     with struck("replay.building"), pytest.raises(Struck):

@@ -1,0 +1,73 @@
+"""What differs between the log's last word and the rows, document by document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from events.change_log import LoggedChange
+from events.models import DocumentChange, DocumentChanged, content_hash
+from processors.replaying.findings import Difference, NotSwitched
+from processors.replaying.folding import Fold
+from processors.replaying.verifying import compare
+from runtime.errors import LimitExceeded
+from store.digests import StoredDigest
+
+DIGEST = b"d" * 32
+ROW = StoredDigest("", "a", 10, 0, False, content_hash("text"), DIGEST, DIGEST, 3, 3, 0)
+
+
+def fold() -> Fold:
+    """A log with one document, ``a``."""
+    made = Fold()
+    data = DocumentChange(project="docs", uri="a", content="text")
+    made.add(LoggedChange(0, 10, DocumentChanged(data=data)))
+    return made
+
+
+def reasons(*rows: StoredDigest) -> list[str]:
+    """What is said of rows, by that log."""
+    stored = {(row.agent, row.uri): row for row in rows}
+    return [one.reason for one in compare(fold(), stored, {})]
+
+
+def test_equal_rows_are_sound() -> None:
+    assert reasons(ROW) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (replace(ROW, position=9), "it is at position 9, and by the log at 10"),
+        (replace(ROW, deleted=True), "it is deleted"),
+        (replace(ROW, content_hash="0" * 64), "it was made from other content"),
+        (replace(ROW, digest=b"x" * 32), "its rows are not what was written"),
+        (replace(ROW, recorded=None), "its rows are not what was written"),
+        (replace(ROW, vectors=1), "2 of its chunks have no vector"),
+    ],
+)
+def test_each_difference_is_told(row: StoredDigest, reason: str) -> None:
+    assert reasons(row) == [reason]
+
+
+def test_missing_and_unknown_documents_are_told() -> None:
+    assert sorted(reasons(replace(ROW, uri="b"))) == [
+        "it is missing",
+        "the log has no such document",
+    ]
+
+
+def test_a_change_that_could_not_be_processed_is_told_once() -> None:
+    found = list(compare(fold(), {}, {(10, 0): LimitExceeded("too long")}))
+    assert found == [Difference("", "a", "can't be processed: too long")]
+
+
+def test_an_error_names_three_documents_and_how_many_more() -> None:
+    differences = [Difference("ada" if n else "", f"{n}.md", "gone") for n in range(5)]
+    error = NotSwitched("not switched: {documents}!", differences, 7)
+    assert str(error) == (
+        "not switched: 0.md: gone; 1.md (private to ada): gone; 2.md (private to ada): gone;"
+        " and 2 more!"
+    )
+    assert (len(error.differences), error.generation) == (5, 7)
