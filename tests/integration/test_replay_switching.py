@@ -38,14 +38,18 @@ async def test_a_process_that_stops_inside_a_switch_lets_writers_go_on(
     database, generation, other = live
     monkeypatch.setattr(switching, "IDLE_LIMIT_MS", 300)
     store = Store(database, RECIPE)
-    writer: asyncio.Task[object] | None = None
-    with pytest.raises(Unavailable):
+    applied: list[str] = []
+
+    async def stop_inside() -> None:
         async with exclusive(database, generation.project_id) as connection:
             await switch(connection, generation, other)
-            writer = asyncio.create_task(store.apply([document_write("a", 1, ["text"])]))
-            await asyncio.wait_for(writer, 10)
-    assert writer is not None
-    assert writer.done()
+            async with asyncio.timeout(10):
+                results = await store.apply([document_write("a", 1, ["text"])])
+            applied.extend(one.outcome for one in results)
+
+    with pytest.raises(Unavailable):
+        await stop_inside()
+    assert applied == ["indexed"]
     assert (await store.generation("alpha")).id == generation.id
 
 
