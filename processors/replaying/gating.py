@@ -16,7 +16,6 @@ from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
 from processors.answering.query_vectors import QueryVectors
 from processors.recipes import RecipeNotices
-from processors.replaying.findings import NotSwitched
 from processors.replaying.opening import Tools
 from processors.replaying.reporting import GateScores
 from store.generations import Generation
@@ -47,26 +46,14 @@ class EvaluationGate:
         """Ask both generations.
 
         Raises:
-            NotSwitched: the new one's score is lower by more than ``max_drop``.
             Unavailable: a server or a model is down.
         """
         answering = _answering(tools)
-        scores = GateScores(
-            await self.score(_asking(answering, project, live)),
-            await self.score(_asking(answering, project, new)),
+        return GateScores(
+            live=await self.score(_asking(answering, project, live)),
+            new=await self.score(_asking(answering, project, new)),
+            max_drop=self.max_drop,
         )
-        if scores.live - scores.new > self.max_drop:
-            raise _fallen(scores, self.max_drop, project, new)
-        return scores
-
-
-def _fallen(scores: GateScores, max_drop: float, project: str, new: Generation) -> NotSwitched:
-    return NotSwitched(
-        f"generation {new.id} of {project} was not switched to: its nDCG@10 is "
-        f"{scores.new:.4f}, and that of the live one {scores.live:.4f}: "
-        f"a drop of more than {max_drop:g}",
-        generation=new.id,
-    )
 
 
 def _asking(answering: Answering, project: str, generation: Generation) -> Ask:

@@ -40,7 +40,7 @@ __all__ = ["Gate", "Replay", "Show"]
 MOST_ROUNDS = 100
 
 Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
-"""Compares a project's live generation with the new one; raises NotSwitched if that is worse."""
+"""Scores the answers of a project's live generation and of the new one."""
 
 Show = Callable[[str, int, int], None]
 """Told what is being done, how many are done, and of how many."""
@@ -184,11 +184,19 @@ class Replay:
         kill_point("replay.verified")
 
     async def _pass_gate(self) -> None:
-        if self._gate is not None:
-            with self.report.stages("gate"):
-                self.report.gate = await self._gate(
-                    self._tools, self._project, self._live, self._builder.generation
-                )
+        if self._gate is None:
+            return
+        new = self._builder.generation
+        with self.report.stages("gate"):
+            found = await self._gate(self._tools, self._project, self._live, new)
+        self.report.gate = found
+        if not found.passed:
+            raise NotSwitched(
+                f"generation {new.id} of {self._project} was not switched to: its nDCG@10 is "
+                f"{found.new:.4f}, and that of the live one {found.live:.4f}: "
+                f"a drop of more than {found.max_drop:g}",
+                generation=new.id,
+            )
 
     async def _switch(self) -> None:
         catch_up = CatchUp(self._live, self._log, self._fold, self._tools.standings, self._builder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -15,10 +15,16 @@ __all__ = ["GateScores", "ReplayReport", "Stages"]
 
 @dataclass(frozen=True, slots=True)
 class GateScores:
-    """nDCG@10 of the live generation and of the new one."""
+    """nDCG@10 of the live generation and of the new one, and by how much it may fall."""
 
     live: float
     new: float
+    max_drop: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the new one is good enough."""
+        return self.live - self.new <= self.max_drop
 
 
 @dataclass
@@ -61,7 +67,7 @@ class ReplayReport:
     def as_json(self) -> dict[str, Any]:
         """Numbers are plain; costs are in US dollars, None where a price isn't known."""
         known = self.priced or not self.bill.texts
-        gate = None if self.gate is None else {"live": self.gate.live, "new": self.gate.new}
+        gate = None if self.gate is None else asdict(self.gate)
         return {
             "project": self.project,
             "generation": self.generation,
