@@ -8,6 +8,7 @@ import asyncpg
 
 from bench.traffic import Traffic, under_traffic
 from events.models import QueryAnswer
+from events.names import Lane
 from tests.chaos.journal import Journal
 from tests.chaos.staging import Stage
 from tests.support.waiting import eventually
@@ -16,6 +17,8 @@ DOCUMENTS = 300
 CHANGES_PER_SECOND = 5.0
 QUESTIONS_PER_SECOND = 20.0
 WARM_UP_ANSWERS = 20
+WARM_UP_CHANGES = 50
+IMPORTED_CHANGES = 1_000
 
 
 async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
@@ -37,6 +40,18 @@ async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
     async with stage.owner() as owner:
         await _assert_unmixed(owner, traffic.answers, {old, new})
     await stage.assert_settles_whole(journal, traffic.receipts)
+
+
+async def test_a_replay_in_the_middle_of_an_import(stage: Stage) -> None:
+    """What waits in the stream, what is in work and what is done: each change counts once."""
+    journal = Journal(12)
+    await stage.fill(journal, WARM_UP_CHANGES)
+    client = stage.running.client
+    receipts = await client.publish_many(journal.changes(IMPORTED_CHANGES), Lane.BULK)
+    await client.wait(receipts[:WARM_UP_CHANGES])
+    replayed = await stage.replays("--project", journal.project, "--chunking", "1:96")
+    assert replayed.code == 0, replayed.stderr
+    await stage.assert_settles_whole(journal, receipts)
 
 
 async def _answered_by(traffic: Traffic, generation: int) -> None:
