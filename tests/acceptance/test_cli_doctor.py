@@ -1,0 +1,86 @@
+"""``headrace doctor`` as an operator uses it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Cli, environment_of
+from tests.support.databases import Database
+from tests.support.drifts import DRIFTS
+from tests.support.processes import WorkerProcess
+from tests.support.replays import damage
+
+
+@pytest.fixture
+async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
+    """The command line beside a running worker, with twelve notes in the project ``notes``."""
+    directory = tmp_path / "notes"
+    (directory / "notes").mkdir(parents=True)
+    for number in range(12):
+        (directory / "notes" / f"{number}.md").write_text(f"# Note {number}\n\nWeir {number}.\n")
+    environment = environment_of(redis_url, database, tmp_path / "home")
+    async with WorkerProcess(redis_url, database, {"HEADRACE_HOME": environment["HEADRACE_HOME"]}):
+        cli = Cli(environment)
+        synced = await cli("sync", str(directory), "--project", "notes", "--wait")
+        assert synced.code == 0, synced
+        yield cli
+
+
+async def test_a_healthy_installation(cli: Cli) -> None:
+    """Exit code 0, every condition ok, and no drift, while a worker runs."""
+    result = await cli("doctor")
+    assert result.code == 0, result
+    assert "notes: generation" in result.stdout
+    assert "12 documents: no drift" in result.stdout
+    found = (await cli("doctor", "--json", "--project", "notes")).json
+    assert found["sound"] is True
+    assert found["unexamined"] is None
+    assert {one["state"] for one in found["environment"]} <= {"ok", "warning"}
+    assert [one["drifts"] for one in found["projects"]] == [[]]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a deleted chunk",
+        "a changed title",
+        "all segments removed",
+        "a document that the log never had",
+    ],
+)
+async def test_a_drift_made_by_hand(kind: str, cli: Cli, database: Database) -> None:
+    """Found and named with exit code 1, mended with exit code 0, and gone."""
+    expected, statement = DRIFTS[kind]
+    before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
+    damage(database, statement)
+
+    result = await cli("doctor")
+    assert result.code == 1, result
+    for name in expected:
+        assert name in result.stdout
+    assert "headrace doctor --project notes --repair" in result.stdout
+
+    repaired = await cli("doctor", "--repair", "--json")
+    assert repaired.code == 0, repaired
+    [project] = repaired.json["projects"]
+    assert {one["name"] for one in project["mended"]} == expected
+    assert (project["drifts"], project["failures"]) == ([], [])
+    assert project["digest"] == before
+    assert (await cli("doctor")).code == 0
+
+
+async def test_what_is_not_fit_is_said(cli: Cli) -> None:
+    """An environment that no index can be examined in is described, and the exit code is 1."""
+    result = await cli("doctor", HEADRACE_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
+    assert result.code == 1
+    assert "PROBLEM  postgres" in result.stdout
+    assert "the index was not examined" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+async def test_an_unknown_project(cli: Cli) -> None:
+    """The projects that there are, are named."""
+    assert "there are: notes" in (await cli("doctor", "--project", "nots")).line
