@@ -21,24 +21,36 @@ __all__ = [
     "check_complete",
     "live_generation",
     "note_findings",
+    "project_id_of",
     "prove_models",
     "scope_of",
     "unfinished",
 ]
 
 
-async def live_generation(tools: Tools, project: str) -> Generation:
-    """The generation that a replay shall take the place of.
+async def project_id_of(tools: Tools, project: str) -> int:
+    """The id of a project.
 
     Raises:
         UsageError: no such project.
     """
-    live = await tools.store.live(project)
-    if live is None:
+    found = await tools.projects.find(project)
+    if found is None:
         raise UsageError(
             f"there is no project {project!r} (`headrace status` lists the projects there are)"
         )
-    return live
+    return found
+
+
+async def live_generation(tools: Tools, project: str) -> Generation:
+    """The generation that a replay shall take the place of; to be asked under the replay lock.
+
+    Raises:
+        UsageError: no such project.
+    """
+    project_id = await project_id_of(tools, project)
+    async with tools.database.scope(project_id) as connection:
+        return await generations.live(connection, project_id)
 
 
 async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:

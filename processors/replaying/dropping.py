@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from processors.answering.deadline import LONGEST
-from processors.replaying.beginning import live_generation
+from processors.replaying.beginning import live_generation, project_id_of
 from processors.replaying.opening import Tools
 from processors.replaying.returning import find_generation
 from runtime.errors import UsageError
@@ -30,8 +30,9 @@ async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
             still read it, or the project is being replayed.
         Unavailable: Postgres can't be reached, or an index of it is being built.
     """
-    project, generation = await find_generation(tools, generation_id)
-    async with replay_lock(tools.database, project, generation.project_id):
+    project, _ = await find_generation(tools, generation_id)
+    async with replay_lock(tools.database, project, await project_id_of(tools, project)):
+        _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
         _check(generation, live, datetime.now(UTC))
         if not await let_go(tools.database, generation):

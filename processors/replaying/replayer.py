@@ -15,6 +15,7 @@ from processors.replaying.beginning import (
     check_complete,
     live_generation,
     note_findings,
+    project_id_of,
     prove_models,
     scope_of,
     unfinished,
@@ -67,9 +68,9 @@ class Replay:
             NotSwitched: what was built isn't what the log says, or fails the gate.
             ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
         """
-        live = await live_generation(self._tools, self._project)
-        async with replay_lock(self._tools.database, self._project, live.project_id):
-            await self._read(live)
+        project_id = await project_id_of(self._tools, self._project)
+        async with replay_lock(self._tools.database, self._project, project_id):
+            await self._read()
             await self._begin()
             await self._fill()
             await self._index()
@@ -85,23 +86,23 @@ class Replay:
         Raises:
             UsageError, NotSwitched, ConfigurationError, Unavailable: as ``run`` does.
         """
-        tools, live = self._tools, await live_generation(self._tools, self._project)
-        await self._read(live)
-        half = await unfinished(tools, live)
+        tools = self._tools
+        await self._read()
+        half = await unfinished(tools, self._live)
         stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
         missing = self._fold.newer_than({key: one.order for key, one in stored.items()})
         return await estimate(
             [one for one in missing if not (self._is_carried(one) or one.deleted)],
             self._project,
             self._recipe,
-            workshop(tools, self._project, self._models(live)),
+            workshop(tools, self._project, self._models(self._live)),
             await prices_of(tools.inference, self._recipe),
             self._progress("documents looked at"),
         )
 
-    async def _read(self, live: Generation) -> None:
+    async def _read(self) -> None:
         """Know what to do: recipe, models, the log, and that it lacks nothing that is live."""
-        self._live = live
+        self._live = live = await live_generation(self._tools, self._project)
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
         await prove_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):

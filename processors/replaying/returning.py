@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from processors.replaying.beginning import live_generation
+from processors.replaying.beginning import live_generation, project_id_of
 from processors.replaying.building import Builder, Progress
 from processors.replaying.catching_up import CatchUp
 from processors.replaying.embedding_once import OnceModels
@@ -73,9 +73,10 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         Unavailable: a server or a model is down; the live generation goes on serving.
     """
     begin = perf_counter()
-    live = await live_generation(tools, project)
-    _check(chosen, live)
-    async with replay_lock(tools.database, project, live.project_id):
+    async with replay_lock(tools.database, project, await project_id_of(tools, project)):
+        live = await live_generation(tools, project)
+        _, chosen = await find_generation(tools, chosen.id)
+        _check(chosen)
         models = OnceModels(tools.inference, tools.database, chosen.project_id)
         builder = Builder(project, chosen, {}, workshop(tools, project, models), in_bulk=False)
         fold = Fold(await tools.standings.rejected(live.project_id))
@@ -85,11 +86,11 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
     return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
 
 
-def _check(chosen: Generation, live: Generation) -> None:
+def _check(chosen: Generation) -> None:
     reasons = {
         "live": "is live already",
         "building": "is half built: `headrace replay` finishes it and switches to it",
         "dropping": "is being dropped",
     }
-    if chosen.id == live.id or chosen.state != "former":
+    if chosen.state != "former":
         raise UsageError(f"generation {chosen.id} {reasons[chosen.state]}")
