@@ -26,6 +26,7 @@ class Stack:
     redis_url: str
     database_url: str
     owner_database_url: str
+    archive_url: str
 
     @asynccontextmanager
     async def worker(self, *arguments: str, **environment: str) -> AsyncIterator[None]:
@@ -52,6 +53,7 @@ class Stack:
             stream_prefix="headrace",
             partitions=1,
             broker_url="",
+            archive_url=self.archive_url,
         )
 
     def _environment(self) -> dict[str, str]:
@@ -62,6 +64,7 @@ class Stack:
             "HEADRACE_REDIS_URL": self.redis_url,
             "HEADRACE_DATABASE_URL": self.database_url,
             "HEADRACE_OWNER_DATABASE_URL": self.owner_database_url,
+            "HEADRACE_ARCHIVE_URL": self.archive_url,
         }
 
 
@@ -75,7 +78,7 @@ async def bench_stack() -> AsyncIterator[Stack]:
         try:
             redis_url = await redis.start()
             await upgrade(urls.owner)
-            yield Stack(redis_url, urls.worker, urls.owner)
+            yield Stack(redis_url, urls.worker, urls.owner, str(home / "archive"))
         finally:
             await redis.stop()
             await postgres.stop()

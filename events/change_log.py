@@ -17,7 +17,7 @@ from events.models import DocumentChanged
 from events.names import Lane, Names, Position, Topic
 from runtime.errors import MalformedEvent
 
-__all__ = ["LoggedChange", "read_changes"]
+__all__ = ["LoggedChange", "logged_change", "read_changes"]
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,17 @@ class LoggedChange:
     def order(self) -> tuple[int, int]:
         """Sort key: of two changes of one document, the greater one stands."""
         return self.position, self.partition
+
+
+def logged_change(lane: Lane, partition: int, entry: Entry) -> LoggedChange:
+    """The change that an entry of a stream of changes holds.
+
+    Raises:
+        MalformedEvent: it holds none, or its position can't be.
+    """
+    position = kept_position(entry.fields, Position(lane, partition, entry.id))
+    event = DocumentChanged.from_bytes(entry.fields.get(b"event", b""))
+    return LoggedChange(partition, position, event)
 
 
 async def read_changes(
@@ -71,9 +82,7 @@ async def _page(redis: Redis, key: str, after: str) -> list[Entry]:
 
 def _change(lane: Lane, partition: int, entry: Entry) -> LoggedChange | None:
     try:
-        position = kept_position(entry.fields, Position(lane, partition, entry.id))
-        event = DocumentChanged.from_bytes(entry.fields.get(b"event", b""))
+        return logged_change(lane, partition, entry)
     except MalformedEvent as error:
         log.debug("log.entry_skipped", entry_id=entry.id, reason=str(error))
         return None
-    return LoggedChange(partition, position, event)

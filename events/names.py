@@ -7,6 +7,7 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{document.0}:changed.live.dead
     headrace:{document.0}:seen:<project>:<event id>
     headrace:{document.0}:outcome         document.indexed and document.rejected
+    headrace:{document.0}:trimmed         how many changes have left each lane's stream
     headrace:{query.0}:requested
     headrace:{query.0}:replies:<client>
     headrace:{query.0}:replied:<query id>
@@ -21,7 +22,16 @@ from enum import StrEnum
 
 from runtime.errors import MalformedEvent
 
-__all__ = ["DEAD_SUFFIX", "GROUPS", "LARGEST_SEQUENCE", "Lane", "Names", "Position", "Topic"]
+__all__ = [
+    "ARCHIVER",
+    "DEAD_SUFFIX",
+    "GROUPS",
+    "LARGEST_SEQUENCE",
+    "Lane",
+    "Names",
+    "Position",
+    "Topic",
+]
 
 DEAD_SUFFIX = ".dead"
 _SEQUENCE_BITS = 20
@@ -65,6 +75,9 @@ GROUPS: dict[Topic, str] = {
     Topic.CHANGED_BULK: "indexer",
     Topic.QUERY: "answerer",
 }
+
+ARCHIVER = "archiver"
+"""The second group of the streams of changes: it keeps them outside of Redis."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +153,10 @@ class Names:
     def seen(self, project: str, event_id: str, partition: int) -> str:
         """Remembers the token of a published event id, for idempotent publishing."""
         return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}"
+
+    def trimmed(self, partition: int) -> str:
+        """Hash: by lane, how many changes have left the stream."""
+        return f"{self.prefix}:{{document.{partition}}}:trimmed"
 
     def replies(self, client: str, partition: int = 0) -> str:
         """Reply stream of one client."""

@@ -1,17 +1,19 @@
-"""Questions are no part of the log: once answered, their entries are let go."""
+"""What leaves the streams: answered questions, and changes that everybody has."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
 from events.entries import order
-from events.names import GROUPS, Names, Topic
+from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 
-__all__ = ["trim_queries"]
+__all__ = ["changes_needed_from", "read_trimmed", "trim_changes", "trim_queries"]
 
 
 async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
@@ -27,28 +29,98 @@ async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(m
     for partition in range(names.partitions):
         key = names.stream(Topic.QUERY, partition)
         with redis_errors():
-            floor = await _floor(redis, key, keep)
+            floor = await _floor(redis, key, {GROUPS[Topic.QUERY]}, keep)
             if floor is not None:
                 trimmed += await redis.xtrim(key, minid=floor, approximate=True)
     return trimmed
 
 
-async def _floor(redis: Redis, key: str, keep: timedelta) -> str | None:
-    """The id below which nothing is needed; None when the group can't be asked."""
+async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
+    """Drop changes older than ``keep`` that every group has acknowledged; how many went.
+
+    Nothing goes from a stream that the indexer or the archiver has no group of. Groups of others
+    hold back what they haven't handled, too.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed = 0
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_lane(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            floor = await _floor(redis, key, {GROUPS[topic], ARCHIVER}, keep)
+            count = 0 if floor is None else await redis.xtrim(key, minid=floor, approximate=True)
+            if count:
+                await redis.hincrby(names.trimmed(partition), lane, count)
+        trimmed += count
+    return trimmed
+
+
+async def read_trimmed(redis: Redis, names: Names) -> dict[tuple[Lane, int], int]:
+    """How many changes have left each stream, by lane and partition, since Redis was last empty.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    found: dict[tuple[Lane, int], int] = {}
+    for partition in range(names.partitions):
+        with redis_errors():
+            counts: Any = await redis.hgetall(names.trimmed(partition))
+        for lane in Lane:
+            found[lane, partition] = int(counts.get(lane.encode(), 0))
+    return found
+
+
+async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> int | None:
+    """Milliseconds since 1970 before which no change is needed from Redis; None: unknown.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    floors = []
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_lane(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            floors.append(
+                await _floor(redis, key, {GROUPS[topic], ARCHIVER}, keep, at_end_free=True)
+            )
+    known = [floor for floor in floors if floor is not None]
+    return min(order(floor)[0] for floor in known) if len(known) == len(floors) else None
+
+
+async def _floor(
+    redis: Redis, key: str, expected: Collection[str], keep: timedelta, *, at_end_free: bool = False
+) -> str | None:
+    """The id below which nothing is needed; None when an expected group can't be asked.
+
+    The cursors are read before what is pending: what is delivered in between lies above them.
+    ``at_end_free``: a group that has read to the end holds nothing back.
+    """
+    groups = await _groups(redis, key)
+    names = {group["name"].decode() for group in groups}
+    if not names.issuperset(expected):
+        return None
+    async with redis.pipeline(transaction=False) as pipeline:
+        for name in sorted(names):
+            pipeline.xpending(key, name)
+        pipeline.xrevrange(key, count=1)
+        pipeline.time()
+        *pending, last, (seconds, microseconds) = await pipeline.execute(raise_on_error=False)
+    if any(isinstance(one, Exception) for one in pending):
+        return None
+    end = last[0][0].decode() if last else "0-0"
+    oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
+    ids = [one["min"].decode() for one in pending if one["min"]]
+    delivered = [group["last-delivered-id"].decode() for group in groups]
+    ids += [one for one in delivered if not at_end_free or order(one) < order(end)]
+    return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
+
+
+async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:
+    """None of a stream that doesn't exist."""
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.xinfo_groups(key)
-        pipeline.xpending(key, GROUPS[Topic.QUERY])
-        pipeline.time()
-        groups, pending, now = await pipeline.execute(raise_on_error=False)
-    if isinstance(groups, Exception) or isinstance(pending, Exception):
-        return None
-    seconds, microseconds = now
-    oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
-    ids = [f"{max(oldest_kept, 0)}-0", *_delivered(groups)]
-    if pending["min"]:
-        ids.append(pending["min"].decode())
-    return min(ids, key=order)
-
-
-def _delivered(groups: list[dict[str, Any]]) -> list[str]:
-    return [group["last-delivered-id"].decode() for group in groups]
+        (reply,) = await pipeline.execute(raise_on_error=False)
+    return [] if isinstance(reply, Exception) else reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -29,8 +29,9 @@ log = structlog.get_logger(__name__)
 ROLES: dict[str, frozenset[Topic]] = {
     "indexer": frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK}),
     "answerer": frozenset({Topic.QUERY}),
+    "archiver": frozenset(),
 }
-"""What a worker may be limited to, and the topics that each role reads."""
+"""What a worker may be limited to, and the topics that each role's agents read."""
 
 LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
@@ -57,18 +58,36 @@ async def run_worker(
         Unavailable: Redis or Postgres can't be reached at the start.
     """
     async with open_services(settings) as services:
-        app = _app(settings, services)
-        for topic in sorted(frozenset().union(*(ROLES[role] for role in only))):
-            _subscribe(app, topic, services, settings)
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
         if "answerer" in only:
             chores.start("trimming", _trim(services, stop))
+        if "archiver" in only:
+            chores.start("archiving", services.archiving.run(stop))
+        topics = sorted(frozenset().union(*(ROLES[role] for role in only)))
         try:
-            await _run_agents(app, stop, ready)
+            await _handle_events(settings, services, topics, stop, ready)
         finally:
             await chores.close()
+
+
+async def _handle_events(
+    settings: Settings,
+    services: Services,
+    topics: Sequence[Topic],
+    stop: asyncio.Event,
+    ready: Callable[[], None] | None,
+) -> None:
+    if topics:
+        app = _app(settings, services)
+        for topic in topics:
+            _subscribe(app, topic, services, settings)
+        await _run_agents(app, stop, ready)
+        return
+    if ready is not None:
+        ready()
+    await stop.wait()
 
 
 async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:

@@ -20,6 +20,11 @@ from processors.answering.assembling import Assembler
 from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
 from processors.answering.query_vectors import QueryVectors
+from processors.archiving.archiver import Archiver
+from processors.archiving.contents import KeptContents
+from processors.archiving.log_group import LogGroup
+from processors.archiving.running import Archiving
+from processors.archiving.upkeep import Upkeep
 from processors.burying import Burial
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.indexing.chunking.types import CountTokens
@@ -32,9 +37,11 @@ from processors.inference import Inference, tokenizer_path
 from processors.recipes import RecipeNotices, chooses_models, model_options, recipe_of
 from processors.services import Services
 from runtime.settings import Settings
+from store.archive import Archive
 from store.database import Database
 from store.generations import Recipe
 from store.maintenance import Maintenance
+from store.projects import Projects
 from store.search import Search
 from store.store import Store
 
@@ -53,6 +60,7 @@ class _Foundation:
     inference: Inference
     pool: ChunkingPool
     store: Store
+    archive: Archive
 
 
 @asynccontextmanager
@@ -76,7 +84,8 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
             tokenizer_path=tokenizer_path(settings.model_directory),
         )
         await stack.enter_async_context(pool)
-        yield _Foundation(settings, names, redis, database, recipe, inference, pool, store)
+        archive = Archive(database, Projects(database, recipe), settings.archive_location)
+        yield _Foundation(settings, names, redis, database, recipe, inference, pool, store, archive)
 
 
 @asynccontextmanager
@@ -96,6 +105,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             indexing=_indexing(base, notices, outcomes),
             answering=_answering(base, notices, replies, reader.count_tokens),
             burial=Burial(base.store, outcomes, replies),
+            archiving=_archiving(base),
             maintenance=Maintenance(
                 base.database,
                 settings.owner_database_url or None,
@@ -109,7 +119,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> Indexing:
     preparer = Preparer(
-        Resolver(base.store.get_content, base.settings.max_document_bytes),
+        Resolver(KeptContents(base.store, base.archive).fetch, base.settings.max_document_bytes),
         Cutter(base.pool, base.inference),
         EmbeddingStep(base.store.known_vectors, base.inference),
     )
@@ -130,3 +140,23 @@ def _answering(
         base.settings.default_deadline,
         base.settings.query_concurrency,
     )
+
+
+def _archiving(base: _Foundation) -> Archiving:
+    settings = base.settings
+    archiver = Archiver(
+        base.database,
+        settings.stream_prefix,
+        LogGroup(base.redis, base.names),
+        base.archive,
+    )
+    upkeep = Upkeep(
+        base.redis,
+        base.names,
+        base.database,
+        base.archive,
+        stream_retention=settings.stream_retention,
+        archive_retention=settings.archive_retention,
+        compaction_interval=settings.archive_compaction_interval,
+    )
+    return Archiving(archiver, upkeep)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from processors.answering.pipeline import Answering
+from processors.archiving.running import Archiving
 from processors.burying import Burial
 from processors.indexing.chunking.types import CountTokens
 from processors.indexing.pipeline import Indexing
@@ -17,11 +18,12 @@ __all__ = ["Services"]
 
 @dataclass(frozen=True)
 class Services:
-    """The two pipelines of a worker, and what it does besides."""
+    """The two pipelines of a worker, the archiving, and what it does besides."""
 
     indexing: Indexing
     answering: Answering
     burial: Burial
+    archiving: Archiving
     maintenance: Maintenance
     store: Store
     count_tokens: CountTokens

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 __all__ = [
+    "ARCHIVE_FAILURES",
+    "CHANGES_ARCHIVED",
+    "CHANGES_NOT_ARCHIVED",
+    "CHANGES_REPUBLISHED",
+    "CHANGES_TRIMMED",
     "CHUNKS_EMBEDDED",
     "DEAD_LETTERS",
     "DOCUMENTS",
@@ -127,6 +132,15 @@ DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
 FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
 QUERIES = _declare(Counter("queries", "Queries that got their reply.", "outcome"))
+CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes that the archive has taken."))
+CHANGES_NOT_ARCHIVED = _declare(
+    Counter("changes_not_archived", "Entries that the archiver let go.", "reason")
+)
+CHANGES_REPUBLISHED = _declare(
+    Counter("changes_republished", "Durable changes that Redis had lost, or never got.")
+)
+CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries that left the streams of changes."))
+ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Times that archiving had to wait."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
 
 

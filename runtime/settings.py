@@ -133,6 +133,17 @@ class Settings(BaseSettings):
         description="Where the archive of all changes lies: a directory, or any URL that fsspec "
         "knows; empty: `archive` under `home`.",
     )
+    stream_retention: Duration = Field(
+        default=timedelta(days=1),
+        description="How long changes stay in Redis once they are indexed and archived.",
+    )
+    archive_retention: Duration = Field(
+        default=timedelta(days=30),
+        description="How long every change is archived; of older ones, each document's last is.",
+    )
+    archive_compaction_interval: Duration = Field(
+        default=timedelta(days=1), description="How often the archive is compacted."
+    )
 
     default_deadline: Duration = Field(
         default=timedelta(seconds=10), description="Deadline of a query that names none."

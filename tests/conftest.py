@@ -26,6 +26,12 @@ from tests.support.databases import (
 )
 
 
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the archive of each test apart from every other, that of the user too."""
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture(scope="session")
 def servers_home() -> Iterator[Path]:
     """A short path, so that the unix socket fits."""

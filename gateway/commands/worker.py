@@ -25,15 +25,16 @@ log = structlog.get_logger(__name__)
 
 
 class Role(StrEnum):
-    """Parts of a worker's work: the consumer groups."""
+    """Parts of a worker's work, by the consumer group that each reads with."""
 
     INDEXER = "indexer"
     ANSWERER = "answerer"
+    ARCHIVER = "archiver"
 
 
 def command(
     only: Annotated[
-        Role | None, typer.Option(help="Take this part of the work only; default: both.")
+        Role | None, typer.Option(help="Take this part of the work only; default: all.")
     ] = None,
     concurrency: Annotated[
         int | None, typer.Option(help="Batches in work at once, per lane.")
@@ -42,7 +43,7 @@ def command(
         Path | None, typer.Option(help="A file that exists while the worker is ready.")
     ] = None,
 ) -> None:
-    """Handle events until SIGTERM or Ctrl-C: index documents, answer queries."""
+    """Handle events until SIGTERM or Ctrl-C: index documents, answer queries, archive changes."""
     roles = list(ROLES) if only is None else [str(only)]
     run_service(lambda settings, stop: _work(settings, stop, roles, concurrency, ready_file))
 

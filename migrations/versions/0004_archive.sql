@@ -42,8 +42,9 @@ create table archive_compactions (
     primary key (project_id)
 );
 
--- Events that a publisher wants to survive the loss of Redis, until the archive has them. The
--- position is the one that the event had in the stream, or would have had.
+-- Events that a publisher wants to survive the loss of Redis, until the archive has them. Without a
+-- position, nobody knows whether the event came into the stream; what it would have had there
+-- follows from `created_at` and, among events of one millisecond, from `number`.
 create table outbox (
     project_id int not null references projects (id),
     event_id text collate "C" not null,
@@ -51,6 +52,7 @@ create table outbox (
     partition smallint not null,
     position bigint,
     event bytea not null,
+    number bigserial not null,
     created_at timestamptz not null default clock_timestamp(),
     primary key (project_id, event_id)
 );
@@ -70,3 +72,8 @@ begin
 end $$;
 
 grant select, insert, update, delete on archive_segments, archive_contents, archive_compactions, outbox to headrace_worker;
+
+grant usage on sequence outbox_number_seq to headrace_worker;
+
+-- Content that is put again counts as new.
+grant update on contents to headrace_worker;

@@ -1,0 +1,127 @@
+"""Takes every change from the streams into the archive: append → acknowledge.
+
+Of all workers one archives, whichever has the lock. What it had in hand when it died, its successor
+finds pending, and archives again: a reader of the archive takes each place in the log once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import structlog
+
+from processors.archiving.batches import sort_out
+from processors.archiving.log_group import LogGroup
+from runtime import metrics
+from runtime.errors import HeadraceError
+from store.archive import Archive
+from store.archiver_lock import ArchiverLock, archiver_lock
+from store.database import Database
+
+__all__ = ["Archiver", "pause"]
+
+log = structlog.get_logger(__name__)
+
+PATIENCE = timedelta(seconds=1)
+"""How long changes may gather, so that files are few and large."""
+
+_RIVAL_PAUSE = timedelta(seconds=2)
+_FIRST_PAUSE = timedelta(seconds=1)
+_LONGEST_PAUSE = timedelta(seconds=30)
+
+
+class Archiver:
+    """The loop of the archiver.
+
+    ``deployment``: its stream prefix. ``when_caught_up`` is awaited between batches, whenever all
+    that the streams held was archived.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        deployment: str,
+        group: LogGroup,
+        archive: Archive,
+        *,
+        when_caught_up: Callable[[], Awaitable[None]] | None = None,
+        patience: timedelta = PATIENCE,
+    ) -> None:
+        self._database = database
+        self._deployment = deployment
+        self._group = group
+        self._archive = archive
+        self._when_caught_up = when_caught_up
+        self._patience = patience
+        self._failures = 0
+        self.is_active = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Archive until told to stop; what fails stays pending, and is tried again."""
+        while not stop.is_set():
+            try:
+                async with archiver_lock(self._database, self._deployment) as lock:
+                    if lock is not None:
+                        await self._serve(lock, stop)
+            except Exception as error:  # noqa: BLE001 - no worker shall end for want of an archive
+                await self._wait_out(error, stop)
+            else:
+                await pause(stop, _RIVAL_PAUSE)
+
+    async def _serve(self, lock: ArchiverLock, stop: asyncio.Event) -> None:
+        self.is_active = True
+        try:
+            await self._group.begin()
+            while not stop.is_set():
+                await lock.check()
+                if await self.archive_batch():
+                    continue
+                self._failures = 0
+                if self._when_caught_up is not None:
+                    await self._when_caught_up()
+                await pause(stop, self._patience)
+        finally:
+            self.is_active = False
+
+    async def archive_batch(self) -> bool:
+        """Archive one batch; whether there may be more at once.
+
+        Raises:
+            Unavailable: Redis, Postgres or the archive's storage fails. The changes of the projects
+                that it fails for stay pending.
+        """
+        batch = await self._group.read()
+        parts = await asyncio.to_thread(sort_out, batch)
+        await self._group.acknowledge(parts.skipped)
+        failures: list[Exception] = []
+        for project, changes in parts.changes.items():
+            try:
+                await self._archive.append(project, changes)
+            except Exception as error:  # noqa: BLE001 - raised below, after the other projects
+                failures.append(error)
+            else:
+                await self._group.acknowledge(parts.entry_ids[project])
+                metrics.CHANGES_ARCHIVED.inc(len(changes))
+        if failures:
+            raise failures[0]
+        return batch.is_full
+
+    async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
+        """Servers and storage come back; a fault of ours needs the traceback to be found."""
+        metrics.ARCHIVE_FAILURES.inc()
+        trace = None if isinstance(error, HeadraceError) else error
+        log.error("archiver.failed", error=str(error) or repr(error), exc_info=trace)
+        doubled = _FIRST_PAUSE * 2 ** min(self._failures, 10)
+        self._failures += 1
+        await pause(stop, min(doubled, _LONGEST_PAUSE))
+
+
+async def pause(stop: asyncio.Event, length: timedelta) -> None:
+    """Wait, though not beyond ``stop``."""
+    try:
+        async with asyncio.timeout(length.total_seconds()):
+            await stop.wait()
+    except TimeoutError:
+        return

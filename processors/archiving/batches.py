@@ -1,0 +1,73 @@
+"""What the archiver has in hand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from events.change_log import LoggedChange, logged_change
+from events.entries import Entry
+from events.names import Lane
+from runtime import metrics
+from runtime.errors import MalformedEvent
+
+__all__ = ["MOST_BYTES", "MOST_ENTRIES", "Batch", "Place", "Sorted", "sort_out"]
+
+log = structlog.get_logger(__name__)
+
+MOST_ENTRIES = 2_000
+MOST_BYTES = 4 * 2**20
+
+Place = tuple[Lane, int]
+"""A stream of changes: lane and partition."""
+
+
+@dataclass
+class Batch:
+    """Entries by stream; ``size_bytes`` counts their fields."""
+
+    entries: dict[Place, list[Entry]] = field(default_factory=lambda: defaultdict(list))
+    count: int = 0
+    size_bytes: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it should be archived before more is read."""
+        return self.count >= MOST_ENTRIES or self.size_bytes >= MOST_BYTES
+
+    def add(self, place: Place, entries: Sequence[Entry]) -> None:
+        """Take entries of a stream in."""
+        self.entries[place] += entries
+        self.count += len(entries)
+        self.size_bytes += sum(len(value) for one in entries for value in one.fields.values())
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A batch by project, as far as it holds changes; and the entries of each, by stream."""
+
+    changes: Mapping[str, list[LoggedChange]]
+    entry_ids: Mapping[str, Mapping[Place, list[str]]]
+    skipped: Mapping[Place, list[str]]
+
+
+def sort_out(batch: Batch) -> Sorted:
+    """Parse every entry. What is no change is skipped: the indexer sees to it."""
+    changes: dict[str, list[LoggedChange]] = defaultdict(list)
+    entry_ids: dict[str, dict[Place, list[str]]] = defaultdict(lambda: defaultdict(list))
+    skipped: dict[Place, list[str]] = defaultdict(list)
+    for place, entries in batch.entries.items():
+        for entry in entries:
+            try:
+                change = logged_change(*place, entry)
+            except MalformedEvent as error:
+                skipped[place].append(entry.id)
+                metrics.CHANGES_NOT_ARCHIVED.inc(reason=error.code)
+                log.warning("archiver.entry_skipped", entry_id=entry.id, reason=str(error))
+            else:
+                changes[change.event.data.project].append(change)
+                entry_ids[change.event.data.project][place].append(entry.id)
+    return Sorted(changes, entry_ids, skipped)

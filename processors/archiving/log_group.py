@@ -1,0 +1,120 @@
+"""The archiver's consumer group: reads every stream of changes, and acknowledges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from events.connection import redis_errors
+from events.entries import Entry
+from events.names import ARCHIVER, Lane, Names, Topic
+from processors.archiving.batches import Batch, Place
+from runtime import metrics
+
+__all__ = ["LogGroup"]
+
+log = structlog.get_logger(__name__)
+
+_CONSUMER = "archiver"
+"""One at a time and always the same, so that it finds what its predecessor left."""
+
+_PAGE = 100
+_NEW = ">"
+_FIRST = "0"
+_IDS_PER_COMMAND = 1_000
+
+
+class LogGroup:
+    """Reads without blocking, so that no read has to be cancelled.
+
+    Methods raise Unavailable when Redis can't be reached.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._after: dict[Place, str] = {}
+
+    async def begin(self) -> None:
+        """Make the groups where they are missing, and read what is pending first."""
+        places = list(product(Lane, range(self._names.partitions)))
+        for place in places:
+            await self._create(place)
+        self._after = dict.fromkeys(places, _FIRST)
+
+    async def read(self) -> Batch:
+        """A batch: full, or all that there is."""
+        batch = Batch()
+        for place in self._after:
+            while not batch.is_full and await self._read_page(place, batch):
+                pass
+        return batch
+
+    async def acknowledge(self, entry_ids: Mapping[Place, Sequence[str]]) -> None:
+        """Let go of entries."""
+        with redis_errors():
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for place, ids in entry_ids.items():
+                    for start in range(0, len(ids), _IDS_PER_COMMAND):
+                        part = ids[start : start + _IDS_PER_COMMAND]
+                        pipeline.xack(self._key(place), ARCHIVER, *part)
+                await pipeline.execute()
+
+    async def _read_page(self, place: Place, batch: Batch) -> bool:
+        """Whether there may be more."""
+        after = self._after[place]
+        reply = await self._entries(place, after)
+        if reply and after != _NEW:
+            self._after[place] = reply[-1][0].decode()
+        if not reply and after != _NEW:
+            self._after[place] = _NEW
+            return True
+        found = [Entry(entry_id.decode(), fields) for entry_id, fields in reply if fields]
+        lost = [entry_id.decode() for entry_id, fields in reply if not fields]
+        batch.add(place, found)
+        if lost:
+            await self._let_go(place, lost)
+        return bool(reply)
+
+    async def _entries(self, place: Place, after: str) -> Sequence[Any]:
+        try:
+            return await self._read_group(place, after)
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            reason = str(error)
+        log.error("group.lost", stream=self._key(place), group=ARCHIVER, error=reason)
+        await self._create(place)
+        self._after[place] = _NEW
+        return await self._read_group(place, _NEW)
+
+    async def _read_group(self, place: Place, after: str) -> Sequence[Any]:
+        with redis_errors():
+            reply: Any = await self._redis.xreadgroup(
+                ARCHIVER, _CONSUMER, {self._key(place): after}, count=_PAGE
+            )
+        return reply[0][1] if reply else []
+
+    async def _create(self, place: Place) -> None:
+        """At the first entry: what the archive has already, it takes again without harm."""
+        with redis_errors():
+            try:
+                await self._redis.xgroup_create(self._key(place), ARCHIVER, id="0", mkstream=True)
+            except ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+
+    async def _let_go(self, place: Place, entry_ids: Sequence[str]) -> None:
+        """The stream was trimmed by hand below what was pending: nothing can bring that back."""
+        metrics.CHANGES_NOT_ARCHIVED.inc(len(entry_ids), reason="lost")
+        log.error("entries.lost", stream=self._key(place), entry_ids=list(entry_ids)[:20])
+        await self.acknowledge({place: entry_ids})
+
+    def _key(self, place: Place) -> str:
+        lane, partition = place
+        return self._names.stream(Topic.of_lane(lane), partition)

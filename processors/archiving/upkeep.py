@@ -1,0 +1,115 @@
+"""What the archiver does now and then: trims the streams, compacts, lets go of kept contents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+import structlog
+from redis.asyncio import Redis
+
+from events.names import Names
+from events.trimming import changes_needed_from, trim_changes
+from processors.archiving.archiver import pause
+from runtime import metrics
+from store.archive import Archive
+from store.database import Database
+from store.projects import Projects
+from store.releasing import release_contents
+
+__all__ = ["Upkeep"]
+
+log = structlog.get_logger(__name__)
+
+_LOOK_EVERY = timedelta(seconds=5)
+_TRIM_EVERY = timedelta(minutes=1)
+_RELEASE_EVERY = timedelta(minutes=10)
+_FIRST_COMPACTION = timedelta(minutes=15)
+_CLOCKS_DIFFER_BY = timedelta(hours=1)
+
+
+@dataclass
+class _Chore:
+    name: str
+    every: timedelta
+    run: Callable[[], Awaitable[None]]
+    due_at: float
+
+
+class Upkeep:
+    """Runs while the archiver of the same process is the active one."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        names: Names,
+        database: Database,
+        archive: Archive,
+        *,
+        stream_retention: timedelta,
+        archive_retention: timedelta,
+        compaction_interval: timedelta,
+    ) -> None:
+        self._redis = redis
+        self._names = names
+        self._database = database
+        self._archive = archive
+        self._stream_retention = stream_retention
+        self._archive_retention = archive_retention
+        first_compaction = min(_FIRST_COMPACTION, compaction_interval)
+        self._chores = [
+            _due("trimming", _TRIM_EVERY, self.trim),
+            _due("releasing", _RELEASE_EVERY, self.release),
+            _due("compaction", compaction_interval, self.compact, first=first_compaction),
+        ]
+
+    async def run(self, stop: asyncio.Event, is_active: Callable[[], bool]) -> None:
+        """Do what is due until told to stop; what fails is logged, and done at its next turn."""
+        while not stop.is_set():
+            if is_active():
+                for chore in self._chores:
+                    await _run_if_due(chore)
+            await pause(stop, _LOOK_EVERY)
+
+    async def trim(self) -> None:
+        """Let go of changes in Redis that are old, indexed and archived."""
+        trimmed = await trim_changes(self._redis, self._names, self._stream_retention)
+        metrics.CHANGES_TRIMMED.inc(trimmed)
+
+    async def compact(self) -> None:
+        """Compact the archive of every project."""
+        older_than = datetime.now(UTC) - self._archive_retention
+        for project in await Projects(self._database).all():
+            await self._archive.compact(project, older_than)
+
+    async def release(self) -> None:
+        """Let go of contents in Postgres that travelled by reference, are archived and old."""
+        needed = await changes_needed_from(self._redis, self._names, self._stream_retention)
+        if needed is None:
+            return
+        before = datetime.fromtimestamp(needed / 1000, UTC) - _CLOCKS_DIFFER_BY
+        for project_id in (await Projects(self._database).all()).values():
+            await release_contents(self._database, project_id, before)
+
+
+def _due(
+    name: str,
+    every: timedelta,
+    run: Callable[[], Awaitable[None]],
+    *,
+    first: timedelta = timedelta(),
+) -> _Chore:
+    return _Chore(name, every, run, monotonic() + first.total_seconds())
+
+
+async def _run_if_due(chore: _Chore) -> None:
+    if monotonic() < chore.due_at:
+        return
+    try:
+        await chore.run()
+    except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
+        log.warning("archive.upkeep_failed", chore=chore.name, error=str(error) or repr(error))
+    chore.due_at = monotonic() + chore.every.total_seconds()

@@ -1,0 +1,52 @@
+"""One archiver at a time in a deployment, across all processes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from store.database import Database
+from store.named_queries import named
+
+__all__ = ["ArchiverLock", "archiver_lock"]
+
+_LOCK_SPACE = 0x48445241
+_QUERIES = named("switching")
+
+
+class ArchiverLock:
+    """The lock as its holder sees it: held for as long as its connection lives."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def check(self) -> None:
+        """Make sure that it is still held.
+
+        Raises:
+            asyncpg.PostgresError, asyncpg.InterfaceError, OSError: the connection is gone, and
+                the lock with it; ``archiver_lock`` raises Unavailable for them.
+        """
+        await self._connection.execute("select 1")
+
+
+@asynccontextmanager
+async def archiver_lock(database: Database, deployment: str) -> AsyncIterator[ArchiverLock | None]:
+    """The lock of a deployment (its stream prefix), or None: another process has it.
+
+    Raises:
+        Unavailable: Postgres can't be reached, or went away meanwhile.
+    """
+    key = zlib.crc32(deployment.encode()) & 0x7FFFFFFF
+    async with database.connection() as connection:
+        if not await connection.fetchval(_QUERIES["try_hold"], _LOCK_SPACE, key):
+            yield None
+            return
+        try:
+            yield ArchiverLock(connection)
+        finally:
+            if not connection.is_closed():
+                await connection.execute(_QUERIES["let_go"], _LOCK_SPACE, key)
