@@ -56,6 +56,8 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
     ]
     if lacking:
         return Diagnosis(environment, unexamined=f"{', '.join(lacking)} must be well first")
+    if settings.broker_url.startswith("kafka"):
+        return Diagnosis(environment, unexamined="its log is in Kafka, not in Redis Streams")
     try:
         async with open_tools(settings) as tools:
             return await _examine(tools, environment, project, repair=repair)

@@ -10,8 +10,16 @@ import asyncpg
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.named_queries import named
+from store.replay_lock import LOCK_SPACE
 
-__all__ = ["Order", "first_handled", "outcomes_of", "snapshot", "stuck_outbox"]
+__all__ = [
+    "Order",
+    "first_handled",
+    "is_being_replayed",
+    "outcomes_of",
+    "snapshot",
+    "stuck_outbox",
+]
 
 _DATABASE = named("database")
 _STANDINGS = named("standings")
@@ -64,3 +72,13 @@ async def stuck_outbox(
     """Ids of events that wait in the outbox for longer than that, oldest first."""
     rows = await connection.fetch(_QUERIES["stuck_outbox"], project_id, older_than_s)
     return [row["event_id"] for row in rows]
+
+
+async def is_being_replayed(database: Database, project_id: int) -> bool:
+    """Whether a process holds the project's replay lock; looks at it without taking it.
+
+    Raises:
+        Unavailable: the server can't be reached.
+    """
+    async with database.connection() as connection:
+        return bool(await connection.fetchval(_QUERIES["is_held"], LOCK_SPACE, project_id))

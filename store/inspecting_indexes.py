@@ -12,12 +12,12 @@ from store.connecting import connect
 from store.database import Database
 from store.generations import Generation
 from store.named_queries import named
+from store.vector_indexes import LOCK_SPACE
 
 __all__ = ["IndexFlaw", "drop_strays", "find_index_flaws", "forget_index", "indexes_by_name"]
 
 _QUERIES = named("inspecting")
 _VECTORS = named("vectors")
-_LOCK_SPACE = 0x48445645
 _NAME = re.compile(r"embeddings_hnsw_(\d+)_(\d+)_(\d+)")
 _BOUNDS = re.compile(r"(generation_id|model_id|chunk_id) [=<] '?(\d+)")
 _LOCK_TIMEOUT = "3s"
@@ -38,7 +38,7 @@ async def find_index_flaws(database: Database, generation: Generation) -> list[I
         Unavailable: the server can't be reached.
     """
     async with database.connection() as connection:
-        lock = _LOCK_SPACE, generation.id
+        lock = LOCK_SPACE, generation.id
         if not await connection.fetchval(_VECTORS["try_lock"], *lock):
             return []
         try:

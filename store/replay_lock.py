@@ -9,9 +9,11 @@ from runtime.errors import UsageError
 from store.database import Database
 from store.named_queries import named
 
-__all__ = ["replay_lock"]
+__all__ = ["LOCK_SPACE", "replay_lock"]
 
-_LOCK_SPACE = 0x48445250
+LOCK_SPACE = 0x48445250
+"""Of the advisory locks that replays hold, by project."""
+
 _QUERIES = named("switching")
 
 
@@ -24,7 +26,7 @@ async def replay_lock(database: Database, project: str, project_id: int) -> Asyn
         Unavailable: Postgres can't be reached.
     """
     async with database.connection() as connection:
-        if not await connection.fetchval(_QUERIES["try_hold"], _LOCK_SPACE, project_id):
+        if not await connection.fetchval(_QUERIES["try_hold"], LOCK_SPACE, project_id):
             raise UsageError(
                 f"project {project} is being replayed by another process: wait for its end"
             )
@@ -32,4 +34,4 @@ async def replay_lock(database: Database, project: str, project_id: int) -> Asyn
             yield
         finally:
             if not connection.is_closed():
-                await connection.execute(_QUERIES["let_go"], _LOCK_SPACE, project_id)
+                await connection.execute(_QUERIES["let_go"], LOCK_SPACE, project_id)

@@ -19,7 +19,7 @@ from store.connecting import connect, explained
 from store.database import EVERY_AGENT, Database
 from store.named_queries import named
 
-__all__ = ["VectorIndexes"]
+__all__ = ["LOCK_SPACE", "VectorIndexes"]
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,9 @@ MIN_TAIL = 10_000
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when more than a fourth of what it covers lies outside."""
 
-_LOCK_SPACE = 0x48445645
+LOCK_SPACE = 0x48445645
+"""Of the advisory locks that builders of indexes hold, by generation."""
+
 _BUILD_TIMEOUT_S = 6 * 3600.0
 _LOCK_TIMEOUT = "3s"
 _QUERIES = named("vectors")
@@ -165,12 +167,12 @@ class VectorIndexes:
     async def _lock(self, generation_id: int) -> AsyncIterator[bool]:
         """An advisory lock outside of any transaction: an open one would hold up the build."""
         async with self._database.connection() as connection:
-            locked = await connection.fetchval(_QUERIES["try_lock"], _LOCK_SPACE, generation_id)
+            locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation_id)
             try:
                 yield bool(locked)
             finally:
                 if locked:
-                    await connection.execute(_QUERIES["unlock"], _LOCK_SPACE, generation_id)
+                    await connection.execute(_QUERIES["unlock"], LOCK_SPACE, generation_id)
 
 
 class _Builder:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -51,6 +50,14 @@ class Health:
 
 
 @dataclass(frozen=True)
+class _Log:
+    """What Redis has, read before a look. ``letters``: see ``letters_by_project``."""
+
+    letters: Mapping[str, Mapping[Order, str]]
+    streams: Streams
+
+
+@dataclass(frozen=True)
 class _Look:
     """One look at a project."""
 
@@ -66,61 +73,54 @@ class Doctor:
     settle: timedelta = timedelta(seconds=3)
 
     async def examine(self, projects: Sequence[str], *, repair: bool = False) -> list[Health]:
-        """The health of each project, mended where asked for.
+        """The health of each project, one after the other, mended where asked for.
 
         Raises:
             Unavailable: a server can't be reached.
-            UsageError: no such project.
         """
-        found = await self._confirmed(projects)
-        return [await self._treat(look) if repair else _health(look) for look in found.values()]
+        log = await self._read_log()
+        return [await self._examine(project, log, repair=repair) for project in projects]
 
-    async def _treat(self, look: _Look) -> Health:
-        """Mend, and look again; what one look has found of a mended index may be on its way."""
+    async def _examine(self, project: str, log: _Log, *, repair: bool) -> Health:
+        """What one look has found of a mended index may be on its way: so there are two again."""
+        look = await self._confirmed(project, log)
         drifts = [one for one in look.drifts if one.severity is Severity.DRIFT]
-        if not drifts:
+        if not (repair and drifts):
             return _health(look)
         try:
             failures = await mend(look.case, drifts)
         except HeadraceError as error:
             failures = [str(error)]
-        after = (await self._confirmed([look.case.project]))[look.case.project]
+        after = await self._confirmed(project, await self._read_log())
         return replace(_health(after), drifts=look.drifts, failures=failures)
 
-    async def _confirmed(self, projects: Sequence[str]) -> dict[str, _Look]:
+    async def _confirmed(self, project: str, log: _Log) -> _Look:
         """What two looks agree on."""
-        found = await self._look(projects)
-        suspects = [project for project, look in found.items() if look.drifts]
-        if suspects:
-            await asyncio.sleep(self.settle.total_seconds())
-            for project, again in (await self._look(suspects)).items():
-                agreed = _agreed(found[project].drifts, again.drifts)
-                found[project] = replace(again, drifts=agreed)
-        return found
+        look = await self._look(project, log)
+        if not look.drifts:
+            return look
+        await asyncio.sleep(self.settle.total_seconds())
+        again = await self._look(project, await self._read_log())
+        return replace(again, drifts=_agreed(look.drifts, again.drifts))
 
-    async def _look(self, projects: Sequence[str]) -> dict[str, _Look]:
+    async def _read_log(self) -> _Log:
         tools = self.desk.tools
         letters = await letters_by_project(tools.redis, tools.names)
-        streams = await read_streams(tools.redis, tools.names)
-        return {
-            project: await self._look_at(project, streams, letters.get(project, {}))
-            for project in projects
-        }
+        return _Log(letters, await read_streams(tools.redis, tools.names))
 
-    async def _look_at(self, project: str, streams: Streams, letters: Mapping[Order, str]) -> _Look:
+    async def _look(self, project: str, log: _Log) -> _Look:
         tools = self.desk.tools
         generation = await tools.store.generation(project)
-        rejected = await tools.standings.rejected(generation.project_id)
+        letters = log.letters.get(project, {})
         outcomes = await tools.standings.outcomes(generation.project_id, letters)
+        rejected = await tools.standings.rejected(generation.project_id)
         rejected |= letters.keys() - outcomes.keys()
-        evidence = await gather(project, tools.archive, streams, rejected, letters)
-        async with AsyncExitStack() as exits:
-            connection = await exits.enter_async_context(snapshot(tools.database, generation))
+        evidence = await gather(project, tools.archive, log.streams, rejected, letters)
+        async with snapshot(tools.database, generation) as connection:
             rows = [one async for one in stored_documents(connection, generation.id)]
             documents = {(one.agent, one.uri): one for one in rows}
             case = Case(project, generation, self.desk, evidence, connection, documents)
-            drifts = [drift for find in CHECKS.values() for drift in await find(case)]
-        return _Look(case, drifts)
+            return _Look(case, [drift for find in CHECKS.values() for drift in await find(case)])
 
 
 def _agreed(first: Sequence[Drift], second: Sequence[Drift]) -> list[Drift]:

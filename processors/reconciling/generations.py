@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from processors.recipes import differing, replay_command
 from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Severity, Subject
-from runtime.errors import UsageError
 from store.generations import Generation
-from store.replay_lock import replay_lock
+from store.inspecting import is_being_replayed
 
 __all__ = ["find_generation_drifts"]
 
@@ -17,10 +16,10 @@ __all__ = ["find_generation_drifts"]
 async def find_generation_drifts(case: Case) -> list[Drift]:
     """What a replay has left, unless one is going on; whether the settings ask for others."""
     tools = case.desk.tools
-    left: list[Generation] = []
-    if await _is_idle(case):
-        every = await tools.store.generations(case.project)
-        left = [one for one in every if one.state in {"building", "dropping"}]
+    every = await tools.store.generations(case.project)
+    left = [one for one in every if one.state in {"building", "dropping"}]
+    if left and await is_being_replayed(tools.database, case.generation.project_id):
+        left = []
     building = [_subject(one) for one in left if one.state == "building"]
     dropping = [_subject(one) for one in left if one.state == "dropping"]
     return [
@@ -33,15 +32,6 @@ async def find_generation_drifts(case: Case) -> list[Drift]:
         *case.drift("generation.dropping", dropping, "a generation is only dropped in part"),
         *_other_recipe(case),
     ]
-
-
-async def _is_idle(case: Case) -> bool:
-    """Whether no replay of the project is going on."""
-    try:
-        async with replay_lock(case.desk.tools.database, case.project, case.generation.project_id):
-            return True
-    except UsageError:
-        return False
 
 
 def _subject(generation: Generation) -> Subject:

@@ -165,3 +165,16 @@ select position, partition
 from documents
 where generation_id = $1 and agent = $2 and uri = $3
 for update
+
+-- name: is_held
+-- An advisory lock of two numbers, in this database.
+select exists (
+    select
+    from pg_locks
+    where
+        locktype = 'advisory'
+        and classid = $1::bigint::oid
+        and objid = $2::int::oid
+        and objsubid = 2
+        and database = (select oid from pg_database where datname = current_database())
+)
