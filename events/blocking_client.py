@@ -52,15 +52,21 @@ class BlockingClient:
         self._thread.join()
         self._loop.close()
 
-    def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+    def publish(
+        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+    ) -> Receipt:
         """As ``Client.publish``."""
-        return self._run(self._client.publish(event, lane))
+        return self._run(self._client.publish(event, lane, durable=durable))
 
     def publish_many(
-        self, changes: Iterable[DocumentChanged], lane: Lane = Lane.LIVE
+        self,
+        changes: Iterable[DocumentChanged],
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
     ) -> list[Receipt]:
         """As ``Client.publish_many``."""
-        return self._run(self._client.publish_many(changes, lane))
+        return self._run(self._client.publish_many(changes, lane, durable=durable))
 
     def ask(self, project: str, text: str, **options: Any) -> QueryAnswer:
         """As ``Client.ask``, with the same options."""

@@ -14,6 +14,7 @@ from events.connection import connect
 from events.following import follow
 from events.models import DocumentChanged, Filters, QueryAnswer, Weights
 from events.names import Lane, Names
+from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
 from runtime.errors import Unavailable
@@ -38,11 +39,16 @@ class Client:
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self._redis = redis
         self._reader = reader
         self._publisher = Publisher(
-            redis, names, inline_limit_bytes=inline_limit_bytes, content_store=content_store
+            redis,
+            names,
+            inline_limit_bytes=inline_limit_bytes,
+            content_store=content_store,
+            outbox=outbox,
         )
         self._outcomes = Outcomes(reader, names)
         self._asker = Asker(redis, reader, names)
@@ -56,10 +62,11 @@ class Client:
         partitions: int = 1,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
     ) -> Self:
         """A client of the deployment with this prefix and number of partitions.
 
-        Nothing is sent before the first call.
+        Nothing is sent before the first call. ``outbox`` is needed to publish durably.
 
         Raises:
             ConfigurationError: the URL is not a Redis URL.
@@ -70,6 +77,7 @@ class Client:
             Names(prefix, partitions),
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
+            outbox=outbox,
         )
 
     async def __aenter__(self) -> Self:
@@ -84,15 +92,21 @@ class Client:
         await self._redis.aclose()
         await self._reader.aclose()
 
-    async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+    async def publish(
+        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+    ) -> Receipt:
         """Publish one change; see ``Publisher.publish``."""
-        return await self._publisher.publish(event, lane)
+        return await self._publisher.publish(event, lane, durable=durable)
 
     async def publish_many(
-        self, changes: Iterable[DocumentChanged], lane: Lane = Lane.LIVE
+        self,
+        changes: Iterable[DocumentChanged],
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
     ) -> list[Receipt]:
         """Publish changes, pipelined; see ``Publisher.publish_many``."""
-        return await self._publisher.publish_many(changes, lane)
+        return await self._publisher.publish_many(changes, lane, durable=durable)
 
     async def ask(
         self,

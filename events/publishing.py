@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,20 +11,22 @@ from typing import Any, Protocol
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from events.headroom import Headroom
 from events.models import ContentReference, DocumentChanged, content_hash
 from events.names import Lane, Names, Topic
+from events.outbox import KeptEvent, Outbox, Placed
 from events.retrying import PATIENCE, retrying
 from events.scripts import PublishOnce
-from runtime.errors import LimitExceeded, LogFull
+from runtime.errors import ConfigurationError, LimitExceeded
 
-__all__ = ["INLINE_LIMIT_BYTES", "ContentStore", "Publisher", "Receipt"]
+__all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
 
 INLINE_LIMIT_BYTES = 256 * 2**10
-_REMEMBER = timedelta(hours=24)
+REMEMBER = timedelta(hours=24)
+"""How long an event id counts as published."""
+
 _CHUNK_EVENTS = 256
 _CHUNK_BYTES = 4 * 2**20
-_FULL = 0.9
-_HEADROOM_SECONDS = 1.0
 
 
 class ContentStore(Protocol):
@@ -49,19 +49,15 @@ class Receipt:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    event_id: str
-    body: bytes
-    partition: int
-    seen: str
-
-
 class Publisher:
     """Publishes changes idempotently: an event id is added once within 24 hours.
 
     Events of one call keep their order within a partition. A call that raises may have published
     some of its events; publishing all of them again is safe.
+
+    ``durable`` events survive the loss of Redis too: they are kept in ``outbox`` before they are
+    published, and published again from there if need be. When a call of such events raises, any of
+    them may come to be published yet.
     """
 
     def __init__(
@@ -71,87 +67,117 @@ class Publisher:
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
         patience: timedelta = PATIENCE,
     ) -> None:
         self._redis = redis
         self._names = names
         self._inline_limit_bytes = inline_limit_bytes
         self._content_store = content_store
+        self._outbox = outbox
         self._script = PublishOnce(redis)
-        self._headroom = _Headroom(redis, patience)
+        self._headroom = Headroom(redis, patience)
         self._patience = patience
 
-    async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+    async def publish(
+        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+    ) -> Receipt:
         """Publish one change.
 
         Raises:
-            Unavailable: Redis could not be reached for as long as ``patience``.
+            Unavailable: Redis could not be reached for as long as ``patience``; or it is durable
+                and there is no Postgres.
             LogFull: Redis is near its memory limit.
             LimitExceeded: the content is over the inline limit and there is no content store.
+            ConfigurationError: it is durable and there is no outbox.
         """
-        return (await self.publish_many([event], lane))[0]
+        return (await self.publish_many([event], lane, durable=durable))[0]
 
     async def publish_many(
-        self, changes: Iterable[DocumentChanged], lane: Lane = Lane.LIVE
+        self,
+        changes: Iterable[DocumentChanged],
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
     ) -> list[Receipt]:
         """Publish changes, up to 256 of them (or 4 MiB) per round trip; receipts in their order.
 
         Raises:
-            Unavailable, LogFull, LimitExceeded: as ``publish``.
+            Unavailable, LogFull, LimitExceeded, ConfigurationError: as ``publish``.
         """
+        send = self._publish_durably if durable else self._publish_chunk
         receipts: list[Receipt] = []
-        chunk: list[_Outgoing] = []
+        chunk: list[KeptEvent] = []
         size_bytes = 0
         for change in changes:
-            outgoing = await self._outgoing(change)
+            outgoing = await self._outgoing(change, lane)
             if len(chunk) == _CHUNK_EVENTS or size_bytes + len(outgoing.body) > _CHUNK_BYTES:
-                receipts += await self._publish_chunk(chunk, lane)
+                receipts += await send(chunk)
                 chunk, size_bytes = [], 0
             chunk.append(outgoing)
             size_bytes += len(outgoing.body)
-        return receipts + await self._publish_chunk(chunk, lane)
+        return receipts + await send(chunk)
 
-    async def _publish_chunk(self, chunk: Sequence[_Outgoing], lane: Lane) -> list[Receipt]:
+    async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
+        if self._outbox is None:
+            raise ConfigurationError(
+                "events can't be published durably without an outbox: connect the client with one"
+            )
+        await self._headroom.check()
+        await self._outbox.keep(chunk)
+        receipts = await self._publish_chunk(chunk)
+        await self._outbox.place(
+            [
+                Placed(event.project, event.event_id, receipt.token)
+                for event, receipt in zip(chunk, receipts, strict=True)
+            ]
+        )
+        return receipts
+
+    async def _publish_chunk(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
         if not chunk:
             return []
         await self._headroom.check()
-        replies = await retrying(partial(self._send, chunk, lane), self._patience)
+        replies = await retrying(partial(self._send, chunk), self._patience)
         return [
             Receipt(token.decode(), outgoing.event_id, bool(duplicate))
             for outgoing, (token, duplicate) in zip(chunk, replies, strict=True)
         ]
 
-    async def _send(self, chunk: Sequence[_Outgoing], lane: Lane) -> list[Any]:
-        replies = await self._call(chunk, lane)
+    async def _send(self, chunk: Sequence[KeptEvent]) -> list[Any]:
+        replies = await self._call(chunk)
         if any(isinstance(reply, NoScriptError) for reply in replies):
             await self._script.load()
-            replies = await self._call(chunk, lane)
+            replies = await self._call(chunk)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
         return replies
 
-    async def _call(self, chunk: Sequence[_Outgoing], lane: Lane) -> list[Any]:
+    async def _call(self, chunk: Sequence[KeptEvent]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for outgoing in chunk:
                 self._script.queue(
                     pipeline,
-                    stream=self._names.stream(Topic.of_lane(lane), outgoing.partition),
-                    seen=outgoing.seen,
+                    stream=self._names.stream(Topic.of_lane(outgoing.lane), outgoing.partition),
+                    seen=self._seen(outgoing),
                     event=outgoing.body,
-                    token_prefix=f"{lane}:{outgoing.partition}:",
-                    remember=_REMEMBER,
+                    token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
+                    remember=REMEMBER,
                 )
             return await pipeline.execute(raise_on_error=False)
 
-    async def _outgoing(self, change: DocumentChanged) -> _Outgoing:
+    def _seen(self, outgoing: KeptEvent) -> str:
+        return self._names.seen(outgoing.project, outgoing.event_id, outgoing.partition)
+
+    async def _outgoing(self, change: DocumentChanged, lane: Lane) -> KeptEvent:
         data = change.data
-        partition = self._names.partition_of(data.project, data.uri)
-        return _Outgoing(
+        return KeptEvent(
+            project=data.project,
             event_id=change.id,
+            lane=lane,
+            partition=self._names.partition_of(data.project, data.uri),
             body=(await self._by_reference_if_big(change)).to_bytes(),
-            partition=partition,
-            seen=self._names.seen(data.project, change.id, partition),
         )
 
     async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:
@@ -170,25 +196,3 @@ class Publisher:
             "content_hash": content_hash(data.content),
         }
         return change.model_copy(update={"data": data.model_copy(update=update)})
-
-
-class _Headroom:
-    """Refuses new work while Redis still has room for what the workers must write."""
-
-    def __init__(self, redis: Redis, patience: timedelta) -> None:
-        self._redis = redis
-        self._patience = patience
-        self._checked_at = -math.inf
-
-    async def check(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now < self._checked_at + _HEADROOM_SECONDS:
-            return
-        memory = await retrying(partial(self._redis.info, "memory"), self._patience)
-        limit_bytes = int(memory["maxmemory"])
-        if limit_bytes and memory["used_memory"] > _FULL * limit_bytes:
-            raise LogFull(
-                f"Redis is above {_FULL:.0%} of its memory limit of {limit_bytes:,} bytes: "
-                "let the workers catch up, or raise maxmemory"
-            )
-        self._checked_at = now

@@ -13,7 +13,9 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
-__all__ = ["ForgetConsumers", "PublishOnce", "Redrive", "ReplyOnce"]
+from events.names import Position
+
+__all__ = ["ForgetConsumers", "PublishOnce", "Redrive", "ReplyOnce", "Republish"]
 
 
 class _Script:
@@ -45,13 +47,14 @@ class PublishOnce(_Script):
     """Add an event to a stream, unless its id was published before.
 
     A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 when
-    that entry was there already.
+    that entry was there already. What is remembered of an event is its token, and behind a blank
+    the entry that holds it, where that is another one (``Republish``).
     """
 
     LUA = """
     local token = redis.call('GET', KEYS[2])
     if token then
-      return {token, 1}
+      return {string.match(token, '^%S+'), 1}
     end
     token = ARGV[2] .. redis.call('XADD', KEYS[1], '*', 'event', ARGV[1])
     redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
@@ -70,6 +73,64 @@ class PublishOnce(_Script):
     ) -> None:
         """Queue one call; a reply of NoScriptError asks for ``load`` and the same call again."""
         self._queue(pipeline, [stream, seen], [event, token_prefix, _milliseconds(remember)])
+
+
+class Republish(_Script):
+    """Add an event again that was to be in the stream, at the place that it had in the log.
+
+    Nothing is added while the event is remembered (but for what is remembered of it ``in_vain``),
+    nor while the entry is there that it was published in. Where the place lies ahead of the
+    server's clock, the event gets a new one: nothing may overtake what is published later.
+    The reply is that of ``PublishOnce``.
+    """
+
+    LUA = """
+    local seen = redis.call('GET', KEYS[2])
+    if seen and seen ~= ARGV[6] then
+      return {string.match(seen, '^%S+'), 1}
+    end
+    local token = ARGV[2] .. ARGV[3]
+    if not seen then
+      local entry = redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3])[1]
+      if entry and entry[2][1] == 'event' and entry[2][2] == ARGV[1] then
+        redis.call('SET', KEYS[2], token, 'PX', ARGV[7])
+        return {token, 1}
+      end
+    end
+    local now = redis.call('TIME')
+    local entry_id
+    if tonumber(ARGV[4]) < now[1] * 1000 + math.floor(now[2] / 1000) then
+      entry_id = redis.call('XADD', KEYS[1], '*', 'event', ARGV[1], 'position', ARGV[5])
+    else
+      entry_id = redis.call('XADD', KEYS[1], '*', 'event', ARGV[1])
+      token = ARGV[2] .. entry_id
+    end
+    redis.call('SET', KEYS[2], token .. ' ' .. entry_id, 'PX', ARGV[7])
+    return {token, 0}
+    """
+
+    async def __call__(
+        self,
+        *,
+        stream: str,
+        seen: str,
+        event: bytes,
+        place: Position,
+        in_vain: bytes,
+        remember: timedelta,
+    ) -> tuple[str, bool]:
+        """The event's token, and whether there was nothing to add."""
+        arguments: list[str | int | bytes] = [
+            event,
+            place.token.removesuffix(place.entry_id),
+            place.entry_id,
+            place.entry_id.partition("-")[0],
+            place.number,
+            in_vain,
+            _milliseconds(remember),
+        ]
+        token, duplicate = await self._run([stream, seen], arguments)
+        return token.decode(), bool(duplicate)
 
 
 class ReplyOnce(_Script):

@@ -25,8 +25,12 @@ def reached(watermark: Mapping[str, str], token: str) -> bool:
     return order(wanted.entry_id) <= order(handled)
 
 
-async def read_watermark(redis: Redis, names: Names) -> dict[str, str]:
-    """Entry id by ``lane:partition``; every entry up to it is applied or dead-lettered.
+async def read_watermark(
+    redis: Redis, names: Names, group: str = GROUPS[Topic.CHANGED_LIVE]
+) -> dict[str, str]:
+    """Entry id by ``lane:partition``; every entry up to it is acknowledged by a group.
+
+    By the indexer, unless another is named: it is applied or dead-lettered then.
 
     "0-0" where nothing was read yet. It errs to the low side only: the cursor is read before the
     pending entries, so that what is delivered in between is not counted as handled.
@@ -38,22 +42,22 @@ async def read_watermark(redis: Redis, names: Names) -> dict[str, str]:
     with redis_errors():
         async with redis.pipeline(transaction=False) as pipeline:
             for lane, partition in streams:
-                topic = Topic.of_lane(lane)
-                pipeline.xinfo_groups(names.stream(topic, partition))
-                pipeline.xpending(names.stream(topic, partition), GROUPS[topic])
+                key = names.stream(Topic.of_lane(lane), partition)
+                pipeline.xinfo_groups(key)
+                pipeline.xpending(key, group)
             replies = await pipeline.execute(raise_on_error=False)
     return {
-        f"{lane}:{partition}": _handled(Topic.of_lane(lane), replies[2 * i], replies[2 * i + 1])
+        f"{lane}:{partition}": _handled(group, replies[2 * i], replies[2 * i + 1])
         for i, (lane, partition) in enumerate(streams)
     }
 
 
-def _handled(topic: Topic, groups: Any, pending: Any) -> str:
+def _handled(name: str, groups: Any, pending: Any) -> str:
     """A stream or a group that doesn't exist answers with an error: nothing is handled."""
     if isinstance(groups, Exception) or isinstance(pending, Exception):
         return "0-0"
     for group in groups:
-        if group["name"] == GROUPS[topic].encode():
+        if group["name"] == name.encode():
             oldest = pending["min"]
             return str(
                 preceding(oldest.decode()) if oldest else group["last-delivered-id"].decode()

@@ -8,11 +8,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from redis.asyncio import Redis
 
 from events import Client, Names, check_server, connect
+from events.outbox import Outbox
 from events.publishing import ContentStore
 from gateway.stack import require_database
 from processors.recipes import recipe_of
+from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.database import Database
+from store.outbox import PostgresOutbox
+from store.projects import Projects
 from store.store import Store
 
 __all__ = ["names_of", "open_client", "open_publisher", "open_redis", "open_store"]
@@ -41,19 +45,27 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
         ConfigurationError: HEADRACE_DATABASE_URL is missing, or the schema isn't the one expected.
         Unavailable: Postgres can't be reached.
     """
+    async with _open_database(settings) as database:
+        yield Store(database, recipe_of(settings))
+
+
+@asynccontextmanager
+async def _open_database(settings: Settings) -> AsyncIterator[Database]:
     require_database(settings)
     database = await Database.open(settings.database_url, role=settings.worker_role, max_size=4)
     try:
-        yield Store(database, recipe_of(settings))
+        yield database
     finally:
         await database.close()
 
 
 @asynccontextmanager
 async def open_client(
-    settings: Settings, content_store: ContentStore | None = None
+    settings: Settings, content_store: ContentStore | None = None, outbox: Outbox | None = None
 ) -> AsyncIterator[Client]:
     """A client; with a store it also publishes content that is too big for an event.
+
+    With an outbox it can publish durably.
 
     Raises:
         Unavailable: Redis can't be reached; said at once, where the client would try for a while.
@@ -67,16 +79,28 @@ async def open_client(
         partitions=settings.partitions,
         inline_limit_bytes=settings.inline_content_bytes,
         content_store=content_store,
+        outbox=outbox,
     )
     async with client:
         yield client
 
 
 @asynccontextmanager
-async def open_publisher(settings: Settings) -> AsyncIterator[Client]:
-    """A client that publishes big content too where Postgres is known."""
+async def open_publisher(settings: Settings, *, durable: bool = False) -> AsyncIterator[Client]:
+    """A client that publishes big content too, and durably, where Postgres is known.
+
+    Raises:
+        ConfigurationError: it isn't, and shall publish durably.
+    """
+    if durable and not settings.database_url:
+        raise ConfigurationError(
+            "--durable keeps events in Postgres until they are archived: set HEADRACE_DATABASE_URL"
+        )
     async with AsyncExitStack() as exits:
-        store = None
+        store = outbox = None
         if settings.database_url:
-            store = await exits.enter_async_context(open_store(settings))
-        yield await exits.enter_async_context(open_client(settings, store))
+            database = await exits.enter_async_context(_open_database(settings))
+            recipe = recipe_of(settings)
+            store = Store(database, recipe)
+            outbox = PostgresOutbox(database, Projects(database, recipe))
+        yield await exits.enter_async_context(open_client(settings, store, outbox))

@@ -25,6 +25,9 @@ _BATCH = 256
 
 def command(
     lane: Annotated[Lane, typer.Option(help="live: few and urgent; bulk: many.")] = Lane.LIVE,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Keep them in Postgres too until they are archived.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until they are searchable.")] = False,
     timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 60,
     json: JsonOption = False,
@@ -34,18 +37,20 @@ def command(
     Prints the token of each, in order; `ask --min-event TOKEN` then reflects it.
     """
     longest = duration(timeout) if wait else None
-    run_client(lambda settings: _publish(settings, lane, longest, json=json))
+    run_client(lambda settings: _publish(settings, lane, longest, durable=durable, json=json))
 
 
-async def _publish(settings: Settings, lane: Lane, wait: timedelta | None, *, json: bool) -> None:
+async def _publish(
+    settings: Settings, lane: Lane, wait: timedelta | None, *, durable: bool, json: bool
+) -> None:
     async with (
         stack(settings, with_worker=wait is not None) as running,
-        open_publisher(running) as client,
+        open_publisher(running, durable=durable) as client,
     ):
         receipts: list[Receipt] = []
         parsed = _parsed(sys.stdin.buffer)
         while batch := list(islice(parsed, _BATCH)):
-            published = await client.publish_many(batch, lane)
+            published = await client.publish_many(batch, lane, durable=durable)
             for receipt in published:
                 _print_receipt(receipt, json=json)
             receipts += published

@@ -1,0 +1,46 @@
+-- name: keep
+-- Numbered in their order, but locked by id, so that no two publishers of the same events can wait
+-- for each other. The time is that of the transaction's beginning, one for all.
+insert into outbox (project_id, event_id, lane, partition, event, number, created_at)
+select $1, k.event_id, k.lane, k.partition, k.event, k.number, now()
+from (
+    select n.*, nextval('outbox_number_seq') as number
+    from
+        unnest($2::text[], $3::text[], $4::smallint[], $5::bytea[])
+        with ordinality as n (event_id, lane, partition, event, place)
+    order by n.place
+) as k
+order by k.event_id
+on conflict do nothing
+
+-- name: place
+-- What the archive is taking out at this moment needs no place any more, and isn't waited for.
+with places as (
+    select o.event_id, n.position
+    from unnest($2::text[], $3::bigint[]) as n (event_id, position)
+    join outbox o on o.project_id = $1 and o.event_id = n.event_id
+    where o.position is distinct from n.position
+    for update of o skip locked
+)
+update outbox o
+set position = p.position
+from places p
+where o.project_id = $1 and o.event_id = p.event_id
+
+-- name: waiting
+-- Those that are in the outbox for so many seconds, by id.
+select event_id, lane, partition, position, number, created_at
+from outbox
+where project_id = $1 and event_id > $2 and created_at < clock_timestamp() - make_interval(secs => $3)
+order by event_id
+limit $4
+
+-- name: bodies
+select event_id, event from outbox where project_id = $1 and event_id = any($2::text[])
+
+-- name: handled
+-- Where the index has met events.
+select event_id, min(position) as position
+from ledger
+where project_id = $1 and event_id = any($2::text[])
+group by event_id
