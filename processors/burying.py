@@ -76,7 +76,7 @@ class Burial:
         await self._store.record_rejected(
             project=rejected.project,
             partition=letter.partition,
-            position=letter.position or position.number,
+            position=position.number,
             event_id=rejected.event_id or "",
             problem=rejected.problem,
         )
@@ -110,7 +110,12 @@ def _readable(raw: bytes) -> dict[str, Any]:
 
 
 def _position(letter: DeadLetter) -> Position | None:
-    """None for an id that no clock has made: nobody has a token to wait for such a change with."""
+    """Where the change first stood in the log.
+
+    None for an id that no clock has made: nobody has a token to wait for such a change with.
+    """
+    if letter.position is not None:
+        return Position.from_number(letter.position, letter.partition)
     position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:
         return Position.from_token(position.token)

@@ -14,7 +14,7 @@ import structlog
 
 from events.change_log import LoggedChange
 from events.models import DocumentChanged, DocumentIndexed, DocumentIndexedData
-from events.names import Lane
+from events.names import Lane, Position
 from events.outcomes import Outcomes
 from processors.deliveries import Delivery
 from processors.indexing.documents import EmbeddedDocument, Failure
@@ -170,11 +170,10 @@ def _indexed(delivery: Change, document: EmbeddedDocument, applied: Applied) -> 
 
 def _outcome(delivery: Change, applied: Applied) -> DocumentIndexedData:
     event = delivery.event
-    assert delivery.position is not None
     elapsed = datetime.now(UTC) - event.time
     return DocumentIndexedData(
         event_id=event.id,
-        token=delivery.position.token,
+        token=Position.from_number(delivery.number, delivery.partition).token,
         project=event.data.project,
         uri=event.data.uri,
         change=event.data.change,
