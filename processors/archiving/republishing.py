@@ -1,0 +1,146 @@
+"""Publishes again what was published durably, and never came to the archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+from redis.exceptions import RedisError
+
+from events.names import Position
+from events.outbox import Placed, WaitingEvent
+from events.republishing import Republishing, Trace, is_lost
+from processors.archiving.archiver import pause
+from runtime import metrics
+from runtime.errors import HeadraceError
+from store.outbox import PostgresOutbox
+
+__all__ = ["Republisher"]
+
+log = structlog.get_logger(__name__)
+
+AGE = timedelta(seconds=15)
+"""Younger events are in their publisher's hands, or on their way into the archive."""
+
+_LOOK_EVERY = timedelta(seconds=15)
+_REST = 10
+"""Looking takes at most one part in so many of the time, however much waits for the archive."""
+
+_BODIES = 32
+
+Lost = tuple[WaitingEvent, Trace]
+
+
+class Republisher:
+    """Brings what waits in the outbox into the streams.
+
+    An event is lost when Redis doesn't know it: a flush or a failover took it, or its publisher
+    died before it came there. It goes to the end of its stream, with the place that it had in the
+    log (or, as far as anybody knows, should have had), so that it changes nothing newer. Doing
+    this twice, or in two processes at once, adds nothing.
+    """
+
+    def __init__(
+        self, republishing: Republishing, outbox: PostgresOutbox, *, age: timedelta = AGE
+    ) -> None:
+        self._republishing = republishing
+        self._outbox = outbox
+        self._age = age
+
+    async def run(self, stop: asyncio.Event, is_active: Callable[[], bool] = lambda: True) -> None:
+        """Look now and then until told to stop; what fails is logged, and done at the next turn."""
+        while not stop.is_set():
+            began = monotonic()
+            try:
+                if is_active():
+                    await self.run_once()
+            except (HeadraceError, RedisError) as error:
+                log.warning("outbox.republishing_failed", error=str(error))
+            rest = timedelta(seconds=_REST * (monotonic() - began))
+            await pause(stop, max(_LOOK_EVERY, rest))
+
+    async def run_once(self) -> int:
+        """Look at everything in the outbox; how many events were published again.
+
+        Raises:
+            Unavailable: Redis or Postgres can't be reached.
+            LogFull: Redis is near its memory limit.
+        """
+        return sum([await self._look_at(project) for project in await self._outbox.projects()])
+
+    async def _look_at(self, project: str) -> int:
+        count = 0
+        after = ""
+        while True:
+            archived = await self._republishing.archived()
+            waiting = await self._outbox.waiting(project, self._age, after=after)
+            if not waiting:
+                return count
+            count += await self._republish_lost(project, waiting, archived)
+            after = waiting[-1].event_id
+
+    async def _republish_lost(
+        self, project: str, waiting: Sequence[WaitingEvent], archived: Mapping[str, str]
+    ) -> int:
+        traces = await self._republishing.traces(waiting)
+        await self._note_places(waiting, traces)
+        lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
+        count = 0
+        for some in _batches(lost):
+            count += await self._republish(project, some)
+        return count
+
+    async def _note_places(self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]) -> None:
+        """Their publishers died before they could."""
+        await self._outbox.place(
+            [
+                Placed(event.project, event.event_id, trace.token)
+                for event, trace in zip(waiting, traces, strict=True)
+                if event.position is None and trace.token is not None
+            ]
+        )
+
+    async def _republish(self, project: str, lost: Sequence[Lost]) -> int:
+        bodies = await self._outbox.bodies(project, [event.event_id for event, _ in lost])
+        places = await self._places(project, lost)
+        placed: list[Placed] = []
+        count = 0
+        for event, trace in lost:
+            if event.event_id in bodies:
+                receipt = await self._republishing.republish(
+                    event, bodies[event.event_id], places[event.event_id], trace
+                )
+                placed.append(Placed(project, event.event_id, receipt.token))
+                count += not receipt.duplicate
+        await self._outbox.place(placed)
+        _report(project, count)
+        return count
+
+    async def _places(self, project: str, lost: Sequence[Lost]) -> dict[str, Position]:
+        """The best that is known: told by the publisher, by Redis, by the index, by the clock."""
+        nowhere = [e.event_id for e, trace in lost if e.position is None and trace.token is None]
+        handled = await self._outbox.handled(project, nowhere) if nowhere else {}
+        places: dict[str, Position] = {}
+        for event, trace in lost:
+            if trace.token is not None:
+                places[event.event_id] = Position.from_token(trace.token)
+            elif event.event_id in handled:
+                number = handled[event.event_id]
+                places[event.event_id] = Position.from_number(number, event.partition)
+            else:
+                places[event.event_id] = event.place
+        return places
+
+
+def _batches(lost: Sequence[Lost]) -> Iterator[Sequence[Lost]]:
+    for start in range(0, len(lost), _BODIES):
+        yield lost[start : start + _BODIES]
+
+
+def _report(project: str, count: int) -> None:
+    if count:
+        metrics.CHANGES_REPUBLISHED.inc(count)
+        log.warning("outbox.republished", project=project, events=count)
