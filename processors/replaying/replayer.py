@@ -154,10 +154,13 @@ class Replay:
 
     async def _index(self) -> None:
         """Make it quick to search before anybody does."""
+        show = self._progress("vector and keyword indexes")
+        show(0, 1)
         with self.report.stages("index"):
             generation = self._builder.generation
             await self._tools.maintenance.tidy_keywords(generation)
             await self._tools.indexes.refresh(generation.project_id, generation.id)
+        show(1, 1)
 
     async def _catch_up(self) -> None:
         """What was published meanwhile."""
