@@ -7,6 +7,7 @@ for each vector), which fits small installations only. Questions go on in both c
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,12 @@ MAX_TAIL_SHARE = 4
 
 LOCK_SPACE = 0x48445645
 """Of the advisory locks that builders of indexes hold, by generation."""
+
+_ANY_GENERATION = 0
+"""The lock that every builder holds: of two commands that work CONCURRENTLY on one table, each may
+wait for the other, and Postgres ends one as a deadlock."""
+
+_POLL_SECONDS = 0.25
 
 _BUILD_TIMEOUT_S = 6 * 3600.0
 _LOCK_TIMEOUT = "3s"
@@ -65,10 +72,11 @@ class VectorIndexes:
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
 
-    async def refresh(self, project_id: int, generation_id: int) -> int:
+    async def refresh(self, project_id: int, generation_id: int, *, wait: bool = False) -> int:
         """Build what is due in one generation; returns how many indexes were built.
 
-        Does nothing where another worker builds already.
+        Does nothing where another process builds for this generation, or for any; with ``wait``,
+        takes its turn after one that builds for another.
 
         Raises:
             Unavailable: the server can't be reached, or a lock can't be had for now.
@@ -76,7 +84,7 @@ class VectorIndexes:
         due = await self._due(project_id, generation_id)
         if not due:
             return 0
-        async with self._builder(generation_id) as builder:
+        async with self._builder(generation_id, wait=wait) as builder:
             if builder is None:
                 return 0
             for build in due:
@@ -87,7 +95,7 @@ class VectorIndexes:
         """Drop every index of one generation, those that a build left behind too.
 
         Raises:
-            Unavailable: an index is being built, or a lock can't be had for now.
+            Unavailable: one of them is being built, or a lock can't be had for now.
         """
         place = project_id, EVERY_AGENT, generation_id
         pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
@@ -95,7 +103,7 @@ class VectorIndexes:
             rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
         if not rows:
             return
-        async with self._builder(generation_id) as builder:
+        async with self._builder(generation_id, wait=True) as builder:
             if builder is None:
                 raise Unavailable(
                     f"an index of generation {generation_id} is being built: try again later"
@@ -148,9 +156,11 @@ class VectorIndexes:
         return self._database.scope(build.project_id, EVERY_AGENT, build.generation_id)
 
     @asynccontextmanager
-    async def _builder(self, generation_id: int) -> AsyncIterator[_Builder | None]:
-        """Who builds; None where another process does. Holds the generation's lock meanwhile."""
-        async with self._lock(generation_id) as locked:
+    async def _builder(
+        self, generation_id: int, *, wait: bool = False
+    ) -> AsyncIterator[_Builder | None]:
+        """Who builds; None where another process does. Holds both locks meanwhile."""
+        async with self._locks(generation_id, wait=wait) as locked:
             if not locked:
                 yield None
             elif self._owner_url is None:
@@ -164,15 +174,28 @@ class VectorIndexes:
                     await connection.close()
 
     @asynccontextmanager
-    async def _lock(self, generation_id: int) -> AsyncIterator[bool]:
-        """An advisory lock outside of any transaction: an open one would hold up the build."""
+    async def _locks(self, generation_id: int, *, wait: bool) -> AsyncIterator[bool]:
+        """Advisory locks outside of any transaction: an open one would hold up the build."""
         async with self._database.connection() as connection:
-            locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation_id)
+            held: list[int] = []
             try:
-                yield bool(locked)
+                for key, patient in ((generation_id, False), (_ANY_GENERATION, wait)):
+                    if not await _take(connection, key, wait=patient):
+                        break
+                    held.append(key)
+                yield _ANY_GENERATION in held
             finally:
-                if locked:
-                    await connection.execute(_QUERIES["unlock"], LOCK_SPACE, generation_id)
+                for key in held:
+                    await connection.execute(_QUERIES["unlock"], LOCK_SPACE, key)
+
+
+async def _take(connection: asyncpg.Connection, key: int, *, wait: bool) -> bool:
+    """Take a lock. To queue for it in Postgres would hold up the build that is waited for."""
+    while not await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, key):
+        if not wait:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True
 
 
 class _Builder:

@@ -159,7 +159,7 @@ class Replay:
         with self.report.stages("index"):
             generation = self._builder.generation
             await self._tools.maintenance.tidy_keywords(generation)
-            await self._tools.indexes.refresh(generation.project_id, generation.id)
+            await self._tools.indexes.refresh(generation.project_id, generation.id, wait=True)
         show(1, 1)
 
     async def _catch_up(self) -> None:

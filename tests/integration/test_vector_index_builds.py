@@ -1,0 +1,58 @@
+"""Two builds on one table take turns: Postgres would end one of them as a deadlock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from store.database import Database
+from store.vector_indexes import VectorIndexes
+from tests.support.databases import Database as Fresh
+from tests.support.searching import Index, unit_vectors
+
+CHUNKS = 3_000
+DIMENSIONS = 32
+PROJECTS = ("p", "q", "r")
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    """Three projects that are large enough for an index."""
+    opened = await Database.open(database.worker_url)
+    index = Index.of(opened)
+    vectors = unit_vectors(1, CHUNKS, DIMENSIONS)
+    texts = [f"chunk {number}" for number in range(CHUNKS)]
+    for project in PROJECTS:
+        await index.store.apply([index.document("d", texts, vectors, project=project)])
+    yield index
+    await opened.close()
+
+
+def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Task[int]]:
+    """Patient builders, as replays are, one for each project."""
+
+    async def refresh(project: str) -> int:
+        live = await index.live(project)
+        indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+        return await indexes.refresh(live.project_id, live.id, wait=True)
+
+    return [asyncio.create_task(refresh(project)) for project in projects]
+
+
+async def test_builds_at_once_take_turns(index: Index, database: Fresh) -> None:
+    """Each is built; none fails."""
+    assert await asyncio.gather(*refreshing(index, database, *PROJECTS)) == [1, 1, 1]
+
+
+async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
+    """Who doesn't wait goes on with other work while somebody builds."""
+    live = await index.live("q")
+    impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+    [building] = refreshing(index, database, "p")
+    built = []
+    while not building.done():
+        built.append(await impatient.refresh(live.project_id, live.id))
+    assert await building == 1
+    assert 0 in built
