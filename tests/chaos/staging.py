@@ -16,10 +16,13 @@ from events.connection import connect
 from events.names import Lane, Names
 from events.publishing import Receipt
 from processors.inference.tokenizer import TokenCounter
+from processors.reconciling.findings import Severity
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Replays
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole, generations
+from tests.support.doctors import doctor_at
 from tests.support.indexes import assert_all_handled, assert_nothing_pending
+from tests.support.replays import tools
 from tests.support.running import Headrace
 from tests.support.waiting import eventually
 
@@ -71,14 +74,27 @@ class Stage:
         async with self.owner() as connection:
             return await generations(connection, journal.project)
 
-    async def assert_settles_whole(self, journal: Journal, receipts: Sequence[Receipt]) -> None:
-        """Every published change is handled once, and the index is what they lead to."""
+    async def assert_settles_whole(
+        self, journal: Journal, receipts: Sequence[Receipt], *drifts: str
+    ) -> None:
+        """Every published change is handled once, and the index is what they lead to.
+
+        ``drifts``: what the doctor may find all the same.
+        """
         await self.running.client.wait(receipts, PATIENCE)
         await eventually(self._is_idle, "nothing is pending", timeout=20)
         async with self.owner() as owner:
             await assert_all_handled(owner, receipts)
             await assert_whole(owner, journal.project, journal.oracle, self.count_tokens)
             await assert_nothing_left_over(owner)
+        assert await self._drifts(journal) <= set(drifts)
+
+    async def _drifts(self, journal: Journal) -> set[str]:
+        """What the doctor finds."""
+        running, home = self.running, self.replays.environment["HEADRACE_HOME"]
+        async with tools(running.redis_url, running.database, home=home) as opened:
+            [health] = await doctor_at(opened).examine([journal.project])
+        return {one.name for one in health.remaining if one.severity is Severity.DRIFT}
 
     async def _is_idle(self) -> bool:
         redis = connect(self.running.redis_url)
