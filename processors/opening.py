@@ -14,6 +14,7 @@ from events.models import Kind
 from events.names import Names
 from events.outcomes import Outcomes
 from events.replying import Replies
+from events.republishing import Republishing
 from events.trimming import trim_queries
 from events.watermark import read_watermark
 from processors.answering.assembling import Assembler
@@ -23,6 +24,7 @@ from processors.answering.query_vectors import QueryVectors
 from processors.archiving.archiver import Archiver
 from processors.archiving.contents import KeptContents
 from processors.archiving.log_group import LogGroup
+from processors.archiving.republishing import Republisher
 from processors.archiving.running import Archiving
 from processors.archiving.upkeep import Upkeep
 from processors.burying import Burial
@@ -41,6 +43,7 @@ from store.archive import Archive
 from store.database import Database
 from store.generations import Recipe
 from store.maintenance import Maintenance
+from store.outbox import PostgresOutbox
 from store.projects import Projects
 from store.search import Search
 from store.store import Store
@@ -159,4 +162,6 @@ def _archiving(base: _Foundation) -> Archiving:
         archive_retention=settings.archive_retention,
         compaction_interval=settings.archive_compaction_interval,
     )
-    return Archiving(archiver, upkeep)
+    outbox = PostgresOutbox(base.database, Projects(base.database, base.recipe))
+    republisher = Republisher(Republishing(base.redis, base.names), outbox)
+    return Archiving(archiver, upkeep, republisher)

@@ -7,7 +7,6 @@ finds pending, and archives again: a reader of the archive takes each place in t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import structlog
@@ -35,8 +34,7 @@ _LONGEST_PAUSE = timedelta(seconds=30)
 class Archiver:
     """The loop of the archiver.
 
-    ``deployment``: its stream prefix. ``when_caught_up`` is awaited between batches, whenever all
-    that the streams held was archived.
+    ``deployment``: its stream prefix. ``is_active``: whether this one has the lock.
     """
 
     def __init__(
@@ -46,14 +44,12 @@ class Archiver:
         group: LogGroup,
         archive: Archive,
         *,
-        when_caught_up: Callable[[], Awaitable[None]] | None = None,
         patience: timedelta = PATIENCE,
     ) -> None:
         self._database = database
         self._deployment = deployment
         self._group = group
         self._archive = archive
-        self._when_caught_up = when_caught_up
         self._patience = patience
         self._failures = 0
         self.is_active = False
@@ -79,8 +75,6 @@ class Archiver:
                 if await self.archive_batch():
                     continue
                 self._failures = 0
-                if self._when_caught_up is not None:
-                    await self._when_caught_up()
                 await pause(stop, self._patience)
         finally:
             self.is_active = False

@@ -26,6 +26,7 @@ AGE = timedelta(seconds=15)
 """Younger events are in their publisher's hands, or on their way into the archive."""
 
 _LOOK_EVERY = timedelta(seconds=15)
+_WHILE_INACTIVE = timedelta(seconds=1)
 _REST = 10
 """Looking takes at most one part in so many of the time, however much waits for the archive."""
 
@@ -53,14 +54,16 @@ class Republisher:
     async def run(self, stop: asyncio.Event, is_active: Callable[[], bool] = lambda: True) -> None:
         """Look now and then until told to stop; what fails is logged, and done at the next turn."""
         while not stop.is_set():
-            began = monotonic()
-            try:
-                if is_active():
-                    await self.run_once()
-            except (HeadraceError, RedisError) as error:
-                log.warning("outbox.republishing_failed", error=str(error))
-            rest = timedelta(seconds=_REST * (monotonic() - began))
-            await pause(stop, max(_LOOK_EVERY, rest))
+            await pause(stop, await self._turn() if is_active() else _WHILE_INACTIVE)
+
+    async def _turn(self) -> timedelta:
+        """How long to rest afterwards."""
+        began = monotonic()
+        try:
+            await self.run_once()
+        except (HeadraceError, RedisError) as error:
+            log.warning("outbox.republishing_failed", error=str(error))
+        return max(_LOOK_EVERY, timedelta(seconds=_REST * (monotonic() - began)))
 
     async def run_once(self) -> int:
         """Look at everything in the outbox; how many events were published again.

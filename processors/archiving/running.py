@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from processors.archiving.archiver import Archiver
+from processors.archiving.republishing import Republisher
 from processors.archiving.upkeep import Upkeep
 
 __all__ = ["Archiving"]
@@ -13,13 +14,19 @@ __all__ = ["Archiving"]
 
 @dataclass(frozen=True)
 class Archiving:
-    """Both loops, which end with ``stop``."""
+    """Three loops, which end with ``stop``."""
 
     archiver: Archiver
     upkeep: Upkeep
+    republisher: Republisher
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Archive and tidy up, while no other worker does."""
+        """Archive, tidy up and publish again what was lost, while no other worker does."""
+
+        def is_active() -> bool:
+            return self.archiver.is_active
+
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.archiver.run(stop))
-            tasks.create_task(self.upkeep.run(stop, lambda: self.archiver.is_active))
+            tasks.create_task(self.upkeep.run(stop, is_active))
+            tasks.create_task(self.republisher.run(stop, is_active))
