@@ -1,0 +1,113 @@
+"""Durable publishing with real servers, and without a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+from redis.asyncio import Redis
+
+from events.change_log import LoggedChange, read_changes
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane, Names, Position, Topic
+from events.outbox import KeptEvent
+from events.publishing import Publisher, Receipt
+from events.republishing import Republishing
+from processors.archiving.archiver import Archiver
+from processors.archiving.log_group import LogGroup
+from processors.archiving.republishing import Republisher
+from store.archive import Archive
+from store.database import Database
+from store.outbox import PostgresOutbox
+from store.projects import Projects
+from store.store import Store
+from tests.support.writes import RECIPE
+
+__all__ = ["NAMES", "PROJECT", "Durable", "change", "number_of"]
+
+NAMES = Names()
+PROJECT = "docs"
+
+
+def change(uri: str = "a.md", content: str | None = "text", **data: Any) -> DocumentChanged:
+    """A change of the project ``docs``."""
+    values = {"project": PROJECT, "uri": uri, "content": content, **data}
+    return DocumentChanged(data=DocumentChange(**values))
+
+
+def number_of(receipt: Receipt) -> int:
+    """The position that a receipt stands for."""
+    return Position.from_token(receipt.token).number
+
+
+@dataclass(frozen=True)
+class Durable:
+    """A publisher with an outbox, and what takes care of the outbox; nothing is young here."""
+
+    redis: Redis
+    database: Database
+    outbox: PostgresOutbox
+    publisher: Publisher
+
+    @classmethod
+    def at(cls, redis: Redis, database: Database, **options: Any) -> Durable:
+        """With options of the publisher."""
+        outbox = PostgresOutbox(database, Projects(database, RECIPE))
+        store = Store(database, RECIPE)
+        publisher = Publisher(redis, NAMES, content_store=store, outbox=outbox, **options)
+        return cls(redis, database, outbox, publisher)
+
+    async def publish(self, event: DocumentChanged, lane: Lane = Lane.LIVE) -> Receipt:
+        """Publish one event durably."""
+        return await self.publisher.publish(event, lane, durable=True)
+
+    async def keep(self, *events: DocumentChanged, lane: Lane = Lane.LIVE) -> None:
+        """All that a publisher did that died before it came to Redis."""
+        await self.outbox.keep(
+            [KeptEvent(PROJECT, event.id, lane, 0, event.to_bytes()) for event in events]
+        )
+
+    def republisher(self) -> Republisher:
+        """One that takes every event for overdue."""
+        return Republisher(Republishing(self.redis, NAMES), self.outbox, age=timedelta())
+
+    async def republish(self) -> int:
+        """Look once; how many events were published again."""
+        return await self.republisher().run_once()
+
+    async def archive(self, archive: Archive) -> None:
+        """Archive everything that is in the streams."""
+        group = LogGroup(self.redis, NAMES)
+        await group.begin()
+        archiver = Archiver(self.database, NAMES.prefix, group, archive)
+        while await archiver.archive_batch():
+            pass
+
+    async def rows(self) -> dict[str, asyncpg.Record]:
+        """What is in the outbox, by event id."""
+        project_id = await Projects(self.database).find(PROJECT)
+        assert project_id is not None
+        async with self.database.scope(project_id) as connection:
+            rows = await connection.fetch("select * from outbox")
+        return {row["event_id"]: row for row in rows}
+
+    async def execute(self, statement: str, *arguments: object) -> None:
+        """Change something of the project."""
+        project_id = await Projects(self.database).find(PROJECT)
+        assert project_id is not None
+        async with self.database.scope(project_id) as connection:
+            await connection.execute(statement, *arguments)
+
+    async def log(self) -> list[LoggedChange]:
+        """What the streams hold."""
+        return [found async for found in read_changes(self.redis, NAMES)]
+
+    async def forget(self, event: DocumentChanged) -> None:
+        """Let Redis forget that an event was published, as it does after a day."""
+        await self.redis.delete(NAMES.seen(PROJECT, event.id, 0))
+
+    async def length(self, lane: Lane = Lane.LIVE) -> int:
+        """Entries of a stream."""
+        return int(await self.redis.xlen(NAMES.stream(Topic.of_lane(lane))))
