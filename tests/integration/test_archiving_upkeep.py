@@ -1,0 +1,149 @@
+"""What the archiver lets go of: changes in Redis, and contents in Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from events.models import ContentReference, DocumentChange, DocumentChanged
+from events.names import GROUPS, Lane, Topic
+from events.publishing import Publisher
+from processors.archiving.contents import KeptContents
+from processors.archiving.upkeep import Upkeep
+from runtime.errors import UnsupportedContent
+from store.database import Database
+from store.store import Store
+from tests.support.archivers import NAMES, archive_all
+from tests.support.archives import ArchiveAt
+from tests.support.databases import Database as FreshDatabase
+
+CONTENT = "a long text " * 100
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def reference(
+    redis: Redis, worker: Database, kept: ArchiveAt, store: Store
+) -> ContentReference:
+    """A content that travelled by reference, was archived by now, and was indexed."""
+    reference = await store.put("alpha", CONTENT)
+    change = DocumentChange(project="alpha", uri="a.md", content_ref=reference)
+    await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
+    await archive_all(redis, worker, kept.archive)
+    for lane in Lane:
+        topic = Topic.of_lane(lane)
+        await redis.xgroup_create(NAMES.stream(topic), GROUPS[topic], id="$", mkstream=True)
+    return reference
+
+
+def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Upkeep:
+    return Upkeep(
+        redis,
+        NAMES,
+        worker,
+        kept.archive,
+        stream_retention=timedelta(microseconds=1),
+        archive_retention=timedelta(days=30),
+        compaction_interval=timedelta(days=1),
+    )
+
+
+async def _execute(database: FreshDatabase, statement: str) -> Any:
+    connection = await asyncpg.connect(database.owner_url)
+    try:
+        await connection.execute("set row_security = off")
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def _age(database: FreshDatabase) -> None:
+    await _execute(database, "update contents set created_at = now() - interval '2 days'")
+
+
+async def _kept(database: FreshDatabase) -> int:
+    return int(await _execute(database, "select count(*) from contents"))
+
+
+async def test_archived_contents_leave_postgres_and_are_still_found(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    store: Store,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """Old contents lie in the archive alone; who needs one gets it from there."""
+    await _age(database)
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 0
+    contents = KeptContents(store, kept.archive)
+    assert await contents.fetch("alpha", reference.sha256) == CONTENT
+    with pytest.raises(UnsupportedContent):
+        await contents.fetch("alpha", "0" * 64)
+
+
+async def test_young_contents_stay(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """An event that refers to them may be under way."""
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_that_are_put_again_count_as_young(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    store: Store,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """Another event refers to them now, which may not be archived yet."""
+    await _age(database)
+    assert await store.put("alpha", CONTENT) == reference
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_stay_while_a_change_waits(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """A change that the indexer hasn't handled since before may need them."""
+    await _age(database)
+    topic = Topic.of_lane(Lane.BULK)
+    await redis.xadd(NAMES.stream(topic), {"event": "{}"}, id="1-0")
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_stay_that_are_not_archived(
+    redis: Redis, worker: Database, kept: ArchiveAt, store: Store, database: FreshDatabase
+) -> None:
+    """Postgres is the only place that has them."""
+    await store.put("alpha", CONTENT)
+    await archive_all(redis, worker, kept.archive)
+    for lane in Lane:
+        topic = Topic.of_lane(lane)
+        await redis.xgroup_create(NAMES.stream(topic), GROUPS[topic], id="$", mkstream=True)
+    await _age(database)
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1

@@ -1,0 +1,52 @@
+"""An archiver without its loop, and what a test wants to know of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import ARCHIVER, Lane, Names, Topic
+from events.publishing import Publisher
+from processors.archiving.archiver import Archiver
+from processors.archiving.log_group import LogGroup
+from store.archive import Archive
+from store.database import Database
+
+__all__ = ["NAMES", "STREAM", "archive_all", "archiver", "pending", "publish"]
+
+NAMES = Names()
+STREAM = NAMES.stream(Topic.of_lane(Lane.LIVE))
+
+
+def archiver(redis: Redis, worker: Database, archive: Archive) -> tuple[LogGroup, Archiver]:
+    """As a process makes it that starts now."""
+    group = LogGroup(redis, NAMES)
+    return group, Archiver(worker, NAMES.prefix, group, archive)
+
+
+async def archive_all(redis: Redis, worker: Database, archive: Archive) -> None:
+    """What a process does that starts now: take over what is pending, and read on to the end."""
+    group, one = archiver(redis, worker, archive)
+    await group.begin()
+    while await one.archive_batch():
+        pass
+
+
+async def publish(
+    redis: Redis, uris: Sequence[str], *, project: str = "alpha", content: str = "text"
+) -> None:
+    """Publish a change of each document."""
+    events = [
+        DocumentChanged(data=DocumentChange(project=project, uri=uri, content=f"{content} {uri}"))
+        for uri in uris
+    ]
+    await Publisher(redis, NAMES).publish_many(events)
+
+
+async def pending(redis: Redis) -> int:
+    """How many entries the archiver has in hand."""
+    reply: Any = await redis.xpending(STREAM, ARCHIVER)
+    return int(reply["pending"])
