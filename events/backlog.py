@@ -11,9 +11,12 @@ from redis.asyncio import Redis
 
 from events.connection import redis_errors
 from events.entries import entries_of, order
-from events.names import GROUPS, Names, Topic
+from events.names import ARCHIVER, GROUPS, Names, Topic
 
-__all__ = ["Backlog", "read_backlog"]
+__all__ = ["ARCHIVERS", "Backlog", "read_backlog"]
+
+ARCHIVERS: dict[Topic, str] = {Topic.CHANGED_LIVE: ARCHIVER, Topic.CHANGED_BULK: ARCHIVER}
+"""The streams of changes as the archiver sees them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Backlog:
 class _Stream:
     topic: Topic
     partition: int
+    group: str
     key: str
     dead_key: str
 
@@ -52,15 +56,19 @@ class _Cursor:
     lag: int | None = None
 
 
-async def read_backlog(redis: Redis, names: Names) -> list[Backlog]:
-    """The backlog of every stream that a group reads, in two round trips.
+async def read_backlog(
+    redis: Redis, names: Names, groups: Mapping[Topic, str] = GROUPS
+) -> list[Backlog]:
+    """The backlog of every stream that has one of ``groups``, in two round trips.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
     streams = [
-        _Stream(topic, partition, names.stream(topic, partition), names.dead(topic, partition))
-        for topic in GROUPS
+        _Stream(
+            topic, partition, group, names.stream(topic, partition), names.dead(topic, partition)
+        )
+        for topic, group in groups.items()
         for partition in range(names.partitions)
     ]
     with redis_errors():
@@ -83,10 +91,10 @@ async def _cursors(redis: Redis, streams: Sequence[_Stream]) -> list[_Cursor]:
     async with redis.pipeline(transaction=False) as pipeline:
         for stream in streams:
             pipeline.xinfo_groups(stream.key)
-            pipeline.xpending(stream.key, GROUPS[stream.topic])
+            pipeline.xpending(stream.key, stream.group)
         replies = await pipeline.execute(raise_on_error=False)
     return [
-        _cursor(GROUPS[stream.topic], replies[2 * i], replies[2 * i + 1])
+        _cursor(stream.group, replies[2 * i], replies[2 * i + 1])
         for i, stream in enumerate(streams)
     ]
 

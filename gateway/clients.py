@@ -19,7 +19,14 @@ from store.outbox import PostgresOutbox
 from store.projects import Projects
 from store.store import Store
 
-__all__ = ["names_of", "open_client", "open_publisher", "open_redis", "open_store"]
+__all__ = [
+    "names_of",
+    "open_client",
+    "open_database",
+    "open_publisher",
+    "open_redis",
+    "open_store",
+]
 
 
 def names_of(settings: Settings) -> Names:
@@ -45,12 +52,13 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
         ConfigurationError: HEADRACE_DATABASE_URL is missing, or the schema isn't the one expected.
         Unavailable: Postgres can't be reached.
     """
-    async with _open_database(settings) as database:
+    async with open_database(settings) as database:
         yield Store(database, recipe_of(settings))
 
 
 @asynccontextmanager
-async def _open_database(settings: Settings) -> AsyncIterator[Database]:
+async def open_database(settings: Settings) -> AsyncIterator[Database]:
+    """Postgres, as the role of the workers; errors as ``open_store``."""
     require_database(settings)
     database = await Database.open(settings.database_url, role=settings.worker_role, max_size=4)
     try:
@@ -99,7 +107,7 @@ async def open_publisher(settings: Settings, *, durable: bool = False) -> AsyncI
     async with AsyncExitStack() as exits:
         store = outbox = None
         if settings.database_url:
-            database = await exits.enter_async_context(_open_database(settings))
+            database = await exits.enter_async_context(open_database(settings))
             recipe = recipe_of(settings)
             store = Store(database, recipe)
             outbox = PostgresOutbox(database, Projects(database, recipe))

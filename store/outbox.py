@@ -82,6 +82,12 @@ class PostgresOutbox:
             for row in rows
         ]
 
+    async def count(self, project: str) -> int:
+        """How many events of a project are here."""
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            return int(await connection.fetchval(_QUERIES["count"], project_id))
+
     async def bodies(self, project: str, event_ids: Sequence[str]) -> dict[str, bytes]:
         """Events by id; those that are taken out by now are absent."""
         project_id = await self._projects.ensure(project)

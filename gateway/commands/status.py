@@ -11,12 +11,18 @@ from rich.console import Console
 from rich.table import Table
 
 from events import Backlog, check_server, read_backlog
-from gateway.clients import names_of, open_redis, open_store
+from gateway.archive_status import archive_rows, archiver_rows
+from gateway.clients import names_of, open_database, open_redis
 from gateway.output import print_json, stdout
 from gateway.session import JsonOption, run_client
 from gateway.stack import configured, stack
+from processors.recipes import recipe_of
 from runtime.embedded import find_redis
 from runtime.settings import Settings
+from store.archive import Archive
+from store.database import Database
+from store.outbox import PostgresOutbox
+from store.projects import Projects
 from store.statistics import ProjectStatistics
 from store.store import Store
 
@@ -39,18 +45,32 @@ async def _look(settings: Settings) -> dict[str, Any]:
     async with (
         stack(settings, with_worker=False) as running,
         open_redis(running) as redis,
-        open_store(running) as store,
+        open_database(running) as database,
     ):
         facts = await check_server(redis)
-        backlog = await read_backlog(redis, names_of(running))
-        projects = [await _project(store, one) for one in await store.statistics()]
+        names = names_of(running)
+        backlog = await read_backlog(redis, names)
+        archiver = await archiver_rows(redis, names)
+        stored = await _stored(running, database)
     version = ".".join(map(str, facts.version))
     embedded = "" if settings.redis_url else f" ({find_redis().source})"
     return {
         "servers": servers,
         "redis": f"{version}{embedded}",
         "streams": [_stream(one) for one in backlog],
-        "projects": projects,
+        "archiver": archiver,
+        **stored,
+    }
+
+
+async def _stored(settings: Settings, database: Database) -> dict[str, Any]:
+    store = Store(database, recipe_of(settings))
+    projects = Projects(database)
+    archive = Archive(database, projects, settings.archive_location)
+    found = await store.statistics()
+    return {
+        "projects": [await _project(store, one) for one in found],
+        "archive": await archive_rows(archive, PostgresOutbox(database, projects), found),
     }
 
 
@@ -81,6 +101,12 @@ def _print(console: Console, found: dict[str, Any]) -> None:
         console.print(_table(found["projects"], leave_out=("tombstones", "outcomes", "models")))
     else:
         typer.echo("no projects yet: `headrace sync PATH` makes one")
+        return
+    console.print()
+    console.print("archive:")
+    console.print(_table(found["archiver"], leave_out=("partition",)))
+    console.print()
+    console.print(_table(found["archive"], leave_out=("files", "raw_bytes", "whole_from")))
 
 
 def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Table:

@@ -70,12 +70,14 @@ class Archiver:
         self.is_active = True
         try:
             await self._group.begin()
-            while not stop.is_set():
+            is_last = False
+            while not is_last:
+                is_last = stop.is_set()  # what came in up to the end is archived, too
                 await lock.check()
-                if await self.archive_batch():
-                    continue
+                is_full = await self.archive_batch()
                 self._failures = 0
-                await pause(stop, self._patience)
+                if not is_full:
+                    await pause(stop, self._patience)
         finally:
             self.is_active = False
 

@@ -44,3 +44,6 @@ select event_id, min(position) as position
 from ledger
 where project_id = $1 and event_id = any($2::text[])
 group by event_id
+
+-- name: count
+select count(*) from outbox where project_id = $1

@@ -116,6 +116,10 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
     found = (await cli("ask", "--project", "plant", "pump", "--json")).json
     assert project["generation"] == found["generation"]
     assert all(stream["pending"] == 0 for stream in status["streams"])
+    [archive] = status["archive"]
+    assert (archive["project"], archive["changes"], archive["contents"]) == ("plant", 2, 2)
+    assert archive["bytes_per_document"] == archive["bytes"] / 2 > 0
+    assert sum(stream["kept"] for stream in status["archiver"]) == 2
     assert "plant" in (await cli("status")).stdout
 
 
