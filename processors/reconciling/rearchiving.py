@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from events.change_log import LoggedChange
+from events.names import ARCHIVER
 from processors.reconciling.case import Case
 from processors.reconciling.findings import Subject
 from processors.reconciling.stream_contents import texts_in_streams, whole_changes
-from processors.reconciling.stream_reading import ARCHIVER, StreamEntry
+from processors.reconciling.stream_reading import StreamEntry
 from store.mending_archive import ArchiveMender
 
 __all__ = ["rearchive", "see_to_orphans", "unarchived"]

@@ -10,19 +10,16 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from events.change_log import LoggedChange
+from events.change_log import LoggedChange, logged_change
 from events.connection import redis_errors
 from events.entries import Entry, entries_of, order
-from events.kept_position import kept_position
-from events.models import DocumentChanged
-from events.names import Lane, Names, Position, Topic
+from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
 from runtime.errors import MalformedEvent
 from store.archive.claims import claim
 
-__all__ = ["ARCHIVER", "INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "read_streams"]
+__all__ = ["INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "logged", "read_streams"]
 
-INDEXER = "indexer"
-ARCHIVER = "archiver"
+INDEXER = GROUPS[Topic.CHANGED_LIVE]
 
 _PAGE = 1_000
 
@@ -144,8 +141,6 @@ def logged(entry: Entry, place: Place) -> LoggedChange | None:
     """The change in an entry; None: there is none."""
     topic, partition = place
     try:
-        event = DocumentChanged.from_bytes(entry.fields.get(b"event", b""))
-        own = Position(topic.lane, partition, entry.id)
-        return LoggedChange(partition, kept_position(entry.fields, own), event)
+        return logged_change(topic.lane, partition, entry)
     except MalformedEvent:
         return None

@@ -16,9 +16,9 @@ from tests.support.drifts import DRIFTS
 from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import PATIENCE, Headrace, headrace
 
-LOOKS = 8
-REPAIRS = 4
+LOOKS = 5
 DOCUMENTS = 40
+MOST_WAITING = 20
 
 
 def edit(number: int) -> DocumentChanged:
@@ -38,7 +38,7 @@ def edit(number: int) -> DocumentChanged:
 
 @asynccontextmanager
 async def busy(worker: Headrace) -> AsyncIterator[list[Receipt]]:
-    """Changes on both lanes without a pause; at the end, all are applied."""
+    """Changes on both lanes, always some on their way; at the end, all are applied."""
     receipts: list[Receipt] = []
 
     async def publish() -> None:
@@ -47,7 +47,8 @@ async def busy(worker: Headrace) -> AsyncIterator[list[Receipt]]:
             number += 1
             lane = Lane.BULK if number % 3 == 0 else Lane.LIVE
             receipts.append(await worker.client.publish(edit(number), lane))
-            await asyncio.sleep(0.01)
+            if number % MOST_WAITING == 0:
+                await worker.client.wait(receipts[-1:], PATIENCE)
 
     task = asyncio.create_task(publish())
     try:

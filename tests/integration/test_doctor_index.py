@@ -9,7 +9,7 @@ import pytest
 
 from processors.replaying.opening import Tools
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, indexed
+from tests.support.doctors import drift_names, examine, forget_archive, indexed
 from tests.support.drifts import DRIFTS
 from tests.support.replays import damage, rows
 
@@ -82,8 +82,9 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
     assert await rows(database, "docs", query) == before
 
 
-async def test_what_the_log_has_lost_is_kept(opened: Tools) -> None:
+async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
     """Without a log nobody can say that a document never was: nothing is deleted, all is named."""
+    forget_archive(database)
     await opened.redis.flushall()
     repaired = await examine(opened, repair=True)
     assert drift_names(repaired) == {"document.unlogged"}

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from events.change_log import read_changes
 from events.dead_letters import DeadLetter
 from events.entries import entries_of
 from events.names import Topic
-from processors.reconciling.stream_reading import ARCHIVER, INDEXER, logged, read_streams
+from processors.reconciling.stream_reading import INDEXER
 from processors.replaying.opening import Tools
 from tests.support.archives import flip
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, indexed
+from tests.support.doctors import drift_names, examine, forget_archive, indexed
 from tests.support.replays import damage
 
 LIVE = Topic.CHANGED_LIVE
@@ -29,41 +30,17 @@ async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIte
         yield opened
 
 
-@pytest.fixture
-async def archived(opened: Tools) -> Tools:
-    """The same, with every change in the archive."""
-    streams = await read_streams(opened.redis, opened.names)
-    await archive(opened, [entry.change.position for entry in streams.of("docs")])
-    await acknowledge_as_archiver(opened)
-    return opened
-
-
-async def archive(tools: Tools, positions: list[int]) -> None:
-    """Put some changes into the archive."""
-    key = tools.names.stream(LIVE)
-    changes = [logged(one, (LIVE, 0)) for one in entries_of(await tools.redis.xrange(key))]
-    chosen = [one for one in changes if one is not None and one.position in positions]
-    await tools.archive.append("docs", chosen)
-
-
-async def acknowledge_as_archiver(tools: Tools) -> None:
-    """Let the archiver's group have read everything."""
-    for topic in (LIVE, Topic.CHANGED_BULK):
-        key = tools.names.stream(topic)
-        await tools.redis.xgroup_create(key, ARCHIVER, "$", mkstream=True)
-
-
 def files(tools: Tools, kind: str) -> list[Path]:
     """Files of the archive."""
     root = Path(tools.settings.archive_location)
     return sorted(path for path in root.glob(f"*/{kind}/*.zst"))
 
 
-async def test_an_archived_index_has_no_drift(archived: Tools) -> None:
+async def test_an_archived_index_has_no_drift(opened: Tools) -> None:
     """Archive, streams and index agree; so they do when the streams are gone."""
-    assert (await examine(archived)).drifts == []
-    await archived.redis.flushall()
-    assert (await examine(archived)).drifts == []
+    assert (await examine(opened)).drifts == []
+    await opened.redis.flushall()
+    assert (await examine(opened)).drifts == []
 
 
 async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
@@ -101,79 +78,78 @@ async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
     assert await redis.xlen(opened.names.dead(LIVE)) == 0
 
 
-async def test_a_change_that_was_never_indexed(archived: Tools, database: Database) -> None:
+async def test_a_change_that_was_never_indexed(opened: Tools, database: Database) -> None:
     """Archived, then lost by Redis before it was indexed: the doctor indexes it."""
-    before = await examine(archived)
-    await archived.redis.flushall()
+    before = await examine(opened)
+    await opened.redis.flushall()
     damage(database, "delete from ledger where $1::int > 0")
     damage(database, "delete from chunks where generation_id = $1 and document_id is not null")
     damage(database, "delete from document_collections where generation_id = $1")
     damage(database, "delete from documents where generation_id = $1")
-    repaired = await examine(archived, repair=True)
+    repaired = await examine(opened, repair=True)
     assert drift_names(repaired) == {"document.missing"}
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert repaired.digest == before.digest
 
 
-async def test_what_the_archiver_left_out_is_archived(opened: Tools) -> None:
+async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: Database) -> None:
     """Changes that it acknowledged, and that no file has."""
-    streams = await read_streams(opened.redis, opened.names)
-    positions = [entry.change.position for entry in streams.of("docs")]
-    await archive(opened, positions[:10])
-    await acknowledge_as_archiver(opened)
+    changes = [change async for change in read_changes(opened.redis, opened.names)]
+    forget_archive(database)
+    await opened.archive.append("docs", changes[:10])
     repaired = await examine(opened, repair=True)
     [drift] = repaired.drifts
-    assert (drift.name, drift.count) == ("archive.unarchived", len(positions) - 10)
+    assert (drift.name, drift.count) == ("archive.unarchived", len(changes) - 10)
     assert (repaired.failures, repaired.remaining) == ([], [])
     found = [change.position async for change in opened.archive.events("docs")]
-    assert sorted(found) == sorted(positions)
+    assert sorted(found) == sorted(change.position for change in changes)
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_damaged_files_are_made_whole_from_the_streams(archived: Tools, kind: str) -> None:
+async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind: str) -> None:
     """A flipped byte is found, named with its file, and what was lost is archived again."""
-    [file] = files(archived, kind)
+    [file] = files(opened, kind)
     flip(file, -20)
-    repaired = await examine(archived, repair=True)
+    repaired = await examine(opened, repair=True)
     [drift] = [one for one in repaired.drifts if one.name == "archive.damaged"]
     assert str(file) in drift.examples(1)[0]
     assert (repaired.failures, repaired.remaining) == ([], [])
-    assert (await archived.archive.check("docs")).is_sound
+    assert (await opened.archive.check("docs")).is_sound
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_missing_files_are_written_again(archived: Tools, kind: str) -> None:
+async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None:
     """A removed file is found, and written again from the streams."""
-    [file] = files(archived, kind)
+    [file] = files(opened, kind)
     file.unlink()
-    repaired = await examine(archived, repair=True)
+    repaired = await examine(opened, repair=True)
     assert "archive.missing" in drift_names(repaired)
     assert (repaired.failures, repaired.remaining) == ([], [])
-    await archived.redis.flushall()
-    assert (await examine(archived)).drifts == []
+    await opened.redis.flushall()
+    assert (await examine(opened)).drifts == []
 
 
-async def test_what_is_lost_for_good_is_said(archived: Tools) -> None:
+async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
     """Damage that nobody can mend stays, with its file and the cause; nothing is deleted for it."""
-    [file] = files(archived, "events")
+    [file] = files(opened, "events")
     flip(file, -20)
-    await archived.redis.flushall()
-    repaired = await examine(archived, repair=True)
+    await opened.redis.flushall()
+    repaired = await examine(opened, repair=True)
     assert {one.name for one in repaired.remaining} >= {"archive.damaged", "document.unlogged"}
     assert any(str(file) in failure and "backup" in failure for failure in repaired.failures)
     assert repaired.documents == 13
 
 
-async def test_orphans_are_removed(archived: Tools, database: Database) -> None:
+async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
     """Files that nobody knows go once they are an hour old, not before."""
     damage(database, "update generations set created_at = now() - interval '1 day' where id = $1")
-    [file] = files(archived, "contents")
+    [file] = files(opened, "contents")
     young, old = file.with_name("young.zst"), file.with_name("old.zst")
     for one in (young, old):
         one.write_bytes(b"leftover")
     hours_ago = (datetime.now(UTC) - timedelta(hours=2)).timestamp()
     os.utime(old, (hours_ago, hours_ago))
-    repaired = await examine(archived, repair=True)
+    repaired = await examine(opened, repair=True)
     assert (drift_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
     assert (young.exists(), old.exists(), file.exists()) == (True, False, True)
 

@@ -8,14 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from events.names import ARCHIVER
 from processors.reconciling.case import Desk
 from processors.reconciling.doctor import Doctor, Health
+from processors.reconciling.stream_reading import read_streams
 from processors.replaying.opening import Tools
 from tests.support.databases import Database
-from tests.support.replays import HASHING, notes, tools
+from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace
+from tests.support.waiting import eventually
 
-__all__ = ["doctor_at", "drift_names", "examine", "indexed"]
+__all__ = ["doctor_at", "drift_names", "examine", "forget_archive", "indexed"]
 
 SETTLE = timedelta(milliseconds=50)
 LEASE = timedelta()
@@ -25,12 +28,30 @@ LEASE = timedelta()
 async def indexed(
     redis_url: str, database: Database, home: Path, **settings: Any
 ) -> AsyncIterator[Tools]:
-    """Tools at the project ``docs``, with thirteen documents; the worker that made it has ended."""
-    async with headrace(redis_url, database, model=HASHING, home=home) as worker:
+    """Tools at the project ``docs``, with thirteen documents; the worker that made it has ended.
+
+    Everything is archived.
+    """
+    async with (
+        headrace(redis_url, database, model=HASHING, home=home) as worker,
+        tools(redis_url, database, home=home) as opened,
+    ):
         await notes(worker)
         await worker.change("listed.md", "# Listed\n", collections=("manual",))
+        await eventually(lambda: _is_archived(opened), "everything is archived")
     async with tools(redis_url, database, home=home, **settings) as opened:
         yield opened
+
+
+async def _is_archived(tools: Tools) -> bool:
+    streams = await read_streams(tools.redis, tools.names)
+    return all(streams.handled(ARCHIVER, entry) for entry in streams.of("docs"))
+
+
+def forget_archive(database: Database) -> None:
+    """Let the archive's index be empty, as if nothing had ever been archived."""
+    for table in ("archive_contents", "archive_segments"):
+        damage(database, f"delete from {table} where $1::int > 0")  # noqa: S608 - two names
 
 
 def doctor_at(tools: Tools) -> Doctor:
