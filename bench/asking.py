@@ -7,27 +7,22 @@ the median while another worker imports documents, divided by the idle median.
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
+from datetime import timedelta
 from itertools import islice
 from time import perf_counter
 
-from bench.corpus import python_files, questions, topical_vector
+from bench.corpus import python_files, questions
+from bench.documents import document_writes
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from events.client import Client
 from events.models import DocumentChange, DocumentChanged, Query
 from events.names import Lane
-from processors.indexing.chunking import chunk
-from processors.indexing.chunking.types import Chunk, CountTokens, Source
 from processors.opening import open_services
 from processors.services import Services
-from runtime.settings import LOCAL_MODEL
-from store.types import ChunkWrite, DocumentWrite
 
 __all__ = ["measure"]
 
@@ -36,7 +31,6 @@ CHUNKS = 50_000
 QUESTIONS = 300
 WARM_UP = 30
 DOCUMENTS_PER_WRITE = 32
-LIMIT_TOKENS = 254
 
 Ask = Callable[[str], Awaitable[object]]
 
@@ -113,50 +107,9 @@ async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
 
 async def _fill(services: Services) -> int:
     """Real text, topical vectors: 50,000 embeddings would take minutes and change no figure."""
-    documents = _documents(services.count_tokens)
+    documents = document_writes(PROJECT, services.count_tokens)
     written = 0
     while written < CHUNKS and (group := list(islice(documents, DOCUMENTS_PER_WRITE))):
-        await services.store.apply(group)
-        written += sum(len(one.chunks) for one in group)
+        await services.store.apply([write for _, write in group])
+        written += sum(len(write.chunks) for _, write in group)
     return written
-
-
-def _documents(count: CountTokens) -> Iterator[DocumentWrite]:
-    """The standard library, again and again under other names, as documents ready to be stored."""
-    files = python_files()
-    for position in itertools.count(1):
-        copy, index = divmod(position - 1, len(files))
-        uri, content = files[index]
-        yield _document(position, f"copy-{copy}/{uri}", content, count)
-
-
-def _document(position: int, uri: str, content: str, count: CountTokens) -> DocumentWrite:
-    chunks = chunk(Source(uri, content, "code", "python"), LIMIT_TOKENS, count)
-    return DocumentWrite(
-        event_id=f"bench-{position}",
-        project=PROJECT,
-        agent=None,
-        uri=uri,
-        change="upsert",
-        position=position,
-        partition=0,
-        published_at=datetime.now(UTC),
-        kind="code",
-        chunks=tuple(_chunk(ordinal, one) for ordinal, one in enumerate(chunks)),
-    )
-
-
-def _chunk(ordinal: int, one: Chunk) -> ChunkWrite:
-    text = f"{one.header}\n{one.content}"
-    return ChunkWrite(
-        ordinal=ordinal,
-        start_line=one.start_line,
-        end_line=one.end_line,
-        content=one.content,
-        content_hash=sha256(text.encode()).digest(),
-        tokens=one.tokens,
-        model=LOCAL_MODEL,
-        vector=topical_vector(text),
-        symbol=one.symbol,
-        heading_path=one.heading_path,
-    )

@@ -21,6 +21,7 @@ class Measurement(StrEnum):
     INDEXING = "indexing"
     ASKING = "asking"
     LANES = "lanes"
+    REPLAYING = "replaying"
     REPLAY_LOAD = "replay-load"
 
 

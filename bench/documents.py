@@ -1,0 +1,67 @@
+"""Real documents, cut and with vectors, ready to be stored without a model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from bench.corpus import python_files, topical_vector
+from events.models import content_hash
+from events.names import Lane, Position
+from processors.indexing.chunking import chunk
+from processors.indexing.chunking.types import Chunk, CountTokens, Source
+from runtime.settings import LOCAL_MODEL
+from store.types import ChunkWrite, DocumentWrite
+
+__all__ = ["LIMIT_TOKENS", "document_writes"]
+
+LIMIT_TOKENS = 254
+
+
+def document_writes(project: str, count: CountTokens) -> Iterator[tuple[str, DocumentWrite]]:
+    """The standard library, again and again under other names: each document's text and write.
+
+    Vectors are topical: 50,000 embeddings would take minutes and change no figure.
+    """
+    files = python_files()
+    for number in itertools.count(1):
+        copy, index = divmod(number - 1, len(files))
+        uri, content = files[index]
+        yield content, _document(project, number, f"copy-{copy}/{uri}", content, count)
+
+
+def _document(
+    project: str, number: int, uri: str, content: str, count: CountTokens
+) -> DocumentWrite:
+    chunks = chunk(Source(uri, content, "code", "python"), LIMIT_TOKENS, count)
+    return DocumentWrite(
+        event_id=f"bench-{number}",
+        project=project,
+        agent=None,
+        uri=uri,
+        change="upsert",
+        position=Position(Lane.BULK, 0, f"{number}-0").number,
+        partition=0,
+        published_at=datetime.now(UTC),
+        content_hash=content_hash(content),
+        kind="code",
+        chunks=tuple(_chunk(ordinal, one) for ordinal, one in enumerate(chunks)),
+    )
+
+
+def _chunk(ordinal: int, one: Chunk) -> ChunkWrite:
+    text = f"{one.header}\n{one.content}" if one.header else one.content
+    return ChunkWrite(
+        ordinal=ordinal,
+        start_line=one.start_line,
+        end_line=one.end_line,
+        content=one.content,
+        content_hash=sha256(text.encode()).digest(),
+        tokens=one.tokens,
+        model=LOCAL_MODEL,
+        vector=topical_vector(text),
+        symbol=one.symbol,
+        heading_path=one.heading_path,
+    )

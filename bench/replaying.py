@@ -1,0 +1,114 @@
+"""How fast an index of 50,000 chunks is built anew from the archive, with all vectors at hand.
+
+``chunks_per_s`` is from the first byte of the log to the last commit of the build: reading,
+cutting, words, rows, vectors from the cache; ``hnsw_s`` (with the folding of keyword segments),
+``verify_s`` and ``switch_ms`` are what follows. ``build_ratio`` divides the rate by that of cutting
+the same documents alone, in as many processes, with nothing stored. ``model_calls``: texts that a
+model was asked to embed; must be 0.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from time import perf_counter
+
+from bench.documents import LIMIT_TOKENS, document_writes
+from bench.figures import Report
+from bench.stack import bench_stack
+from events.change_log import LoggedChange
+from events.models import DocumentChange, DocumentChanged
+from processors.indexing.chunking.counting import WordwiseCounter
+from processors.indexing.chunking.sandbox import ChunkingPool
+from processors.indexing.chunking.types import Source
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from processors.replaying.choosing import Choice
+from processors.replaying.opening import Tools, open_tools
+from processors.replaying.replayer import Replay
+from processors.replaying.reporting import ReplayReport
+from processors.replaying.returning import generation_before, return_to
+from store.bulk import BulkWriter
+from store.types import DocumentWrite
+
+__all__ = ["measure"]
+
+PROJECT = "stdlib"
+CHUNKS = 50_000
+DOCUMENTS_PER_WRITE = 100
+
+Document = tuple[str, DocumentWrite]
+
+
+async def measure() -> Report:
+    """Fill log, live index and cache; cut alone; replay and switch; go back."""
+    documents = _documents()
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as home:
+        async with bench_stack() as stack:
+            settings = stack.settings().model_copy(update={"archive_url": f"{home}/archive"})
+            async with open_tools(settings) as tools:
+                await _fill(tools, documents)
+                await tools.pool.start()
+                cutting_s = await _cut_alone(tools.pool, documents)
+            async with open_tools(settings) as tools:
+                await tools.pool.start()
+                report = await Replay(tools, PROJECT, Choice(), None, _show).run()
+                former = await generation_before(tools, PROJECT)
+                returned = await return_to(tools, PROJECT, former, lambda _done, _total: None)
+    return Report("replaying", _figures(report, cutting_s, returned.seconds))
+
+
+def _figures(report: ReplayReport, cutting_s: float, rollback_s: float) -> dict[str, float]:
+    seconds = report.stages.seconds
+    built_s = seconds["read"] + seconds["build"]
+    return {
+        "chunks_per_s": round(report.chunks / built_s, 1),
+        "build_ratio": round(cutting_s / built_s, 3),
+        "cutting_chunks_per_s": round(report.chunks / cutting_s, 1),
+        "model_calls": report.bill.texts,
+        "read_s": round(seconds["read"], 2),
+        "build_s": round(seconds["build"], 2),
+        "hnsw_s": round(seconds["index"], 2),
+        "verify_s": round(seconds["verify"], 2),
+        "switch_ms": round(seconds["switch"] * 1000, 1),
+        "rollback_ms": round(rollback_s * 1000, 1),
+        "documents": report.documents,
+        "chunks": report.chunks,
+    }
+
+
+def _show(_what: str, _done: int, _total: int) -> None:
+    """Nobody watches."""
+
+
+def _documents() -> list[Document]:
+    documents: list[Document] = []
+    chunks = 0
+    for one in document_writes(PROJECT, WordwiseCounter(TokenCounter(tokenizer_path(None)))):
+        documents.append(one)
+        chunks += len(one[1].chunks)
+        if chunks >= CHUNKS:
+            break
+    return documents
+
+
+async def _fill(tools: Tools, documents: Sequence[Document]) -> None:
+    """As a worker and an archiver would have left it."""
+    live = await tools.store.generation(PROJECT)
+    writer = BulkWriter(tools.database, live.project_id, live)
+    for start in range(0, len(documents), DOCUMENTS_PER_WRITE):
+        part = documents[start : start + DOCUMENTS_PER_WRITE]
+        await writer.write([write for _, write in part])
+        await tools.archive.append(PROJECT, [_logged(*one) for one in part])
+
+
+def _logged(content: str, write: DocumentWrite) -> LoggedChange:
+    change = DocumentChange(project=PROJECT, uri=write.uri, content=content)
+    return LoggedChange(write.partition, write.position, DocumentChanged(data=change))
+
+
+async def _cut_alone(pool: ChunkingPool, documents: Sequence[Document]) -> float:
+    """Seconds."""
+    sources = [Source(write.uri, text, "code", "python") for text, write in documents]
+    started = perf_counter()
+    await pool.chunk(sources, LIMIT_TOKENS)
+    return perf_counter() - started
