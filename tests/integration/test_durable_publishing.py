@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from events import Lane, Publisher, connect, parse_event
+from events import BlockingClient, Lane, Publisher, connect, parse_event
 from events.models import DocumentChanged
 from events.outbox import Placed
 from runtime.errors import ConfigurationError, Unavailable
@@ -61,6 +61,16 @@ async def test_publishing_durably_without_an_outbox_is_refused(redis: Redis) -> 
     """Nothing is published then."""
     with pytest.raises(ConfigurationError, match="outbox"):
         await Publisher(redis, NAMES).publish(change(), durable=True)
+    assert not await redis.keys("*")
+
+
+async def test_the_blocking_client_publishes_durably_too(redis_url: str, redis: Redis) -> None:
+    """With an outbox, which it lacks here."""
+    with BlockingClient.connect(redis_url) as client:
+        with pytest.raises(ConfigurationError, match="outbox"):
+            await asyncio.to_thread(client.publish, change(), durable=True)
+        with pytest.raises(ConfigurationError, match="outbox"):
+            await asyncio.to_thread(client.publish_many, [change()], durable=True)
     assert not await redis.keys("*")
 
 

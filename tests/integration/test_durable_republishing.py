@@ -1,4 +1,4 @@
-"""What was published durably, and is not where it should be, is published again: once, in its place."""
+"""What was published durably and is not where it should be is published again, in its place."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from events.client import Client
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 from events.outcomes import Outcome
-from processors.app import run_worker
+from processors.app import ROLES, run_worker
 from runtime.settings import Settings
 from tests.support.databases import Database
 
@@ -39,11 +39,15 @@ class Headrace:
 
 
 @asynccontextmanager
-async def headrace(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Headrace]:
+async def headrace(
+    redis_url: str, database: Database, *, only: Collection[str] = tuple(ROLES), **settings: Any
+) -> AsyncIterator[Headrace]:
     """A ready worker with the built-in model, and a client; both end with the context."""
     stop, ready = asyncio.Event(), asyncio.Event()
     values = {"redis_url": redis_url, "database_url": database.worker_url, **settings}
-    worker = asyncio.create_task(run_worker(Settings(**values), stop=stop, ready=ready.set))
+    worker = asyncio.create_task(
+        run_worker(Settings(**values), stop=stop, only=only, ready=ready.set)
+    )
     try:
         await _first(worker, ready.wait)
         async with Client.connect(redis_url) as client:
