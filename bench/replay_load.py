@@ -15,8 +15,7 @@ import os
 import random
 import statistics
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import islice
@@ -50,36 +49,35 @@ _PATIENCE = timedelta(minutes=20)
 
 async def measure() -> Report:
     """Fill an index by way of the log, ask it idle, then while it is replayed and rolled back."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as home:
-        async with bench_stack() as stack:
-            environment = {"HEADRACE_HOME": home, "HEADRACE_MODEL": HASHING_MODEL}
-            async with (
-                stack.worker(**environment),
-                Client.connect(stack.redis_url) as client,
-                _owner(stack) as owner,
-            ):
-                chunks = await _fill(client, owner)
-                idle = _traffic(client, changes_per_second=0.0)
-                async with under_traffic(idle):
-                    await asyncio.sleep(IDLE_SECONDS)
-                busy = _traffic(client, changes_per_second=CHANGES_PER_SECOND)
-                async with under_traffic(busy):
-                    replayed = await _replay(stack, environment, "--chunking", CHUNKING)
-                    returned = await _replay(stack, environment, "rollback")
-                figures = _times(idle, busy) | {
-                    "mixed": await _mixed(owner, busy.answers),
-                    "failed": len(busy.failures),
-                    "unseen": len(busy.unseen),
-                    "answers": len(busy.answers),
-                    "changes": len(busy.receipts),
-                    "generations": len(busy.generations),
-                    "replay_s": round(sum(replayed["seconds"].values()), 1),
-                    "index_s": round(replayed["seconds"]["index"], 1),
-                    "replayed_chunks": replayed["chunks"],
-                    "rollback_s": returned["seconds"],
-                    "chunks": chunks,
-                }
-    return Report("replay-load", figures)
+    async with (
+        bench_stack() as stack,
+        stack.worker(HEADRACE_MODEL=HASHING_MODEL),
+        Client.connect(stack.redis_url) as client,
+        _owner(stack) as owner,
+    ):
+        chunks = await _fill(client, owner)
+        idle = _traffic(client, changes_per_second=0.0)
+        async with under_traffic(idle):
+            await asyncio.sleep(IDLE_SECONDS)
+        busy = _traffic(client, changes_per_second=CHANGES_PER_SECOND)
+        async with under_traffic(busy):
+            replayed = await _replay(stack, "--chunking", CHUNKING)
+            returned = await _replay(stack, "rollback")
+        mixed = await _mixed(owner, busy.answers)
+    figures = {
+        "mixed": mixed,
+        "failed": len(busy.failures),
+        "unseen": len(busy.unseen),
+        "answers": len(busy.answers),
+        "changes": len(busy.receipts),
+        "generations": len(busy.generations),
+        "replay_s": round(sum(replayed["seconds"].values()), 1),
+        "index_s": round(replayed["seconds"]["index"], 1),
+        "rollback_s": returned["seconds"],
+        "chunks": chunks,
+        "replayed_chunks": replayed["chunks"],
+    }
+    return Report("replay-load", _times(idle, busy) | figures)
 
 
 def _times(idle: Traffic, busy: Traffic) -> dict[str, float]:
@@ -130,21 +128,16 @@ def _change(uri: str, content: str) -> DocumentChanged:
     return DocumentChanged(data=DocumentChange(project=PROJECT, uri=uri, content=content))
 
 
-async def _replay(stack: Stack, environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+async def _replay(stack: Stack, *arguments: str) -> dict[str, Any]:
     """What `headrace replay` reports; the figures of a failed one mean nothing.
 
     Raises:
         ConfigurationError: it failed; the message is its own.
     """
-    servers = {
-        "HEADRACE_REDIS_URL": stack.redis_url,
-        "HEADRACE_DATABASE_URL": stack.database_url,
-        "HEADRACE_OWNER_DATABASE_URL": stack.owner_database_url,
-    }
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway.main", "replay", *arguments),
         *("--project", PROJECT, "--json"),
-        env={**os.environ, **servers, **environment},
+        env={**os.environ, **stack.environment(), "HEADRACE_MODEL": HASHING_MODEL},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

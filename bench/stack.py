@@ -38,7 +38,7 @@ class Stack:
         with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
             async with worker_process(
                 *arguments,
-                environment={**self._environment(), **environment},
+                environment={**self.environment(), **environment},
                 stop_timeout=_PATIENCE,
                 log=Path(directory) / "worker.log",
             ):
@@ -56,7 +56,8 @@ class Stack:
             archive_url=self.archive_url,
         )
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Of a process that works with these servers, whatever ours says."""
         return {
             "HEADRACE_STREAM_PREFIX": "headrace",
             "HEADRACE_PARTITIONS": "1",

@@ -23,7 +23,7 @@ class Traffic:
     """A publisher and an asker at steady rates.
 
     Every fifth change is a document with a word of its own; as soon as it is acknowledged it is
-    asked for, and ``unseen`` has those that were not found, with who answered. ``marked``: their
+    asked for, and ``unseen`` has those that were not found, with the answer. ``marked``: their
     contents by uri.
     """
 
@@ -96,7 +96,7 @@ class Traffic:
             return
         self.answers.append(answer)
         if [one.citation.uri for one in answer.results] != [uri]:
-            self.unseen.append(f"{uri} by generation {answer.generation}")
+            self.unseen.append(f"{uri}: {answer.model_dump_json(exclude_none=True)}")
 
     async def _question(self, _number: int) -> None:
         text = next(self.questions)
