@@ -16,7 +16,8 @@ RUN make install
 FROM python:3.12-slim
 # git: `headrace sync` reads repositories through it
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home headrace
+    && useradd --create-home headrace \
+    && install --directory --owner=headrace /archive
 COPY --from=build /opt/headrace /opt/headrace
 USER headrace
 ENV PATH=/opt/headrace/.venv/bin:$PATH \
