@@ -36,6 +36,7 @@ from events.models import (
     parse_event,
 )
 from events.names import GROUPS, Lane, Names, Position, Topic
+from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.publishing import ContentStore, Publisher, Receipt
 from events.replying import Replies
@@ -63,6 +64,7 @@ __all__ = [
     "Lane",
     "LegScore",
     "Names",
+    "Outbox",
     "Outcome",
     "Outcomes",
     "Position",
