@@ -27,7 +27,11 @@ log = structlog.get_logger(__name__)
 _LOOK_EVERY = timedelta(seconds=5)
 _TRIM_EVERY = timedelta(minutes=1)
 _RELEASE_EVERY = timedelta(minutes=10)
+_COUNT_EVERY = timedelta(minutes=10)
 _FIRST_COMPACTION = timedelta(minutes=15)
+_MANY_FILES = 5_000
+"""New ones of a project: that many small files are merged before compaction is due."""
+
 _CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 
@@ -59,10 +63,12 @@ class Upkeep:
         self._archive = archive
         self._stream_retention = stream_retention
         self._archive_retention = archive_retention
+        self._files: dict[str, int] = {}
         first_compaction = min(_FIRST_COMPACTION, compaction_interval)
         self._chores = [
             _due("trimming", _TRIM_EVERY, self.trim),
             _due("releasing", _RELEASE_EVERY, self.release),
+            _due("merging", _COUNT_EVERY, self.merge),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
         ]
 
@@ -81,9 +87,22 @@ class Upkeep:
 
     async def compact(self) -> None:
         """Compact the archive of every project."""
-        older_than = datetime.now(UTC) - self._archive_retention
         for project in await Projects(self._database).all():
-            await self._archive.compact(project, older_than)
+            await self._compact(project)
+
+    async def merge(self, many: int = _MANY_FILES) -> None:
+        """Compact projects that got ``many`` files since: changes that trickle make small ones."""
+        for project in await Projects(self._database).all():
+            if await self._count(project) - self._files.get(project, 0) >= many:
+                await self._compact(project)
+
+    async def _compact(self, project: str) -> None:
+        await self._archive.compact(project, datetime.now(UTC) - self._archive_retention)
+        self._files[project] = await self._count(project)
+
+    async def _count(self, project: str) -> int:
+        found = await self._archive.statistics(project)
+        return 0 if found is None else found.files
 
     async def release(self) -> None:
         """Let go of contents in Postgres that travelled by reference, are archived and old."""

@@ -18,7 +18,7 @@ from processors.archiving.upkeep import Upkeep
 from runtime.errors import UnsupportedContent
 from store.database import Database
 from store.store import Store
-from tests.support.archivers import NAMES, archive_all
+from tests.support.archivers import NAMES, archive_all, publish
 from tests.support.archives import ArchiveAt
 from tests.support.databases import Database as FreshDatabase
 
@@ -147,3 +147,24 @@ async def test_contents_stay_that_are_not_archived(
     await _age(database)
     await _upkeep(redis, worker, kept).release()
     assert await _kept(database) == 1
+
+
+async def test_many_small_files_become_one(redis: Redis, worker: Database, kept: ArchiveAt) -> None:
+    """Changes that come one by one don't leave a file each, until the next ones do."""
+    upkeep = _upkeep(redis, worker, kept)
+    for number in range(5):
+        await publish(redis, [f"{number}.md"])
+        await archive_all(redis, worker, kept.archive)
+    await upkeep.merge(many=11)
+    assert await _files(kept) == 10
+    await upkeep.merge(many=10)
+    assert await _files(kept) == 2
+    await upkeep.merge(many=2)
+    assert await _files(kept) == 2
+    assert len(await kept.changes()) == 5
+
+
+async def _files(kept: ArchiveAt) -> int:
+    statistics = await kept.archive.statistics("alpha")
+    assert statistics is not None
+    return statistics.files
