@@ -111,8 +111,8 @@ class Traffic:
 
 
 def _marker(uri: str) -> str:
-    """The word that only this document has."""
-    return "mark" + "".join(chr(ord("a") + int(digit)) for digit in uri if digit.isdigit())
+    """The word that only this document has; no ending of it looks like one of grammar."""
+    return "mark" + "".join("bcdfghjklm"[int(digit)] for digit in uri if digit.isdigit()) + "x"
 
 
 @asynccontextmanager
