@@ -7,8 +7,8 @@ import events
 PUBLIC = """
     GROUPS Backlog BlockingClient Citation Client ContentReference ContentStore DeadLetter
     DeadLetters DocumentChange DocumentChanged DocumentIndexed DocumentIndexedData DocumentRejected
-    DocumentRejectedData Event Filters Kind Lane LegScore Names Outcome Outcomes Position Problem
-    Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData QueryRefused
+    DocumentRejectedData Event Filters Kind Lane LegScore Names Outbox Outcome Outcomes Position
+    Problem Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData QueryRefused
     QueryRequested Receipt Replies Scores SearchResult ServerFacts Topic Weights check_server
     connect content_hash parse_event reached read_backlog read_watermark redis_errors
 """
