@@ -106,6 +106,8 @@ class BulkWriter:
         for write in sorted(writes, key=lambda write: write.uri):
             revision = Revision(write.uri, write, write.change == "delete")
             by_agent[write.agent or ""][write.uri] = revision
+        names = [name for write in writes for name in write.collections]
+        await collections.ensure(connection, self._generation_id, names)
         ids: dict[DocumentKey, int] = {}
         for agent, revisions in sorted(by_agent.items()):
             added = await documents.advance(connection, self._generation_id, agent, revisions)

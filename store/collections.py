@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["replace"]
+__all__ = ["ensure", "replace"]
 
 _QUERIES = named("collections")
+
+
+async def ensure(connection: asyncpg.Connection, generation_id: int, names: Iterable[str]) -> None:
+    """Make the collections that are missing, always in order of name.
+
+    A transaction that puts documents of several agents into collections calls it once beforehand:
+    else two of them could wait for each other's new names.
+    """
+    wanted = sorted(set(names))
+    if wanted:
+        await connection.execute(_QUERIES["ensure_collections"], generation_id, wanted)
 
 
 async def replace(
@@ -24,8 +35,7 @@ async def replace(
     pairs = [(one, name) for one, names in members.items() for name in sorted(set(names))]
     if not pairs:
         return
-    names = sorted({name for _, name in pairs})
-    await connection.execute(_QUERIES["ensure_collections"], generation_id, names)
+    await ensure(connection, generation_id, [name for _, name in pairs])
     await connection.execute(
         _QUERIES["join_collections"],
         generation_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -269,3 +270,26 @@ async def test_chunks_that_move_and_titles_that_stay_keep_the_digest_true(
     live = await store.generation("alpha")
     (stored,) = await digests(worker, live)
     assert stored.recorded == stored.digest
+
+
+async def test_batches_with_the_same_new_collections_do_not_wait_for_each_other(
+    store: Store, worker: Database
+) -> None:
+    """Whichever of them the documents of each agent bring along first."""
+    await store.apply([document_write("a.md", 1)])
+    building = await add_generation(worker, store, "alpha")
+    writer = BulkWriter(worker, building.project_id, building)
+
+    def batch(name: str, shared: str, private: str) -> list[DocumentWrite]:
+        return [
+            document_write(f"{name}/{number}.md", 2, agent=agent, collections=(collection,))
+            for number in range(30)
+            for agent, collection in ((None, shared), ("bob", private))
+        ]
+
+    for number in range(8):
+        first, second = f"first-{number}", f"second-{number}"
+        await asyncio.gather(
+            writer.write(batch(f"forth-{number}", first, second)),
+            writer.write(batch(f"back-{number}", second, first)),
+        )
