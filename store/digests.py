@@ -155,10 +155,14 @@ def _stored(row: Mapping[str, Any]) -> StoredDigest:
 
 
 def _recomputed(row: Mapping[str, Any]) -> bytes:
-    """Of a deleted document that has chunks after all it is neither a tombstone's nor theirs."""
-    if not row["deleted"]:
+    """Neither a tombstone's nor theirs, where a deleted document has chunks after all.
+
+    The same where one of the rows belongs to another agent than the document.
+    """
+    if not (row["deleted"] or row["strayed"]):
         return _living(row)
-    return sha256(TOMBSTONE + _living(row)).digest() if row["chunks"] else TOMBSTONE
+    whole = row["deleted"] and not (row["chunks"] or row["strayed"])
+    return TOMBSTONE if whole else sha256(TOMBSTONE + _living(row)).digest()
 
 
 def _living(row: Mapping[str, Any]) -> bytes:

@@ -1,5 +1,6 @@
 -- name: stored_documents
--- Documents with all that their digests are made of, one row each, in order of agent and uri.
+-- Documents with all that their digests are made of, one row each, in order of agent and uri. Strayed:
+-- one of its rows belongs to another agent, who would see it.
 select
     d.agent,
     d.uri,
@@ -15,16 +16,18 @@ select
     d.metadata::text as metadata,
     d.digest,
     m.names as collections,
+    coalesce(m.joins_strayed, false) or coalesce(c.chunks_strayed, false) as strayed,
     c.*
 from documents d
 cross join lateral (
-    select array_agg(k.name) as names
+    select array_agg(k.name) as names, bool_or(dc.agent <> d.agent) as joins_strayed
     from document_collections dc
     join collections k on k.generation_id = dc.generation_id and k.id = dc.collection_id
     where dc.generation_id = d.generation_id and dc.document_id = d.id
 ) m
 cross join lateral (
     select
+        bool_or(o.agent <> d.agent or o.vector_strayed) as chunks_strayed,
         count(*) as chunks,
         count(*) filter (where o.has_vector) as vectors,
         count(*) filter (where o.model_id is null) as unvectored,
@@ -47,7 +50,12 @@ cross join lateral (
                     e.generation_id = d.generation_id
                     and e.chunk_id = k.id
                     and e.model_id = k.model_id
-            ) as has_vector
+            ) as has_vector,
+            exists (
+                select
+                from embeddings e
+                where e.generation_id = d.generation_id and e.chunk_id = k.id and e.agent <> d.agent
+            ) as vector_strayed
         from chunks k
         where k.generation_id = d.generation_id and k.document_id = d.id
         order by k.ordinal, k.id
