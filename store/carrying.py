@@ -5,16 +5,30 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from store.database import EVERY_AGENT, Database
+from store.digests import document_digest
 from store.generations import Generation
 from store.named_queries import named
 from store.types import ChunkWrite, DocumentWrite
 
-__all__ = ["carried"]
+__all__ = ["Carried", "carried"]
 
 _QUERIES = named("carrying")
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A stored document as a write to another generation.
+
+    ``whole``: the rows are what their writer meant, as far as that is known (documents that were
+    written before there were digests are taken as they are), and every vector is at hand.
+    """
+
+    write: DocumentWrite
+    whole: bool
 
 
 async def carried(
@@ -23,7 +37,7 @@ async def carried(
     generation: Generation,
     keys: Sequence[tuple[str, str]],
     into: Generation,
-) -> list[DocumentWrite]:
+) -> list[Carried]:
     """What is stored of documents (agent, uri), as writes to another generation.
 
     A vector is left out where the cache has it. Documents that have no row are absent.
@@ -42,10 +56,23 @@ async def carried(
             _QUERIES["carried_chunks"], generation.id, generation.project_id, ids
         )
     chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
+    vectorless: set[int] = set()
     for row in rows:
         values = dict(row)
-        chunks[values.pop("document_id")].append(_chunk(values))
-    return [_write(project, row, chunks[row["id"]], into.id) for row in documents]
+        document_id = values.pop("document_id")
+        cached = values.pop("cached")
+        chunks[document_id].append(_chunk(values))
+        if values["model"] and values["vector"] is None and not cached:
+            vectorless.add(document_id)
+    return [
+        _carried(row, _write(project, row, chunks[row["id"]], into.id), row["id"] not in vectorless)
+        for row in documents
+    ]
+
+
+def _carried(row: Mapping[str, Any], write: DocumentWrite, vectors: bool) -> Carried:
+    recorded = row["digest"]
+    return Carried(write, vectors and (recorded is None or recorded == document_digest(write)))
 
 
 def _chunk(values: dict[str, Any]) -> ChunkWrite:

@@ -72,21 +72,23 @@ class Builder:
     async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
         """Make documents from the log; those that can't be processed are left as they are.
 
+        A rename that can't be processed doesn't take its old uri away either.
+
         Raises:
             Unavailable: a server or a model is down; what was written stays.
             OperatorError: a model has no key any more, or the like.
         """
-        new = [one for one in missing if self.in_bulk and one.key not in self.stored]
-        changed = [one for one in missing if not self.in_bulk or one.key in self.stored]
-        await _in_batches(new, self._add, progress)
-        await _in_batches(changed, self._change, progress)
+        await self._build([one for one in missing if not one.deleted], progress)
+        gone = [one for one in missing if one.deleted and one.order not in self.refused]
+        await self._build(gone, progress)
 
     async def carry(
         self, source: Generation, chosen: Sequence[LastChange], progress: Progress
     ) -> None:
         """Copy documents that have no row here yet from another generation.
 
-        One that has moved on there meanwhile is left out.
+        One that has moved on there meanwhile is left out. One that isn't whole there is made from
+        the log, or its damage would be carried along, and look like what was meant.
 
         Raises:
             Unavailable: Postgres is down; what was written stays.
@@ -96,9 +98,19 @@ class Builder:
             wanted = {one.key: one.order for one in batch}
             database = self.workshop.database
             found = await carried(database, self.project, source, list(wanted), self.generation)
-            await self._write([one for one in found if wanted[_key(one)] == _order(one)])
+            still = [one for one in found if wanted[_key(one.write)] == _order(one.write)]
+            await self._write([one.write for one in still if one.whole])
+            damaged = {_key(one.write) for one in still if not one.whole}
+            if damaged:
+                await self._add([one for one in batch if one.key in damaged])
 
         await _in_batches(chosen, copy, progress)
+
+    async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
+        new = [one for one in missing if self.in_bulk and one.key not in self.stored]
+        changed = [one for one in missing if not self.in_bulk or one.key in self.stored]
+        await _in_batches(new, self._add, progress)
+        await _in_batches(changed, self._change, progress)
 
     async def _add(self, batch: Sequence[LastChange]) -> None:
         await self._write(await self._prepared(batch, self.workshop.models.known))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from processors.replaying.building import Builder, Progress
 from processors.replaying.findings import Difference, NotSwitched
-from processors.replaying.folding import Fold
+from processors.replaying.folding import Fold, Key, LastChange
 from processors.replaying.log_reading import ProjectLog
 from runtime.kill_points import kill_point
 from store.generations import Generation
@@ -64,11 +64,11 @@ class CatchUp:
         return await self.standings.newer(self.live, self.builder.generation)
 
     async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
-        await self._look_up(behind)
-        lost = [one for one in behind if not self._has(one)]
+        found = await self._look_up(behind)
+        lost = [one for one in behind if one.key not in found]
         if lost:
             raise self._refusal("the log lacks the last change", lost)
-        wanted = [self.fold.last[one.key] for one in behind]
+        wanted = [found[one.key] for one in behind]
         await self.builder.build(wanted, progress)
         refused = [one for one in wanted if one.order in self.builder.refused]
         if refused:
@@ -78,17 +78,28 @@ class CatchUp:
                 self.builder.generation.id,
             )
 
-    async def _look_up(self, behind: Sequence[Standing]) -> None:
-        """Find the changes: in what was read, in the streams, in the archive."""
-        first = min(one.position for one in behind)
-        if not all(map(self._has, behind)):
-            await self.log.read_new(self.fold, first)
-        if not all(map(self._has, behind)):
-            await self.log.read_archive(self.fold, first - 1)
+    async def _look_up(self, behind: Sequence[Standing]) -> dict[Key, LastChange]:
+        """The changes that documents are live by: in what was read, the streams, the archive.
 
-    def _has(self, standing: Standing) -> bool:
-        last = self.fold.last.get(standing.key)
-        return last is not None and last.order >= standing.order
+        Just these, even if the ledger had rejected one before it was redriven. A later one that no
+        worker has taken in yet may still be rejected; it will do where the log has no other.
+        """
+        exact = Fold(only={one.order for one in behind})
+        for one in behind:
+            last = self.fold.last.get(one.key)
+            if last is not None and last.order == one.order:
+                exact.last[one.key] = last
+        first = min(one.position for one in behind)
+        if not all(one.key in exact.last for one in behind):
+            await self.log.read_new(exact, first)
+        if not all(one.key in exact.last for one in behind):
+            await self.log.read_archive(exact, first - 1)
+        later = {
+            one.key: last
+            for one in behind
+            if (last := self.fold.last.get(one.key)) is not None and last.order > one.order
+        }
+        return later | exact.last
 
     def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
         damage = "; ".join(f"{one.path} is damaged" for one in self.log.damaged.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from events.change_log import LoggedChange
@@ -78,8 +78,9 @@ class LastChange:
 class Fold:
     """The last change of every document of one project; changes may come in any order, and twice.
 
-    ``left_out``: places (position, partition) of changes that don't count. ``sought``: id of an
-    event whose position is wanted, in ``found`` once it was met.
+    ``left_out``: places (position, partition) of changes that don't count; ``only``: of those that
+    do, None: all others. ``sought``: id of an event whose position is wanted, in ``found`` once it
+    was met.
     """
 
     left_out: set[Order] = field(default_factory=set)
@@ -87,6 +88,7 @@ class Fold:
     last: dict[Key, LastChange] = field(default_factory=dict)
     earliest: int | None = None
     found: int | None = None
+    only: Container[Order] | None = None
 
     def add(self, change: LoggedChange) -> None:
         """Take in one change."""
@@ -94,7 +96,7 @@ class Fold:
             self.earliest = change.position
         if change.event.id == self.sought and self.found is None:
             self.found = change.position
-        if change.order in self.left_out:
+        if change.order in self.left_out or not (self.only is None or change.order in self.only):
             return
         for one in _parts(change):
             known = self.last.get(one.key)

@@ -2,7 +2,7 @@
 -- Documents of a generation as they were meant to be written; their private rows included.
 select
     d.id, d.agent, d.uri, d.position, d.partition, d.deleted, d.published_at, d.content_hash,
-    d.kind, d.media_type, d.title, d.commit, d.permalink_template, d.metadata,
+    d.kind, d.media_type, d.title, d.commit, d.permalink_template, d.metadata, d.digest,
     array(
         select c.name
         from document_collections m
@@ -17,7 +17,7 @@ join documents d on d.generation_id = $1 and d.agent = n.agent and d.uri = n.uri
 -- Their chunks, in order. A vector comes along only where the cache lacks it.
 select
     c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.tokens, c.symbol, c.heading_path,
-    c.content_hash, c.content, coalesce(m.name, '') as model,
+    c.content_hash, c.content, coalesce(m.name, '') as model, v.content_hash is not null as cached,
     case
         when v.content_hash is null then (
             select e.embedding
