@@ -28,6 +28,9 @@ from store.store import Store
 
 __all__ = ["command"]
 
+_MADE_BY = ("generation", "generations", "model", "models", "chunking")
+"""What a project's index is made by: a table of its own, or 80 columns would not do."""
+
 
 def command(json: JsonOption = False) -> None:
     """Show what waits, what is stored, and how fresh it is, per stream and per project."""
@@ -98,7 +101,10 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     console.print(_table(found["streams"]))
     console.print()
     if found["projects"]:
-        console.print(_table(found["projects"], leave_out=("tombstones", "outcomes", "models")))
+        console.print(_table(found["projects"], leave_out=(*_MADE_BY, "tombstones", "outcomes")))
+        console.print()
+        chosen = [_picked(row, ("project", *_MADE_BY)) for row in found["projects"]]
+        console.print(_table(chosen, leave_out=("models",)))
     else:
         typer.echo("no projects yet: `headrace sync PATH` makes one")
         return
@@ -107,6 +113,10 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     console.print(_table(found["archiver"], leave_out=("partition",)))
     console.print()
     console.print(_table(found["archive"], leave_out=("files", "raw_bytes", "whole_from")))
+
+
+def _picked(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    return {column: row[column] for column in columns}
 
 
 def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Table:
