@@ -133,6 +133,7 @@ class Replay:
 
     async def _fill(self) -> None:
         """Until the generation has everything that was read of the log."""
+        moved: set[Key] = set()
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
                 missing = self._missing()
@@ -141,13 +142,16 @@ class Replay:
                 carried = [
                     one
                     for one in missing
-                    if one.key not in self._builder.stored and self._is_carried(one)
+                    if one.key not in self._builder.stored
+                    and one.key not in moved
+                    and self._is_carried(one)
                 ]
                 left = {one.key for one in carried}
                 made = [one for one in missing if one.key not in left]
                 await self._builder.carry(self._live, carried, self._progress("carried over"))
                 await self._builder.build(made, self._progress("documents built"))
                 await self._leave_out_poison()
+                moved |= left - self._builder.stored.keys()
                 if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
                     await self._log.read_new(self._fold)
         raise Unavailable("changes come faster than they can be built: try again later")

@@ -148,3 +148,29 @@ async def test_a_row_that_another_agent_would_see_is_found(
             await replay(opened)
     (difference,) = failed.value.differences
     assert (difference.agent, difference.reason) == ("ada", "its rows are not what was written")
+
+
+async def test_a_document_that_can_not_be_carried_any_more_is_made_from_the_log(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that is redriven before its document is carried over doesn't hold up the replay."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+        await worker.change("main.py", "def main() -> int:\n    return 1\n")
+        await worker.change("notes/7.md", TOO_LONG)
+    async with tools(redis_url, database) as opened:
+        begin = Replay._begin
+
+        async def begin_and_redrive(work: Replay) -> None:
+            await begin(work)
+            async with headrace(redis_url, database, model=HASHING):
+                await DeadLetters(opened.redis, opened.names).redrive_all()
+
+                async def is_live() -> bool:
+                    return "too long" in "".join(await texts(database, "notes/7.md"))
+
+                await eventually(is_live, "the redriven change is live")
+
+        monkeypatch.setattr(Replay, "_begin", begin_and_redrive)
+        assert (await replay(opened, kind="code")).switched
+    assert "too long" in "".join(await texts(database, "notes/7.md"))
