@@ -61,7 +61,7 @@ class Packer:
             start, end = self._lines.trim(untrimmed.start, untrimmed.end)
             if start == end:
                 continue
-            piece = replace(untrimmed, start=start, end=end)
+            piece = Piece(start, end, untrimmed.owners, untrimmed.inside)
             if self._lines.cost(start, end) > self._room(piece.owners):
                 yield from self._parts_of_line(piece)
             else:
