@@ -46,7 +46,7 @@ chaos: install ## kill -9 of workers, replays and Postgres, with SEEDS seeds (2 
 		tests/chaos/test_kill_worker.py tests/chaos/test_replay_kills.py
 
 bench: install ## every measured figure (minutes)
-	@for name in indexing asking lanes replay-load; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes replaying replay-load; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## renew requirements.lock after a change of dependencies
 	tools/lock
