@@ -112,7 +112,7 @@ async def _floor(
         return None
     end = last[0][0].decode() if last else "0-0"
     oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
-    ids = [one["min"].decode() for one in pending if one["min"]]
+    ids: list[str] = [one["min"].decode() for one in pending if one["min"]]
     delivered = [group["last-delivered-id"].decode() for group in groups]
     ids += [one for one in delivered if not at_end_free or order(one) < order(end)]
     return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
