@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -172,10 +172,11 @@ class Postings:
 
     def packed(self) -> Iterator[tuple[int, bytes]]:
         """Each term with its postings packed."""
-        starts = self.starts.tolist()
-        for index, term in enumerate(self.terms.tolist()):
-            span = slice(starts[index], starts[index + 1])
-            yield term, pack(self.places[span], self.counts[span])
+        places, counts = self.places.tobytes(), self.counts.tobytes()
+        for term, (start, end) in zip(
+            self.terms.tolist(), pairwise(self.starts.tolist()), strict=True
+        ):
+            yield term, places[2 * start : 2 * end] + counts[start:end]
 
     @classmethod
     def from_packed(
