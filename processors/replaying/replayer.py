@@ -101,7 +101,10 @@ class Replay:
         )
 
     async def _read(self) -> None:
-        """Know what to do: recipe, models, the log, and that it lacks nothing that is live."""
+        """Know what to do: recipe, models, the log, and that it lacks nothing that is live.
+
+        A change counts that a worker rejected after an earlier replay had taken it in.
+        """
         self._live = live = await live_generation(self._tools, self._project)
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
         await prove_models(self._tools, live.recipe, self._recipe)
@@ -109,7 +112,8 @@ class Replay:
             rejected = await self._tools.standings.rejected(live.project_id)
             self._standings = await self._tools.standings.of(live)
             self._log = project_log(self._tools, self._project)
-            self._fold = Fold(rejected, sought=self._choice.since)
+            taken_in = {one.order for one in self._standings.values()}
+            self._fold = Fold(rejected - taken_in, sought=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
         self._show("reading the log", len(self._fold), len(self._fold))

@@ -103,6 +103,26 @@ async def test_a_change_that_is_redriven_meanwhile_is_caught_up(
     assert "too long" in "".join(await texts(database, "notes/7.md"))
 
 
+async def test_what_is_rejected_after_a_replay_took_it_in_still_counts(
+    redis_url: str, database: Database
+) -> None:
+    """A document is live by it: the next replay finds it in the log, and makes it again."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+    await publish(redis_url, "notes/7.md", TOO_LONG)
+    async with tools(redis_url, database) as opened:
+        assert (await replay(opened)).switched
+        async with headrace(redis_url, database, **SMALL):
+            letters = DeadLetters(opened.redis, opened.names)
+
+            async def is_rejected() -> bool:
+                return len(await letters.list()) == 1
+
+            await eventually(is_rejected, "a worker rejects it")
+        assert (await replay(opened)).switched
+    assert "too long" in "".join(await texts(database, "notes/7.md"))
+
+
 @pytest.mark.parametrize("change", [{}, {"change": "rename", "old_uri": "notes/7.md"}])
 async def test_what_is_live_is_caught_up_whatever_waits_behind_it(
     redis_url: str, database: Database, change: dict[str, str]
