@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from runtime.errors import UsageError
+import asyncpg
+
+from runtime.errors import Unavailable, UsageError
+from store.connecting import explained
 from store.database import Database
 from store.named_queries import named
 
-__all__ = ["LOCK_SPACE", "replay_lock"]
+__all__ = ["LOCK_SPACE", "ReplayLock", "replay_lock"]
 
 LOCK_SPACE = 0x48445250
 """Of the advisory locks that replays hold, by project."""
@@ -17,8 +20,48 @@ LOCK_SPACE = 0x48445250
 _QUERIES = named("switching")
 
 
+class ReplayLock:
+    """A lock that is held as long as its connection lives."""
+
+    def __init__(self, connection: asyncpg.Connection, project: str) -> None:
+        self._connection = connection
+        self._project = project
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is known to be gone; the pool takes back one that breaks."""
+        try:
+            return bool(self._connection.is_closed())
+        except asyncpg.InterfaceError:
+            return True
+
+    def check(self) -> None:
+        """Make sure, at no cost, that the connection isn't known to be lost.
+
+        Raises:
+            Unavailable: it is, and another process may have the lock.
+        """
+        if self.is_lost:
+            raise Unavailable(
+                f"the replay of {self._project} lost its lock, for its connection to Postgres "
+                "broke: nothing was switched; run it again to go on where it was"
+            )
+
+    async def prove(self) -> None:
+        """Make sure, by asking the server, that the lock is held.
+
+        Raises:
+            Unavailable: it isn't, or the server can't be reached.
+        """
+        self.check()
+        with explained():
+            await self._connection.fetchval(_QUERIES["ping"])
+
+
 @asynccontextmanager
-async def replay_lock(database: Database, project: str, project_id: int) -> AsyncIterator[None]:
+async def replay_lock(
+    database: Database, project: str, project_id: int
+) -> AsyncIterator[ReplayLock]:
     """Hold the project's replay lock; it goes with the process, however that ends.
 
     Raises:
@@ -30,8 +73,9 @@ async def replay_lock(database: Database, project: str, project_id: int) -> Asyn
             raise UsageError(
                 f"project {project} is being replayed by another process: wait for its end"
             )
+        lock = ReplayLock(connection, project)
         try:
-            yield
+            yield lock
         finally:
-            if not connection.is_closed():
+            if not lock.is_lost:
                 await connection.execute(_QUERIES["let_go"], LOCK_SPACE, project_id)

@@ -59,7 +59,8 @@ class Builder:
 
     ``stored`` says where each document stands there, and is kept current: nobody else writes.
     ``refused``: why a change can't be processed, by its place in the log. ``in_bulk``: documents
-    without a row in ``stored`` have none at all, so that they can be written by COPY.
+    without a row in ``stored`` have none at all, so that they can be written by COPY. ``guard``
+    raises where nothing may be written any more.
     """
 
     project: str
@@ -68,6 +69,7 @@ class Builder:
     workshop: Workshop
     refused: dict[Order, Poison] = field(default_factory=dict)
     in_bulk: bool = True
+    guard: Callable[[], None] = lambda: None
 
     async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
         """Make documents from the log; those that can't be processed are left as they are.
@@ -117,10 +119,12 @@ class Builder:
 
     async def _change(self, batch: Sequence[LastChange]) -> None:
         writes = await self._prepared(batch, self.workshop.store.known_vectors)
+        self.guard()
         await self.workshop.store.rebuild(self.generation, writes)
         self._note(writes)
 
     async def _write(self, writes: Sequence[DocumentWrite]) -> None:
+        self.guard()
         if writes:
             generation = self.generation
             writer = BulkWriter(self.workshop.database, generation.project_id, generation)

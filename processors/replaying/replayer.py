@@ -69,7 +69,7 @@ class Replay:
             ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
         """
         project_id = await project_id_of(self._tools, self._project)
-        async with replay_lock(self._tools.database, self._project, project_id):
+        async with replay_lock(self._tools.database, self._project, project_id) as self._lock:
             await self._read()
             await self._begin()
             await self._fill()
@@ -133,6 +133,7 @@ class Replay:
             generation,
             {key: one.order for key, one in stored.items()},
             workshop(self._tools, self._project, self._models(generation)),
+            guard=self._lock.check,
         )
 
     async def _fill(self) -> None:
@@ -214,7 +215,7 @@ class Replay:
         catch_up = CatchUp(self._live, self._log, self._fold, self._tools.standings, self._builder)
         await note_findings(self._tools, self._builder.generation, self.report.as_json())
         with self.report.stages("switch"):
-            await make_live(self._tools.database, catch_up, self._progress("caught up"))
+            await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
         self.report.switched = True
 
     def _models(self, generation: Generation) -> OnceModels:

@@ -73,15 +73,17 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         Unavailable: a server or a model is down; the live generation goes on serving.
     """
     begin = perf_counter()
-    async with replay_lock(tools.database, project, await project_id_of(tools, project)):
+    project_id = await project_id_of(tools, project)
+    async with replay_lock(tools.database, project, project_id) as lock:
         live = await live_generation(tools, project)
         _, chosen = await find_generation(tools, chosen.id)
         _check(chosen)
         models = OnceModels(tools.inference, tools.database, chosen.project_id)
-        builder = Builder(project, chosen, {}, workshop(tools, project, models), in_bulk=False)
+        shop = workshop(tools, project, models)
+        builder = Builder(project, chosen, {}, shop, in_bulk=False, guard=lock.check)
         fold = Fold(await tools.standings.rejected(live.project_id))
         catch_up = CatchUp(live, project_log(tools, project), fold, tools.standings, builder)
-        await make_live(tools.database, catch_up, progress)
+        await make_live(tools.database, catch_up, lock, progress)
     seconds = perf_counter() - begin
     return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
 

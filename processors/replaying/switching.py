@@ -14,6 +14,7 @@ from store import generations
 from store.connecting import WriteConflict
 from store.database import Database
 from store.generations import Generation
+from store.replay_lock import ReplayLock
 from store.switching import exclusive, switch
 
 __all__ = ["make_live"]
@@ -26,7 +27,9 @@ LIMIT_SECONDS = 10.0
 """No writer waits for longer; the database ends a silent transaction after as long too."""
 
 
-async def make_live(database: Database, catch_up: CatchUp, progress: Progress) -> None:
+async def make_live(
+    database: Database, catch_up: CatchUp, lock: ReplayLock, progress: Progress
+) -> None:
     """Catch a generation up and make it live. Questions go on; changes wait for the last step.
 
     Raises:
@@ -37,6 +40,7 @@ async def make_live(database: Database, catch_up: CatchUp, progress: Progress) -
     chosen, project = catch_up.builder.generation, catch_up.log.project
     for tried in range(MOST_TRIES):
         await catch_up.approach(progress)
+        await lock.prove()
         try:
             done = await _switched(database, catch_up)
         except (Unavailable, TimeoutError) as error:

@@ -17,5 +17,9 @@ select
 -- Held by the session, until it lets go or ends.
 select pg_try_advisory_lock($1::int, $2::int)
 
+-- name: ping
+-- Whether the session lives, and so its locks.
+select 1
+
 -- name: let_go
 select pg_advisory_unlock($1::int, $2::int)
