@@ -15,8 +15,10 @@ from events.names import Lane, Topic
 from events.transport import App, Options
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
+from processors.archiving.opening import archiving_of
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.opening import open_services
+from processors.servers import open_servers
 from processors.services import Services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
@@ -57,6 +59,9 @@ async def run_worker(
         ConfigurationError: versions, roles, models or settings don't fit.
         Unavailable: Redis or Postgres can't be reached at the start.
     """
+    if not any(ROLES[role] for role in only):
+        await _archive(settings, stop, ready)
+        return
     async with open_services(settings) as services:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         if "indexer" in only:
@@ -72,6 +77,21 @@ async def run_worker(
             await chores.close()
 
 
+async def _archive(
+    settings: Settings, stop: asyncio.Event, ready: Callable[[], None] | None
+) -> None:
+    """Nothing but the archiver, which needs no models."""
+    async with open_servers(settings) as servers:
+        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
+        chores.start("archiving", archiving_of(servers, settings).run(stop))
+        try:
+            if ready is not None:
+                ready()
+            await stop.wait()
+        finally:
+            await chores.close()
+
+
 async def _handle_events(
     settings: Settings,
     services: Services,
@@ -79,15 +99,10 @@ async def _handle_events(
     stop: asyncio.Event,
     ready: Callable[[], None] | None,
 ) -> None:
-    if topics:
-        app = _app(settings, services)
-        for topic in topics:
-            _subscribe(app, topic, services, settings)
-        await _run_agents(app, stop, ready)
-        return
-    if ready is not None:
-        ready()
-    await stop.wait()
+    app = _app(settings, services)
+    for topic in topics:
+        _subscribe(app, topic, services, settings)
+    await _run_agents(app, stop, ready)
 
 
 async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:

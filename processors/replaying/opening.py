@@ -10,15 +10,15 @@ from functools import partial
 
 from redis.asyncio import Redis
 
-from events.connection import check_server, connect
 from events.names import Names
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.inference import Inference, full_name, tokenizer_path
-from processors.recipes import model_options, recipe_of
+from processors.recipes import model_options
 from processors.replaying.building import Workshop
 from processors.replaying.contents import Contents
 from processors.replaying.embedding_once import OnceModels
 from processors.replaying.log_reading import ProjectLog
+from processors.servers import open_servers
 from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
@@ -59,29 +59,23 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
         Unavailable: Redis or Postgres can't be reached.
     """
     async with AsyncExitStack() as stack:
-        redis = connect(settings.redis_url)
-        stack.push_async_callback(redis.aclose)
-        await check_server(redis)
-        database = await Database.open(settings.database_url, role=settings.worker_role)
-        stack.push_async_callback(database.close)
+        servers = await stack.enter_async_context(open_servers(settings))
         options = model_options(settings)
-        store = Store(database, recipe_of(settings))
-        inference = Inference(options, stored_width=store.model_width)
+        inference = Inference(options, stored_width=servers.store.model_width)
         stack.push_async_callback(inference.close)
         pool = _pool(settings)
         stack.push_async_callback(pool.close)
-        projects = Projects(database)
-        owner_url = settings.owner_database_url or None
+        database, owner_url = servers.database, settings.owner_database_url or None
         exact_chunks = settings.exact_search_chunks
         yield Tools(
             settings=settings,
-            names=Names(settings.stream_prefix, settings.partitions),
-            redis=redis,
+            names=servers.names,
+            redis=servers.redis,
             database=database,
-            projects=projects,
-            store=store,
+            projects=servers.projects,
+            store=servers.store,
             standings=Standings(database),
-            archive=Archive(database, projects, settings.archive_location),
+            archive=servers.archive,
             indexes=VectorIndexes(database, owner_url, exact_chunks),
             maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
             inference=inference,

@@ -1,0 +1,61 @@
+"""The servers that every process of ours works with, and what reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from events.connection import check_server, connect
+from events.names import Names
+from processors.recipes import recipe_of
+from runtime.settings import Settings
+from store.archive import Archive
+from store.database import Database
+from store.generations import Recipe
+from store.projects import Projects
+from store.store import Store
+
+__all__ = ["Servers", "open_servers"]
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Redis, Postgres and the archive. ``recipe`` is that of the settings, for new projects."""
+
+    names: Names
+    redis: Redis
+    database: Database
+    recipe: Recipe
+    projects: Projects
+    store: Store
+    archive: Archive
+
+
+@asynccontextmanager
+async def open_servers(settings: Settings) -> AsyncIterator[Servers]:
+    """Connect and make sure that the servers are fit; closed in reverse order.
+
+    Raises:
+        ConfigurationError: versions, roles or settings don't fit.
+        Unavailable: Redis or Postgres can't be reached.
+    """
+    recipe = recipe_of(settings)
+    async with AsyncExitStack() as stack:
+        redis = connect(settings.redis_url)
+        stack.push_async_callback(redis.aclose)
+        await check_server(redis)
+        database = await Database.open(settings.database_url, role=settings.worker_role)
+        stack.push_async_callback(database.close)
+        projects = Projects(database, recipe)
+        yield Servers(
+            names=Names(settings.stream_prefix, settings.partitions),
+            redis=redis,
+            database=database,
+            recipe=recipe,
+            projects=projects,
+            store=Store(database, recipe),
+            archive=Archive(database, projects, settings.archive_location),
+        )
