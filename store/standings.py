@@ -58,11 +58,28 @@ class Standings:
         found = (Standing(**row) for row in rows)
         return {one.key: one for one in found}
 
-    async def newer(self, here: Generation, there: Generation) -> list[Standing]:
-        """Documents of ``here`` that ``there`` lacks or has older, in the order of the log."""
+    async def moment(self, project_id: int) -> int:
+        """A transaction id: those before it are done, and seen by whatever is read after this."""
+        async with self._database.scope(project_id) as connection:
+            return int(await connection.fetchval(_QUERIES["moment"]))
+
+    async def newer(
+        self, here: Generation, there: Generation, since: int | None = None
+    ) -> list[Standing]:
+        """Documents of ``here`` that ``there`` lacks or has older, in the order of the log.
+
+        ``since``: a ``moment``; only those are looked at that were written after it, or by a
+        transaction that wasn't done then.
+        """
         place = here.project_id, EVERY_AGENT, here.id
+        query = _QUERIES["keep_standings" if since is None else "keep_changed_standings"]
         async with self._database.scope(*place) as connection:
-            await connection.execute(_QUERIES["keep_standings"].format(generation_id=int(here.id)))
+            kept = await connection.execute(
+                query.format(generation_id=int(here.id), since=int(since or 0))
+            )
+            if kept == "SELECT 0":
+                return []
+            await connection.execute(_QUERIES["measure_standings"])
             await connection.execute(_QUERIES["enter_generation"], str(there.id))
             rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
         return [Standing(**row) for row in rows]

@@ -23,13 +23,17 @@ MOST_ROUNDS = 50
 
 @dataclass
 class CatchUp:
-    """Compares a generation with the live one, and takes what it lacks from the log."""
+    """Compares a generation with the live one, and takes what it lacks from the log.
+
+    ``compared``: the moment of the last comparison of all documents, after which none was missing.
+    """
 
     live: Generation
     log: ProjectLog
     fold: Fold
     standings: Standings
     builder: Builder
+    compared: int | None = None
 
     async def approach(self, progress: Progress) -> None:
         """Catch up until little is missing; changes go on being written meanwhile.
@@ -40,14 +44,19 @@ class CatchUp:
         """
         for _ in range(MOST_ROUNDS):
             kill_point("replay.catching_up")
-            behind = await self._behind()
+            moment = await self.standings.moment(self.live.project_id)
+            behind = await self.standings.newer(self.live, self.builder.generation)
             if behind:
                 await self._bring(behind, progress)
+            self.compared = moment
             if len(behind) <= FEW_DOCUMENTS:
                 return
 
     async def finish(self) -> bool:
         """Catch up wholly, while no change can be written; False: too much is missing for that.
+
+        Looks only at what was written since ``approach`` compared everything, so that writers wait
+        no longer the larger the index is.
 
         Raises:
             NotSwitched, Unavailable: as ``approach`` does.
@@ -61,7 +70,7 @@ class CatchUp:
         return True
 
     async def _behind(self) -> list[Standing]:
-        return await self.standings.newer(self.live, self.builder.generation)
+        return await self.standings.newer(self.live, self.builder.generation, self.compared)
 
     async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
         found = await self._look_up(behind)

@@ -12,6 +12,21 @@ select agent, uri, position, partition, deleted, kind, published_at
 from documents
 where generation_id = {generation_id}
 
+-- name: keep_changed_standings
+-- The same, but only rows that transactions wrote which weren't done at a moment: their ids are not
+-- below it. Ages tell that even after ids began anew; a row lock leaves xmin as it is.
+create temporary table kept_standings on commit drop as
+select agent, uri, position, partition, deleted, kind, published_at
+from documents
+where generation_id = {generation_id} and age(xmin) <= age('{since}'::xid8::xid)
+
+-- name: moment
+select pg_snapshot_xmin(pg_current_snapshot())::text
+
+-- name: measure_standings
+-- Or a few rows would be joined like many.
+analyze kept_standings
+
 -- name: enter_generation
 select set_config('app.generation_id', $1, true)
 

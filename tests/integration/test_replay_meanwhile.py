@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import pytest
@@ -15,6 +16,7 @@ from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 from processors.replaying.findings import NotSwitched
 from processors.replaying.returning import generation_before, return_to
+from store.standings import Standing, Standings
 from store.switching import SWITCH
 from tests.support.databases import Database
 from tests.support.replays import HASHING, generation_states, notes, replay, rows, tools
@@ -107,6 +109,29 @@ async def test_a_switch_waits_for_no_writer_for_long(redis_url: str, database: D
         await holder.close()
     late = "select 1 from documents where generation_id = $1 and uri = 'late.md'"
     assert await rows(database, "docs", late)
+
+
+async def test_no_writer_waits_for_a_look_at_every_document(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the lock only what was written since the last comparison is compared."""
+    compared: list[int | None] = []
+    newer = Standings.newer
+
+    async def noted(self: Standings, *args: Any) -> list[Standing]:
+        compared.append(args[2] if len(args) > 2 else None)
+        return await newer(self, *args)
+
+    monkeypatch.setattr(Standings, "newer", noted)
+    async with (
+        headrace(redis_url, database, model=HASHING) as worker,
+        tools(redis_url, database) as opened,
+    ):
+        await notes(worker)
+        assert (await replay(opened)).switched
+    first, *later = compared
+    assert first is None
+    assert None not in later
 
 
 async def test_a_document_that_the_new_recipe_can_not_process_is_named(
