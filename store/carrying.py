@@ -24,7 +24,8 @@ class Carried:
     """A stored document as a write to another generation.
 
     ``whole``: the rows are what their writer meant, as far as that is known (documents that were
-    written before there were digests are taken as they are), and every vector is at hand.
+    written before there were digests are taken as they are), and every vector is at hand, by the
+    model that the other generation's recipe names.
     """
 
     write: DocumentWrite
@@ -56,13 +57,15 @@ async def carried(
             _QUERIES["carried_chunks"], generation.id, generation.project_id, ids
         )
     chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
+    models = {row["id"]: into.recipe.model_of(row["kind"]) for row in documents}
     vectorless: set[int] = set()
     for row in rows:
         values = dict(row)
         document_id = values.pop("document_id")
         cached = values.pop("cached")
         chunks[document_id].append(_chunk(values))
-        if values["model"] and values["vector"] is None and not cached:
+        at_hand = cached or values["vector"] is not None
+        if values["model"] != models[document_id] or not at_hand:
             vectorless.add(document_id)
     return [
         _carried(row, _write(project, row, chunks[row["id"]], into.id), row["id"] not in vectorless)

@@ -15,7 +15,10 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """One document that isn't as it should be. ``agent``: '' for what is shared."""
+    """One document, or segment of the keyword index, that isn't as it should be.
+
+    ``agent``: '' for what is shared.
+    """
 
     agent: str
     uri: str

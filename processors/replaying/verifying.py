@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
+
+import asyncpg
 
 from processors.replaying.findings import Difference
 from processors.replaying.folding import Fold, Key, LastChange, Order
@@ -11,9 +14,16 @@ from runtime.errors import Poison
 from store.database import EVERY_AGENT, Database
 from store.digests import DocumentDigest, StoredDigest, index_digest, stored_documents
 from store.generations import Generation
-from store.keyword.covering import uncovered
+from store.inspecting_postings import chunk_owners, survey_postings
+from store.inspecting_vectors import VectorFlaw, find_vector_flaws
 
 __all__ = ["Verified", "compare", "verify"]
+
+_FLAWS = {
+    "missing": "no vector of their model",
+    "foreign": "a vector of another model than the recipe names",
+    "changed": "a vector that isn't the one of their text",
+}
 
 
 @dataclass(frozen=True)
@@ -49,11 +59,11 @@ async def verify(
     async with database.scope(*place) as connection:
         async for one in stored_documents(connection, generation.id):
             stored[one.agent, one.uri] = one
-        unposted = await uncovered(connection, generation.id)
-    differences = [
-        *compare(fold, stored, refused),
-        *(Difference.of(key, f"{chunks} chunks have no postings") for key, chunks in unposted),
-    ]
+        postings = [one async for one in _unposted(connection, generation)]
+        flaws = await find_vector_flaws(connection, generation)
+    differences = list(compare(fold, stored, refused))
+    named = {(one.agent, one.uri) for one in differences}
+    differences += [*postings, *(one for key, one in _flawed(flaws) if key not in named)]
     living = [one for one in stored.values() if not one.deleted]
     return Verified(
         documents=len(living),
@@ -62,6 +72,25 @@ async def verify(
         digest=index_digest(stored.values()).hex(),
         differences=tuple(sorted(differences)),
     )
+
+
+async def _unposted(
+    connection: asyncpg.Connection, generation: Generation
+) -> AsyncIterator[Difference]:
+    """What no word finds. Nobody merges segments of a generation that isn't live."""
+    survey = await survey_postings(connection, generation.id)
+    owners = await chunk_owners(connection, generation.id, survey.missing)
+    for key, chunks in Counter((one.agent, one.uri) for one in owners).items():
+        yield Difference.of(key, f"{chunks} chunks have no postings")
+    for segment in survey.to_rewrite:
+        reason = survey.broken.get(segment, "it isn't the only one with its chunks")
+        yield Difference("", f"keyword segment {segment}", reason)
+
+
+def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
+    counts = Counter(((one.agent, one.uri), one.flaw) for one in flaws)
+    for (key, flaw), chunks in counts.items():
+        yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
 
 
 def compare(
@@ -90,8 +119,8 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
         return "it was made from other content"
     if row.recorded != row.digest:
         return "its rows are not what was written"
-    if row.vectors + row.unvectored != row.chunks:
-        return f"{row.chunks - row.vectors - row.unvectored} of its chunks have no vector"
+    if row.vectors != row.chunks:
+        return f"{row.chunks - row.vectors} of its chunks have no vector of their model"
     return None
 
 

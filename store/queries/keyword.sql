@@ -95,19 +95,3 @@ on conflict (generation_id, length) do update set words = excluded.words
 -- name: alive_chunks
 -- Which of some chunks still exist; in a scope of upkeep, so that private ones count.
 select id from chunks where generation_id = $1 and id = any ($2::bigint[])
-
--- name: segment_chunks
--- Which chunks each segment has.
-select documents from keyword_segments where generation_id = $1
-
--- name: all_chunk_ids
-select array_agg(id) from chunks where generation_id = $1
-
--- name: owners
--- Documents of some chunks, and how many of these each has.
-select d.agent, d.uri, count(*) as chunks
-from chunks c
-join documents d on d.generation_id = c.generation_id and d.id = c.document_id
-where c.generation_id = $1 and c.id = any ($2::bigint[])
-group by d.agent, d.uri
-order by d.agent, d.uri

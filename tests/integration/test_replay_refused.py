@@ -18,7 +18,7 @@ from tests.support.databases import Database
 from tests.support.replays import (
     HASHING,
     Struck,
-    damage,
+    damage_at_once,
     generation_states,
     notes,
     replay,
@@ -43,6 +43,10 @@ async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
         yield opened
 
 
+TORN = """
+    update keyword_segments set postings = substring(postings for 20) where generation_id = $1
+"""
+OTHER = "update embeddings set embedding = embedding - embedding where generation_id = $1"
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
@@ -109,6 +113,9 @@ async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Too
         ("update chunks set content = 'else' where generation_id = $1", "not what was written"),
         ("delete from embeddings where generation_id = $1", "have no vector"),
         ("delete from keyword_segments where generation_id = $1", "have no postings"),
+        ("update chunks set model_id = null where generation_id = $1", "no vector of their model"),
+        (TORN, "have no postings"),
+        (OTHER, "a vector that isn't the one of their text"),
         ("update documents set deleted = true where generation_id = $1", "it is deleted"),
         ("update documents set position = 1 where generation_id = $1", "at position 1"),
         ("update documents set content_hash = 'x' where generation_id = $1", "other content"),
@@ -120,7 +127,7 @@ async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
     """Each kind of damage is named by document, and the former generation goes on serving."""
     live = await opened.store.generation("docs")
     with (
-        struck("replay.verifying", lambda: damage(database, statement)),
+        struck("replay.verifying", lambda: damage_at_once(database, statement)),
         pytest.raises(NotSwitched, match="is not what the log says") as failed,
     ):
         await replay(opened)

@@ -44,7 +44,8 @@ def test_equal_rows_are_sound() -> None:
         (replace(ROW, content_hash="0" * 64), "it was made from other content"),
         (replace(ROW, digest=b"x" * 32), "its rows are not what was written"),
         (replace(ROW, recorded=None), "its rows are not what was written"),
-        (replace(ROW, vectors=1), "2 of its chunks have no vector"),
+        (replace(ROW, vectors=0, unvectored=3), "3 of its chunks have no vector of their model"),
+        (replace(ROW, vectors=1), "2 of its chunks have no vector of their model"),
     ],
 )
 def test_each_difference_is_told(row: StoredDigest, reason: str) -> None:
