@@ -55,7 +55,7 @@ async def test_a_drift_made_by_hand(kind: str, cli: Cli, database: Database) -> 
     """Found and named with exit code 1, mended with exit code 0, and gone."""
     expected, statement = DRIFTS[kind]
     before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
-    damage(database, statement)
+    await damage(database, statement)
 
     result = await cli("doctor")
     assert result.code == 1, result

@@ -87,8 +87,8 @@ async def test_repairs_make_nothing_worse(
         await notes(worker)
         async with busy(worker):
             for kind in kinds:
-                damage(database, DRIFTS[kind].statement)
-                damage(
+                await damage(database, DRIFTS[kind].statement)
+                await damage(
                     database,
                     """
                     delete from chunks c using documents d

@@ -70,7 +70,7 @@ async def test_large_segments_are_mended(kind: str, large: Tools, database: Data
     """Postings in rows of their own are as safe as those within a segment."""
     expected, statement = LARGE_SEGMENTS[kind]
     assert await rows(database, "docs", "select from keyword_postings where generation_id = $1")
-    damage(database, statement)
+    await damage(database, statement)
     repaired = await examine(large, repair=True)
     assert drift_names(repaired) == expected
     assert not repaired.failures
@@ -92,7 +92,7 @@ INDEXES = {
 async def test_vector_indexes_are_mended(name: str, with_index: Tools, database: Database) -> None:
     """Found, and built anew."""
     assert (await examine(with_index)).drifts == []
-    damage(database, INDEXES[name])
+    await damage(database, INDEXES[name])
     repaired = await examine(with_index, repair=True)
     assert drift_names(repaired) == {name}
     assert not repaired.failures
@@ -135,7 +135,7 @@ async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
 async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Database) -> None:
     """The doctor goes on where it ended."""
     await replay(opened)
-    damage(
+    await damage(
         database,
         "update generations set state = 'dropping' where state = 'former' and $1::int > 0",
     )

@@ -34,7 +34,7 @@ async def test_drift_is_found_and_mended(kind: str, opened: Tools, database: Dat
     """Found by name, mended, and the digest is that of before."""
     expected, statement = DRIFTS[kind]
     before = await examine(opened)
-    damage(database, statement)
+    await damage(database, statement)
     assert drift_names(await examine(opened)) == expected
     repaired = await examine(opened, repair=True)
     assert drift_names(repaired) == expected
@@ -49,7 +49,7 @@ async def test_several_drifts_at_once(opened: Tools, database: Database) -> None
     before = await examine(opened)
     chosen = ["a deleted chunk", "a document that the log never had", "all segments removed"]
     for kind in (*chosen, "a lost vector", "a newer place in the log"):
-        damage(database, DRIFTS[kind].statement)
+        await damage(database, DRIFTS[kind].statement)
     repaired = await examine(opened, repair=True)
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert repaired.digest == before.digest
@@ -57,7 +57,7 @@ async def test_several_drifts_at_once(opened: Tools, database: Database) -> None
 
 async def test_examples_name_documents(opened: Tools, database: Database) -> None:
     """A finding says which documents it is about, and whose they are."""
-    damage(database, DRIFTS["a changed line"].statement)
+    await damage(database, DRIFTS["a changed line"].statement)
     [drift] = (await examine(opened)).drifts
     assert drift.examples(5) == ["secret.md (private to ada)"]
     assert drift.count == 1
@@ -76,7 +76,7 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
     """
     before = await rows(database, "docs", query)
     for kind in ("a changed vector", "a changed cache"):
-        damage(database, DRIFTS[kind].statement)
+        await damage(database, DRIFTS[kind].statement)
     assert await rows(database, "docs", query) != before
     await examine(opened, repair=True)
     assert await rows(database, "docs", query) == before
@@ -84,7 +84,7 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
 
 async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
     """Without a log nobody can say that a document never was: nothing is deleted, all is named."""
-    forget_archive(database)
+    await forget_archive(database)
     await opened.redis.flushall()
     repaired = await examine(opened, repair=True)
     assert drift_names(repaired) == {"document.unlogged"}

@@ -82,10 +82,12 @@ async def test_a_change_that_was_never_indexed(opened: Tools, database: Database
     """Archived, then lost by Redis before it was indexed: the doctor indexes it."""
     before = await examine(opened)
     await opened.redis.flushall()
-    damage(database, "delete from ledger where $1::int > 0")
-    damage(database, "delete from chunks where generation_id = $1 and document_id is not null")
-    damage(database, "delete from document_collections where generation_id = $1")
-    damage(database, "delete from documents where generation_id = $1")
+    await damage(database, "delete from ledger where $1::int > 0")
+    await damage(
+        database, "delete from chunks where generation_id = $1 and document_id is not null"
+    )
+    await damage(database, "delete from document_collections where generation_id = $1")
+    await damage(database, "delete from documents where generation_id = $1")
     repaired = await examine(opened, repair=True)
     assert drift_names(repaired) == {"document.missing"}
     assert (repaired.failures, repaired.remaining) == ([], [])
@@ -95,7 +97,7 @@ async def test_a_change_that_was_never_indexed(opened: Tools, database: Database
 async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: Database) -> None:
     """Changes that it acknowledged, and that no file has."""
     changes = [change async for change in read_changes(opened.redis, opened.names)]
-    forget_archive(database)
+    await forget_archive(database)
     await opened.archive.append("docs", changes[:10])
     repaired = await examine(opened, repair=True)
     [drift] = repaired.drifts
@@ -142,7 +144,9 @@ async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
 
 async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
     """Files that nobody knows go once they are an hour old, not before."""
-    damage(database, "update generations set created_at = now() - interval '1 day' where id = $1")
+    await damage(
+        database, "update generations set created_at = now() - interval '1 day' where id = $1"
+    )
     [file] = files(opened, "contents")
     young, old = file.with_name("young.zst"), file.with_name("old.zst")
     for one in (young, old):
@@ -156,7 +160,7 @@ async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
 
 async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) -> None:
     """Events that wait for an hour are named, and what sees to them."""
-    damage(
+    await damage(
         database,
         """
         insert into outbox (project_id, event_id, lane, partition, event, created_at)

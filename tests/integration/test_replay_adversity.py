@@ -17,7 +17,16 @@ from processors.replaying.opening import Tools
 from processors.replaying.replayer import Replay
 from processors.replaying.reporting import GateScores, ReplayReport
 from tests.support.databases import Database
-from tests.support.replays import HASHING, damage, notes, replay, rows, struck, tools
+from tests.support.replays import (
+    HASHING,
+    damage,
+    damage_at_once,
+    notes,
+    replay,
+    rows,
+    struck,
+    tools,
+)
 from tests.support.running import headrace
 from tests.support.waiting import eventually
 
@@ -34,6 +43,8 @@ DAMAGES = {
     "another text": "update chunks set content = '?'"
     " where generation_id = $1 and content like '%word5%'",
     "no chunk": "delete from chunks where generation_id = $1 and content like '%word5%'",
+    "no model": "update chunks set model_id = null"
+    " where generation_id = $1 and content like '%word5%'",
     "no vector": "with gone as (delete from vector_cache)"
     " delete from embeddings where generation_id = $1",
 }
@@ -74,7 +85,7 @@ async def test_what_is_damaged_is_not_carried_over(
     async with headrace(redis_url, database, model=HASHING) as worker:
         await notes(worker)
         await worker.change("main.py", "def main() -> int:\n    return 1\n")
-    damage(database, statement)
+    await damage(database, statement)
     async with tools(redis_url, database) as opened:
         assert (await replay(opened, kind="code")).switched
     (text,) = await texts(database, "notes/5.md")
@@ -162,7 +173,7 @@ async def test_a_row_that_another_agent_would_see_is_found(
         await worker.change("secret.md", "# Secret\n", agent="ada", collections=("own",))
     async with tools(redis_url, database) as opened:
         with (
-            struck("replay.verifying", lambda: damage(database, statement)),
+            struck("replay.verifying", lambda: damage_at_once(database, statement)),
             pytest.raises(NotSwitched) as failed,
         ):
             await replay(opened)

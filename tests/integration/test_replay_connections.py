@@ -16,7 +16,15 @@ from store.database import Database as WorkerDatabase
 from store.replay_lock import LOCK_SPACE
 from store.switching import exclusive
 from tests.support.databases import Database
-from tests.support.replays import HASHING, damage, generation_states, notes, replay, struck, tools
+from tests.support.replays import (
+    HASHING,
+    damage_at_once,
+    generation_states,
+    notes,
+    replay,
+    struck,
+    tools,
+)
 from tests.support.running import headrace
 
 CUT_OFF = f"""
@@ -59,7 +67,7 @@ async def test_a_replay_that_lost_its_lock_does_not_switch(
 ) -> None:
     """Another one may be at work by now: it ends, and says why."""
     with (
-        struck("replay.verifying", lambda: damage(database, CUT_OFF)),
+        struck("replay.verifying", lambda: damage_at_once(database, CUT_OFF)),
         pytest.raises(Unavailable, match="lost its lock"),
     ):
         await replay(opened)
@@ -73,7 +81,7 @@ async def test_a_replay_that_lost_its_lock_builds_no_more(
     monkeypatch.setattr(building, "BATCH_DOCUMENTS", 1)
     monkeypatch.setattr(building, "BATCHES_AT_ONCE", 1)
     with (
-        struck("replay.building", lambda: damage(database, CUT_OFF)),
+        struck("replay.building", lambda: damage_at_once(database, CUT_OFF)),
         pytest.raises(Unavailable, match="lost its lock"),
     ):
         await replay(opened)

@@ -48,10 +48,10 @@ async def _is_archived(tools: Tools) -> bool:
     return all(streams.handled(ARCHIVER, entry) for entry in streams.of("docs"))
 
 
-def forget_archive(database: Database) -> None:
+async def forget_archive(database: Database) -> None:
     """Let the archive's index be empty, as if nothing had ever been archived."""
     for table in ("archive_contents", "archive_segments"):
-        damage(database, f"delete from {table} where $1::int > 0")  # noqa: S608 - two names
+        await damage(database, f"delete from {table} where $1::int > 0")  # noqa: S608 - two names
 
 
 def doctor_at(tools: Tools) -> Doctor:

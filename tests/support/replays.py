@@ -24,6 +24,7 @@ __all__ = [
     "Struck",
     "age_switch",
     "damage",
+    "damage_at_once",
     "generation_states",
     "notes",
     "replay",
@@ -121,7 +122,7 @@ async def generation_states(opened: Tools, project: str = "docs") -> list[str]:
     return [one.state for one in await opened.store.generations(project)]
 
 
-def damage(database: Database, statement: str) -> None:
+def damage_at_once(database: Database, statement: str) -> None:
     """Run a statement on the newest generation (``$1``), as nobody should, from any thread."""
 
     async def run() -> None:
@@ -143,6 +144,11 @@ def damage(database: Database, statement: str) -> None:
 
     with ThreadPoolExecutor() as pool:
         pool.submit(asyncio.run, run()).result()
+
+
+async def damage(database: Database, statement: str) -> None:
+    """The same while the loop goes on: a worker in it may hold the rows, and has to let go."""
+    await asyncio.to_thread(damage_at_once, database, statement)
 
 
 async def age_switch(database: Database, generation_id: int) -> None:
