@@ -24,7 +24,7 @@ from gateway.output import stderr
 __all__ = ["ShowProgress", "progress"]
 
 ShowProgress = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many."""
+"""Told what is being done, how many are done, and of how many (0: nobody knows)."""
 
 _LINE_EVERY_SECONDS = 5.0
 
@@ -64,31 +64,34 @@ class _Bars:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if what not in self._ids:
-            self._ids[what] = self._bars.add_task(what, total=total)
+            self._ids[what] = self._bars.add_task(what, total=total or None)
         task = next(one for one in self._bars.tasks if one.id == self._ids[what])
-        self._bars.update(task.id, completed=done, total=total)
+        self._bars.update(task.id, completed=done, total=total or None)
 
 
 class _Lines:
-    """A line now and then, and one at the end of each kind of work."""
+    """A line now and then, and one at the end of each kind of work; several may go on at once."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._what = ""
-        self._began_at = self._told_at = 0.0
+        self._began_at = dict[str, float]()
+        self._told_at = dict[str, float]()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = monotonic()
-        if what != self._what:
-            self._what, self._began_at, self._told_at = what, now, now
-        if done < total and now - self._told_at < _LINE_EVERY_SECONDS:
+        began_at = self._began_at.setdefault(what, now)
+        told_at = self._told_at.setdefault(what, now)
+        ended = 0 < total <= done
+        if not ended and now - told_at < _LINE_EVERY_SECONDS:
             return
-        self._told_at = now
-        self._console.print(_line(what, done, total, now - self._began_at))
+        self._told_at[what] = now
+        if ended:
+            del self._began_at[what], self._told_at[what]
+        self._console.print(_line(what, done, total, now - began_at))
 
 
 def _line(what: str, done: int, total: int, seconds: float) -> str:
-    counts = f"{what}: {done:,} of {total:,}"
+    counts = f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}"
     if seconds < 1:
         return counts
     rate = done / seconds

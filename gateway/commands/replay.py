@@ -154,7 +154,7 @@ def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
     """Delete a generation that isn't live, with all its rows."""
 
     async def work(tools: Tools, show: ShowProgress) -> int:
-        return await drop_generation(tools, generation, lambda rows: show("rows", rows, rows))
+        return await drop_generation(tools, generation, lambda rows: show("rows", rows, 0))
 
     rows = _run(work)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,12 +33,16 @@ class EmbeddingBill:
 
 @dataclass
 class OnceModels:
-    """Gives out models that put vectors into the project's cache before they return them."""
+    """Gives out models that put vectors into the project's cache before they return them.
+
+    ``told`` learns now and then how many texts were embedded so far: a batch may take minutes.
+    """
 
     inference: Inference
     database: Database
     project_id: int
     bill: EmbeddingBill = field(default_factory=EmbeddingBill)
+    told: Callable[[int], None] = lambda _texts: None
     _wrapped: dict[str, _OnceEmbedder] = field(default_factory=dict)
 
     async def embedder(self, model: str) -> Embedder:
@@ -51,7 +55,7 @@ class OnceModels:
             inner = await self.inference.loaded(model)
             ids = ModelIds(self.database)
             self._wrapped[model] = _OnceEmbedder(
-                inner, ids, self.database, self.project_id, self.bill
+                inner, ids, self.database, self.project_id, self.bill, self.told
             )
         return self._wrapped[model]
 
@@ -75,12 +79,14 @@ class _OnceEmbedder:
         database: Database,
         project_id: int,
         bill: EmbeddingBill,
+        told: Callable[[int], None],
     ) -> None:
         self._inner = inner
         self._ids = ids
         self._database = database
         self._project_id = project_id
         self._bill = bill
+        self._told = told
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -144,6 +150,7 @@ class _OnceEmbedder:
             bill.texts += len(hashes)
             bill.tokens += result.tokens
             bill.cost_usd += result.cost_usd
+        self._told(self._bill.texts)
         return vectors
 
 

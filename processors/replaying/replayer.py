@@ -44,7 +44,7 @@ Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
 """Scores the answers of a project's live generation and of the new one."""
 
 Show = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many."""
+"""Told what is being done, how many are done, and of how many (0: nobody knows)."""
 
 
 class Replay:
@@ -220,7 +220,13 @@ class Replay:
 
     def _models(self, generation: Generation) -> OnceModels:
         tools = self._tools
-        return OnceModels(tools.inference, tools.database, generation.project_id, self.report.bill)
+        return OnceModels(
+            tools.inference,
+            tools.database,
+            generation.project_id,
+            self.report.bill,
+            lambda texts: self._progress("texts embedded")(texts, 0),
+        )
 
     def _missing(self) -> list[LastChange]:
         return [

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from processors.replaying import embedding_once
+from processors.replaying.choosing import Choice
 from processors.replaying.opening import Tools
+from processors.replaying.replayer import Replay
 from tests.support.databases import Database
 from tests.support.model_server import ModelServer, running_server
-from tests.support.replays import HASHING, Struck, notes, replay, rows, struck, tools
+from tests.support.replays import HASHING, Struck, damage, notes, replay, rows, struck, tools
 from tests.support.running import Headrace, headrace
 
 STORED = """
@@ -41,6 +44,20 @@ async def server() -> AsyncIterator[ModelServer]:
     """A model that counts what it is asked."""
     async with running_server() as running:
         yield running
+
+
+async def test_it_is_told_how_many_texts_are_embedded(
+    opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a batch is at its model, which may be slow, and not only once it is written."""
+    monkeypatch.setattr(embedding_once, "_TEXTS_AT_ONCE", 5)
+    await damage(database, "delete from vector_cache where $1 > 0")
+    told: list[tuple[str, int, int]] = []
+    work = Replay(opened, "docs", Choice(), None, lambda *one: told.append(one))
+    report = await work.run()
+    texts = [one for one in told if one[0] == "docs: texts embedded"]
+    assert texts == [("docs: texts embedded", n, 0) for n in (5, 10, report.bill.texts)]
+    assert told.index(texts[-1]) < told.index(("docs: documents built", 12, 12))
 
 
 async def test_the_same_index_again(opened: Tools, database: Database) -> None:
