@@ -20,6 +20,7 @@ from store.database import Database
 from store.filters import Visibility
 from store.generations import Generation
 from store.keyword.leg import KeywordFound, KeywordLeg
+from store.keyword.versions import require_known_terms
 from store.named_queries import named
 from store.projects import Projects
 from store.types import Candidates, ChunkRow, SearchRequest
@@ -179,6 +180,7 @@ class Search:
     async def _worded(self, generation: Generation, request: SearchRequest) -> KeywordFound:
         if request.text is None:
             return KeywordFound([])
+        require_known_terms(request.project, generation)
         visibility = Visibility(generation.id, request.filters)
         async with self._scope(generation, request.agent) as connection:
             return await self._keyword.search(

@@ -15,6 +15,7 @@ from processors.indexing.embedding import EmbeddingStep
 from processors.indexing.resolving import Resolver
 from processors.inference.types import Urgency
 from store.generations import Generation
+from store.keyword.versions import require_known_terms
 
 __all__ = ["Prepared", "Preparer"]
 
@@ -41,9 +42,12 @@ class Preparer:
         """Every change as a write to ``generation``, in no particular order.
 
         Raises:
-            OperatorError: the recipe names a chunking that isn't known, or a model without its key.
+            OperatorError: the recipe names a chunking or a version of keyword terms that isn't
+                known, or a model without its key.
             Unavailable: a server or a model is down.
         """
+        if changes:
+            require_known_terms(changes[0].event.data.project, generation)
         resolved, unresolved = await self._resolver.resolve(changes)
         cut, uncut = await self._cutter.cut(resolved, generation.recipe)
         documents = await self._embedding.embed(cut, generation, urgency)

@@ -19,7 +19,9 @@ from store.generations import Recipe
 from store.search import Search
 from tests.support.databases import Database
 from tests.support.generations import Switchboard, switchboard
+from tests.support.replays import damage, replay, tools
 from tests.support.running import PATIENCE, Headrace, headrace
+from tests.support.waiting import eventually
 from tests.support.writes import opened
 
 HASHED = Recipe(HASHING_MODEL)
@@ -194,3 +196,24 @@ async def test_a_batch_is_indexed_by_the_recipe_of_each_of_its_projects(
         "docs": {("a.md", HASHING_MODEL), ("b.md", HASHING_MODEL)},
         "other": {("a.md", LOCAL_MODEL), ("b.md", LOCAL_MODEL)},
     }
+
+
+async def test_terms_of_another_version_are_not_mixed(
+    running: Headrace, database: Database
+) -> None:
+    """Changes wait for a replay, and questions go on without words, instead of finding nothing."""
+    await damage(database, "update generations set tokens = 99 where id = $1")
+    assert (await running.client.ask("docs", "river")).degraded == ("keyword",)
+    with pytest.raises(QueryRefused, match=r"version 99.*`headrace replay --project docs`"):
+        await running.client.ask("docs", "river", mode="keyword")
+    data = DocumentChange(project="docs", uri="late.md", content=TEXT)
+    with capture_logs() as lines:
+        receipt = await running.client.publish(DocumentChanged(data=data), Lane.LIVE)
+        await eventually(
+            lambda: any("version 99" in str(line) for line in lines), "the worker says why it waits"
+        )
+    async with tools(running.redis_url, database) as replaying:
+        assert (await replay(replaying)).switched
+    outcome = (await running.client.wait([receipt], PATIENCE))[receipt.token]
+    assert outcome.type == "document.indexed"
+    assert (await running.client.ask("docs", "river")).degraded == ()
