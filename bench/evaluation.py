@@ -112,7 +112,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open(encoding="utf-8") as lines:
             yield from ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
     except FileNotFoundError:
-        wanted = "corpus.jsonl, queries.jsonl and qrels.tsv"
+        wanted = "queries.jsonl and qrels.tsv, and to be indexed corpus.jsonl"
         raise UsageError(f"{path} is missing: an evaluation set has {wanted}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} can't be read: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC
 from typing import Any, TypeVar
 
 import typer
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 _SHOWN_DIFFERENCES = 20
+_SHORT = ("id", "state", "documents", "chunks", "since")
 
 One = TypeVar("One", Estimate, ReplayReport)
 
@@ -98,13 +100,16 @@ def tell_returned(returned: Returned, json: bool) -> None:
 
 
 def generations_table(found: Sequence[Listed]) -> Table:
-    """A row for each generation."""
+    """A row for each generation; times are in UTC."""
     columns = ("project", "id", "state", "model", "chunking", "documents", "chunks", "since")
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        # a long name goes on in the next line; it must be readable
+        table.add_column(column, overflow="fold", no_wrap=column in _SHORT)
     for one in found:
         made = one.generation
         models = [made.recipe.model, *(f"{k}: {m}" for k, m in made.recipe.models.items())]
-        when = (made.switched_at or made.created_at).isoformat(timespec="seconds")
+        when = f"{(made.switched_at or made.created_at).astimezone(UTC):%m-%d %H:%M}"
         sizes = f"{one.documents:,}", f"{one.chunks:,}"
         cells = (one.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
         table.add_row(*map(Text, (*cells, *sizes, when)))
@@ -143,8 +148,10 @@ def _report_line(report: ReplayReport) -> str:
     cost = "unknown cost" if found["cost_usd"] is None else f"${found['cost_usd']:,.4f}"
     embedded = f"{found['embedded']:,} embedded ({found['tokens']:,} tokens, {cost})"
     damage = "".join(f"\n  damaged: {path}" for path in report.damaged)
+    gate = report.gate
+    scores = f"; nDCG@10 {gate.new:.4f}, formerly {gate.live:.4f}" if gate else ""
     return (
         f"{report.project}: generation {report.generation} is live, {report.former} is kept; "
         f"{report.documents:,} documents, {report.chunks:,} chunks{rate}; {embedded}; "
-        f"digest {report.digest[:16]}{damage}"
+        f"digest {report.digest[:16]}{scores}{damage}"
     )

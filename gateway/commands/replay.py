@@ -35,9 +35,12 @@ from processors.replaying.returning import (
     generation_before,
     return_to,
 )
+from runtime.errors import UsageError
 from runtime.settings import Settings
 
 __all__ = ["command"]
+
+_MAX_DROP = 0.01
 
 T = TypeVar("T")
 command = typer.Typer(rich_markup_mode=None)
@@ -82,8 +85,9 @@ def replay(
         typer.Option(metavar="DIR", help="queries.jsonl and qrels.tsv (document id: its uri)."),
     ] = None,
     max_drop: Annotated[
-        float, typer.Option(help="By how much nDCG@10 over the gate's questions may fall.")
-    ] = 0.01,
+        float | None,
+        typer.Option(help="By how much nDCG@10 over the gate's questions may fall; default: 0.01."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Build a new index from the log, beside the live one; verify it and switch to it.
@@ -92,12 +96,14 @@ def replay(
     """
     if context.invoked_subcommand is not None:
         return
+    if gate is None and max_drop is not None:
+        raise UsageError("--max-drop is of a --gate: name the questions to ask, too")
     choice = Choice(since, kind and kind.value, collection, model, chunking)
     if dry:
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))
         tell_plans(plans, json)
         return
-    checks = None if gate is None else _gate(gate, max_drop)
+    checks = None if gate is None else _gate(gate, _MAX_DROP if max_drop is None else max_drop)
     reports: list[ReplayReport] = []
     try:
         _run(lambda tools, show: replay_projects(tools, project, choice, checks, show, reports))
@@ -117,7 +123,7 @@ def list_command(project: ProjectOption = None, json: JsonOption = False) -> Non
     elif found:
         stdout().print(generations_table(found))
     else:
-        typer.echo("no projects yet")
+        typer.echo("no projects yet: `headrace sync PATH` makes one")
 
 
 @command.command()

@@ -27,7 +27,8 @@ async def find_generation_drifts(case: Case) -> list[Drift]:
             "generation.unfinished",
             building,
             "a replay has ended before its end, and left what it built",
-            cure=f"headrace replay --project {case.project} (or `headrace replay drop ID`)",
+            cure=f"headrace replay --project {case.project} with the options of that replay, or "
+            "headrace replay drop ID",
         ),
         *case.drift("generation.dropping", dropping, "a generation is only dropped in part"),
         *_other_recipe(case),
