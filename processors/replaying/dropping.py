@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from processors.answering.deadline import LONGEST
@@ -34,7 +34,8 @@ async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
     async with replay_lock(tools.database, project, await project_id_of(tools, project)):
         _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
-        _check(generation, live, datetime.now(UTC))
+        known = await tools.store.generations(project)
+        _check(generation, _replaced_at(generation, live, known), datetime.now(UTC))
         if not await let_go(tools.database, generation):
             raise _is_live(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
@@ -51,15 +52,29 @@ async def _drop_rows(database: Database, generation: Generation, progress: Progr
     return gone
 
 
-def _check(generation: Generation, live: Generation, now: datetime) -> None:
+def _replaced_at(
+    generation: Generation, live: Generation, known: Sequence[Generation]
+) -> datetime | None:
+    """Since when nobody can have begun to read it: since the first switch after its own, at most.
+
+    A switch that isn't known any more, as that generation was dropped or went live again, can only
+    have been earlier.
+    """
+    if generation.switched_at is None:
+        return None
+    later = [one.switched_at for one in known if one.switched_at is not None]
+    return min((at for at in later if at > generation.switched_at), default=live.switched_at)
+
+
+def _check(generation: Generation, replaced_at: datetime | None, now: datetime) -> None:
     if generation.state == "live":
         raise _is_live(generation)
-    if generation.switched_at is None or live.switched_at is None:
+    if replaced_at is None:
         return
-    rest = live.switched_at + LONGEST - now
+    rest = replaced_at + LONGEST - now
     if generation.state == "former" and rest > timedelta():
         raise UsageError(
-            f"generation {generation.id} may have answered until {live.switched_at:%H:%M:%S} UTC, "
+            f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
             f"and questions may still read it: drop it after {rest.total_seconds():.0f} s"
         )
 

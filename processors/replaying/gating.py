@@ -18,6 +18,7 @@ from processors.answering.query_vectors import QueryVectors
 from processors.recipes import RecipeNotices
 from processors.replaying.opening import Tools
 from processors.replaying.reporting import GateScores
+from runtime.errors import UsageError
 from store.generations import Generation
 from store.search import Search
 
@@ -46,11 +47,18 @@ class EvaluationGate:
         """Ask both generations.
 
         Raises:
+            UsageError: no expected answer is found, so that nothing could be worse.
             Unavailable: a server or a model is down.
         """
         answering = _answering(tools)
+        before = await self.score(_asking(answering, project, live))
+        if not before:
+            raise UsageError(
+                f"the gate can't tell worse from better: {project} finds no answer that it expects "
+                "(its document ids have to be uris of documents)"
+            )
         return GateScores(
-            live=await self.score(_asking(answering, project, live)),
+            live=before,
             new=await self.score(_asking(answering, project, new)),
             max_drop=self.max_drop,
         )

@@ -186,6 +186,17 @@ async def test_a_drop_leaves_nothing_and_can_be_begun_again(
     assert (await worker.client.ask("docs", "word7")).results
 
 
+async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> None:
+    """Where nothing that it expects is found, nothing can be worse."""
+
+    async def score(_: Ask) -> float:
+        return 0.0
+
+    with pytest.raises(UsageError, match="the gate can't tell worse from better: docs finds"):
+        await replay(opened, gate=EvaluationGate(score, 0.01))
+    assert await generation_states(opened) == ["live", "building"]
+
+
 async def test_the_gate_compares_both_generations(opened: Tools) -> None:
     """A score that falls by more than is allowed keeps the live generation."""
     scores = iter([0.9, 0.5, 0.9, 0.895])
