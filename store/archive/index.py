@@ -11,7 +11,8 @@ from typing import Any, Literal
 import asyncpg
 
 from store.archive.packs import Span
-from store.database import Database
+from store.database import EVERY_AGENT, Database
+from store.generations import enter_live
 from store.named_queries import named
 
 __all__ = [
@@ -142,8 +143,9 @@ class Index:
 
     async def rejected(self, project_id: int) -> set[tuple[int, int]]:
         """Partition and position of the changes that never took effect."""
-        async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["rejected_places"], project_id)
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            live = await enter_live(connection, project_id)
+            rows = await connection.fetch(_QUERIES["rejected_places"], project_id, live.id)
         return {(row["partition"], row["position"]) for row in rows}
 
     async def handled_position(self, project_id: int, event_id: str) -> int | None:

@@ -113,7 +113,17 @@ select segment_id, path from archive_segments where project_id = $1 and retired_
 delete from archive_segments where project_id = $1 and segment_id = any($2::bigint[])
 
 -- name: rejected_places
-select partition, position from ledger where project_id = $1 and outcome = 'rejected'
+-- But for a change that a live document stands by all the same: a replay took it in first.
+select l.partition, l.position
+from ledger l
+where
+    l.project_id = $1
+    and l.outcome = 'rejected'
+    and not exists (
+        select
+        from documents d
+        where d.generation_id = $2 and d.position = l.position and d.partition = l.partition
+    )
 
 -- name: handled_position
 select min(position) from ledger where project_id = $1 and event_id = $2

@@ -18,8 +18,10 @@ from store.archive import Archive
 from store.archive.replacing import Replacing
 from store.archive.writing import Writing
 from store.database import Database
+from store.store import Store
 from tests.support.archives import ArchiveAt, flip
 from tests.support.changes import at, logged, moment, sha256_of
+from tests.support.writes import document_write
 
 NOW = datetime.now(UTC) + timedelta(hours=1)
 AT_ONCE = timedelta(0)
@@ -72,6 +74,19 @@ async def test_what_was_rejected_is_never_a_last(
         await ledger.record(connection, project_id, [entry])
     await archive.compact("alpha", NOW)
     assert await kept.positions() == [at(1)]
+
+
+async def test_what_was_rejected_but_stands_stays(
+    archive: Archive, kept: ArchiveAt, worker: Database, store: Store
+) -> None:
+    """A replay took the change in before a worker rejected it: the next one needs it again."""
+    await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
+    await store.apply([document_write("a", at(2), ["a2"])])
+    project_id = await kept.projects.ensure("alpha")
+    async with worker.scope(project_id) as connection:
+        await connection.execute("update ledger set outcome = 'rejected'")
+    await archive.compact("alpha", NOW)
+    assert await kept.positions() == [at(2)]
 
 
 async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Archive) -> None:
