@@ -27,8 +27,8 @@ demo: install ## index this repository and ask it a few questions
 up: install ## servers, migrations and workers, until Ctrl-C
 	@$(BIN)/headrace up
 
-test: check ## check, then every test
-	$(BIN)/python -m pytest
+test: check ## check, then every test; two files at a time, since much of it is waiting
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: install ## format, lint, types, directions of import
 	$(BIN)/ruff format --check .
