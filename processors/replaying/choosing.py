@@ -146,4 +146,5 @@ def _from_when(beginning: int | None) -> str:
         return "the log of this project is empty"
     milliseconds = int(Position.from_number(beginning, 0).entry_id.partition("-")[0])
     begins = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return f"the log begins later, at {begins.isoformat(timespec='milliseconds')}"
+    instant = begins.isoformat(timespec="milliseconds")
+    return f"the log begins later, at {instant}: name that time, or replay all without --from"

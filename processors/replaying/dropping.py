@@ -75,7 +75,7 @@ def _check(generation: Generation, replaced_at: datetime | None, now: datetime) 
     if generation.state == "former" and rest > timedelta():
         raise UsageError(
             f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
-            f"and questions may still read it: drop it after {rest.total_seconds():.0f} s"
+            f"and questions may still read it: drop it in {rest.total_seconds():.0f} s"
         )
 
 

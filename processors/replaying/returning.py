@@ -91,7 +91,7 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
 def _check(chosen: Generation) -> None:
     reasons = {
         "live": "is live already",
-        "building": "is half built: `headrace replay` finishes it and switches to it",
+        "building": "is half built: `headrace replay` with the options of that replay finishes it",
         "dropping": "is being dropped",
     }
     if chosen.state != "former":

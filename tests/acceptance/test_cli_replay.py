@@ -70,7 +70,7 @@ async def test_replay_takes_over_and_is_rolled_back(cli: Cli, database: Database
 
     assert (await cli("replay", "rollback", "--project", "garden", "--json")).json["switched"]
     assert await _answering(cli) == old["generation"]
-    assert "drop it after" in (await cli("replay", "drop", str(new["generation"]))).line
+    assert "drop it in" in (await cli("replay", "drop", str(new["generation"]))).line
     await _let_time_pass(database)
     assert (await cli("replay", "drop", str(new["generation"]), "--json")).json["dropped"]
     assert [one["generation"] for one in await _generations(cli)] == [old["generation"]]

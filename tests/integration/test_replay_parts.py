@@ -173,7 +173,7 @@ async def test_a_drop_leaves_nothing_and_can_be_begun_again(
     report = await replay(opened)
     with pytest.raises(UsageError, match=f"generation {report.generation} is live"):
         await drop(opened, report.generation, quiet)
-    with pytest.raises(UsageError, match=r"drop it after \d+ s"):
+    with pytest.raises(UsageError, match=r"drop it in \d+ s"):
         await drop(opened, report.former, quiet)
     await age_switch(database, report.generation)
     with struck("replay.dropping"), pytest.raises(Struck):
