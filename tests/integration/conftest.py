@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from events.connection import connect
 from store.archive import Archive
 from store.database import Database
 from store.store import Store
 from tests.support.archives import ArchiveAt
 from tests.support.crashable_redis import CrashableRedis, redis_binaries
 from tests.support.databases import Database as FreshDatabase
+from tests.support.durable import Durable
 from tests.support.writes import RECIPE, opened
 
 
@@ -58,3 +60,17 @@ async def own_client(own_redis: CrashableRedis) -> AsyncIterator[Redis]:
     """A client of ``own_redis``."""
     async with Redis.from_url(own_redis.url) as client:
         yield client
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    """A connection to the run's Redis."""
+    client = connect(redis_url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def durable(redis: Redis, worker: Database) -> Durable:
+    """A publisher with an outbox, and what looks into both."""
+    return Durable.at(redis, worker)

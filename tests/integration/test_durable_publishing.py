@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from redis.asyncio import Redis
 
-from events import BlockingClient, Lane, Publisher, connect, parse_event
+from events import BlockingClient, Lane, Publisher, parse_event
 from events.models import DocumentChanged
 from events.outbox import Placed
 from runtime.errors import ConfigurationError, Unavailable
@@ -16,18 +15,6 @@ from store.archive import Archive
 from store.database import Database
 from tests.support.archives import ArchiveAt
 from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = connect(redis_url)
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
-def durable(redis: Redis, worker: Database) -> Durable:
-    return Durable.at(redis, worker)
 
 
 async def test_an_event_is_kept_with_its_place_until_it_is_archived(

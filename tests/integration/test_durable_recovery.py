@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from redis.asyncio import Redis
 
-from events import Client, DocumentIndexed, Lane, Position, QueryAnswer, Receipt, connect
-from store.database import Database
+from events import Client, DocumentIndexed, Lane, Position, QueryAnswer, Receipt
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.durable import PROJECT, Durable, change
@@ -21,18 +19,6 @@ from tests.support.running import PATIENCE, headrace
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = connect(redis_url)
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
-def durable(redis: Redis, worker: Database) -> Durable:
-    return Durable.at(redis, worker)
 
 
 async def found(client: Client, receipt: Receipt, text: str) -> QueryAnswer:

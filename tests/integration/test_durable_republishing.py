@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
 from redis.asyncio import Redis
 
-from events import DocumentChanged, Lane, Position, Topic, connect
+from events import DocumentChanged, Lane, Position, Topic
 from events.republishing import Republishing
 from processors.archiving.republishing import Republisher
 from store.archive import Archive
-from store.database import Database
 from store.projects import Projects
 from tests.support.archives import ArchiveAt
 from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
 from tests.support.streams import read_stream
 
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    client = connect(redis_url)
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
-def durable(redis: Redis, worker: Database) -> Durable:
-    return Durable.at(redis, worker)
 
 
 async def positions(durable: Durable) -> dict[str, int]:
