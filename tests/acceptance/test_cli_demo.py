@@ -26,5 +26,7 @@ async def test_demo_answers_from_this_repository(tmp_path: Path) -> None:
     answers = {one["question"]: one for one in shown["answers"]}
     assert answers.keys() == HELD.keys()
     for question, held in HELD.items():
-        assert held in answers[question]["content"], answers[question]["citations"]
+        # a sentence may be wrapped anywhere
+        content = " ".join(answers[question]["content"].split())
+        assert held in content, answers[question]["citations"]
         assert ":" in answers[question]["citations"][0]
