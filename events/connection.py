@@ -12,6 +12,7 @@ from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from events.cancellable import cancellable
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 
 __all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_errors"]
@@ -55,6 +56,7 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
         pool = _pool(redis_url, options, blocking=blocking)
     except ValueError as error:
         raise ConfigurationError(f"HEADRACE_REDIS_URL is not a Redis URL: {error}") from None
+    pool.connection_class = cancellable(pool.connection_class)
     return Redis.from_pool(pool)
 
 
