@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: help install demo up test check format chaos bench lock clean
+.PHONY: help install demo up test check format chaos planted bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ SEEDS ?= 10
 chaos: install ## kill -9 of workers, replays and Postgres, with SEEDS seeds (2 minutes each)
 	HEADRACE_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest -v \
 		tests/chaos/test_kill_worker.py tests/chaos/test_replay_kills.py
+
+planted: install ## take each promise away from a copy of the code: tests must notice
+	$(BIN)/python -m tests.chaos.planted_bugs
 
 bench: install ## every measured figure (minutes)
 	@for name in indexing asking lanes replaying replay-load; do $(BIN)/headrace bench $$name || exit 1; done

@@ -1,0 +1,121 @@
+"""Proof that the suite can fail: ``make planted``, or ``python -m tests.chaos.planted_bugs NAME``.
+
+Each bug takes one promise away from a copy of the code; the tests named beside it run there, and at
+least one must fail. What caught which is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["BUGS", "Bug", "planted"]
+
+ROOT = Path(__file__).parents[2]
+_LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "__pycache__")
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A promise, and the edit that takes it away: ``old`` becomes ``new`` wherever it stands."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: Sequence[str]
+
+
+BUGS = (
+    Bug(
+        "the fence is off",
+        "store/queries/documents.sql",
+        "(d.position, d.partition) < (excluded.position, excluded.partition)\n",
+        "true\n",
+        ("tests/fundamentals", "tests/integration/test_store_writing.py", "tests/chaos"),
+    ),
+    Bug(
+        "acknowledged before the commit",
+        "processors/indexing/pipeline.py",
+        "        applied = await self._store.apply(",
+        "        for one in deliveries:\n            one.done()\n"
+        "        applied = await self._store.apply(",
+        ("tests/chaos",),
+    ),
+    Bug(
+        "the reply is a plain XADD",
+        "events/scripts.py",
+        "    if redis.call('EXISTS', KEYS[2]) == 1 then\n      return 0\n    end\n"
+        "    redis.call('XADD', KEYS[1], 'MAXLEN'",
+        "    redis.call('XADD', KEYS[1], 'MAXLEN'",
+        ("tests/integration/test_events_asking.py", "tests/chaos"),
+    ),
+    Bug(
+        "row-level security is not forced",
+        "migrations/versions/0001_documents.sql",
+        "        execute format('alter table %I force row level security', name);\n",
+        "",
+        ("tests/integration/test_store_isolation.py",),
+    ),
+)
+
+
+def planted(bug: Bug, source: str) -> str:
+    """The source with the bug in it.
+
+    Raises:
+        ValueError: it has no place there any more.
+    """
+    if bug.old not in source:
+        raise ValueError(f"{bug.name}: {bug.file} doesn't hold what the bug replaces")
+    return source.replace(bug.old, bug.new)
+
+
+def _caught_by(bug: Bug) -> tuple[list[str], str]:
+    """The tests that fail because of a bug, and the end of what was printed."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+        copy = Path(directory, "headrace")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+        file = copy / bug.file
+        file.write_text(planted(bug, file.read_text(encoding="utf-8")), encoding="utf-8")
+        command = ["-P", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *bug.tests]
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=copy,
+            env=_environment(copy),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    return _FAILED.findall(done.stdout), done.stdout[-500:]
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(copy)}
+
+
+def main(names: Sequence[str]) -> int:
+    """Plant the bugs, or those of some names; 1 when one of them goes unnoticed."""
+    unnoticed = 0
+    for bug in BUGS:
+        if names and bug.name not in names:
+            continue
+        tests, tail = _caught_by(bug)
+        lines = [f"{bug.name}: caught by {len(tests)} tests", *sorted(tests)]
+        print("\n    ".join(lines), flush=True)  # noqa: T201
+        if not tests:
+            unnoticed += 1
+            print(tail)  # noqa: T201
+    return 1 if unnoticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
