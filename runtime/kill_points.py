@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["KILL_POINTS", "arm", "disarm", "kill_point"]
+__all__ = ["KILL_POINTS", "REPLAY_POINTS", "WORKER_POINTS", "arm", "disarm", "kill_point"]
 
-KILL_POINTS = (
+WORKER_POINTS = (
+    "indexing.taken",
+    "indexing.prepared",
+    "indexing.committed",
+    "indexing.told",
+    "answering.found",
+    "answering.replied",
+)
+"""A batch is begun, cut and embedded, committed, its outcomes told; a reply is made, sent."""
+
+REPLAY_POINTS = (
     "replay.building",
     "replay.catching_up",
     "replay.verifying",
@@ -18,6 +28,8 @@ KILL_POINTS = (
     "replay.switching",
     "replay.dropping",
 )
+
+KILL_POINTS = (*WORKER_POINTS, *REPLAY_POINTS)
 
 _armed: list[Callable[[str], None]] = []
 

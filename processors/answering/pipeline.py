@@ -36,6 +36,7 @@ from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics
 from runtime.errors import HeadraceError, Poison, Retryable
+from runtime.kill_points import kill_point
 from store.generations import Generation
 from store.search import Search
 from store.types import Candidates, SearchRequest
@@ -97,6 +98,7 @@ class Answering:
         """
         event = delivery.event
         reply = await self._reply(event, delivery.entry_id)
+        kill_point("answering.found")
         await self._replies.reply(
             reply,
             query_id=event.id,
@@ -104,6 +106,7 @@ class Answering:
             entry_id=delivery.entry_id,
             partition=delivery.partition,
         )
+        kill_point("answering.replied")
         metrics.QUERIES.inc(outcome=reply.type)
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:

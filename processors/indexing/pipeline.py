@@ -22,6 +22,7 @@ from processors.indexing.preparing import Preparer
 from processors.inference.types import Urgency
 from processors.recipes import RecipeNotices
 from runtime import metrics
+from runtime.kill_points import kill_point
 from store.store import Store
 from store.switching import GenerationMoved
 from store.types import Applied
@@ -64,6 +65,7 @@ class Indexing:
             Poison: a change can't be processed; every other one of the batch is done by then.
             Unavailable: a server or a model is down; what isn't done stays pending.
         """
+        kill_point("indexing.taken")
         failures: list[Failure] = []
         for group in _groups(deliveries):
             failures += await self._index(group)
@@ -88,7 +90,9 @@ class Indexing:
         self._notices.compare(project, generation)
         changes = [LoggedChange(one.partition, one.number, one.event) for one in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
+        kill_point("indexing.prepared")
         applied = await self._store.apply([document.write for document in prepared.documents])
+        kill_point("indexing.committed")
         await self._report(deliveries, prepared.documents, applied)
         return prepared.failures
 
@@ -96,7 +100,8 @@ class Indexing:
         """Leave out what a worker that died had written but not acknowledged."""
         keys = {(d.event.data.project, d.partition, d.number): d for d in group}
         handled = await self._store.handled(list(keys))
-        await self._finish([(keys[key], _duplicate(keys[key])) for key in handled])
+        if handled:
+            await self._finish([(keys[key], _duplicate(keys[key])) for key in handled])
         return [delivery for key, delivery in keys.items() if key not in handled]
 
     async def _report(
@@ -115,6 +120,7 @@ class Indexing:
 
     async def _finish(self, results: Sequence[tuple[Change, DocumentIndexedData]]) -> None:
         await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
+        kill_point("indexing.told")
         for delivery, data in results:
             delivery.done()
             _count(data)

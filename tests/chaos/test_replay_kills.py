@@ -13,7 +13,7 @@ import pytest
 from bench.traffic import Traffic, under_traffic
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import Unavailable
-from runtime.kill_points import KILL_POINTS
+from runtime.kill_points import REPLAY_POINTS
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Strike
 from tests.chaos.staging import Stage
@@ -29,7 +29,7 @@ UNFINISHED = ("generation.unfinished", "generation.dropping")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", KILL_POINTS)
+@pytest.mark.parametrize("point", REPLAY_POINTS)
 async def test_a_killed_replay_leaves_the_live_index_whole(
     stage: Stage, point: str, seed: int
 ) -> None:
@@ -45,7 +45,7 @@ async def test_a_killed_replay_leaves_the_live_index_whole(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("point", KILL_POINTS)
+@pytest.mark.parametrize("point", REPLAY_POINTS)
 async def test_a_killed_postgres_leaves_the_live_index_whole(
     stage: Stage, breakable_postgres: EmbeddedPostgres, point: str, seed: int
 ) -> None:
