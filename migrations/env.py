@@ -2,6 +2,10 @@
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"])
+from migrations.recording import record_oldest_code
+
+context.configure(
+    connection=context.config.attributes["connection"], on_version_apply=record_oldest_code
+)
 with context.begin_transaction():
     context.run_migrations()

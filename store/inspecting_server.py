@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from store.named_queries import named
+from store.revision import Schema, read_schema
 
 __all__ = ["PostgresFacts", "inspect_server"]
 
@@ -17,14 +18,13 @@ _QUERIES = named("inspecting")
 class PostgresFacts:
     """A server as one role sees it; sizes in bytes.
 
-    ``version`` is as in ``server_version_num``. ``vector_version`` None: there is no pgvector;
-    ``revision`` None: the database was never migrated. ``clock`` is the server's time (Unix
-    seconds).
+    ``version`` is as in ``server_version_num``. ``vector_version`` None: there is no pgvector.
+    ``clock`` is the server's time (Unix seconds).
     """
 
     version: int
     vector_version: str | None
-    revision: str | None
+    schema: Schema
     role: str
     is_a_superuser: bool
     has_bypassrls: bool
@@ -42,8 +42,4 @@ async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
         asyncpg.PostgresError: it failed.
     """
     row = await connection.fetchrow(_QUERIES["server"])
-    revision = None
-    if row["has_revision"]:
-        revision = await connection.fetchval(_QUERIES["revision"])
-    facts = {name: value for name, value in row.items() if name != "has_revision"}
-    return PostgresFacts(**facts, revision=revision)
+    return PostgresFacts(**row, schema=await read_schema(connection))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from processors.reconciling.findings import Condition
 from store.connecting import connect, explained
 from store.inspecting_server import PostgresFacts, inspect_server
-from store.revision import head_revision, revisions
+from store.revision import Schema, head_revision
+from store.roles import take_role
 
 __all__ = ["judge_postgres", "postgres_facts"]
 
@@ -24,10 +25,11 @@ async def postgres_facts(url: str, role: str) -> PostgresFacts:
         Unavailable: it can't be reached.
         ConfigurationError: it refuses us, or the URL is wrong.
     """
-    settings = {"application_name": "headrace"} | ({"role": role} if role else {})
-    connection = await connect(url, server_settings=settings)
+    connection = await connect(url, server_settings={"application_name": "headrace"})
     try:
         with explained():
+            if role:
+                await take_role(connection, role)
             return await inspect_server(connection)
     finally:
         await connection.close()
@@ -37,7 +39,7 @@ def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
     """Version, extension, schema, role, durability, memory."""
     yield _version(facts.version)
     yield _extension(facts.vector_version)
-    yield _schema(facts.revision)
+    yield _schema(facts.schema)
     yield _role(facts)
     yield _durability(facts)
     yield _memory(facts)
@@ -61,15 +63,13 @@ def _extension(version: str | None) -> Condition:
     return Condition.ok(name, version)
 
 
-def _schema(revision: str | None) -> Condition:
-    name, head = "postgres.schema", head_revision()
-    if revision == head:
-        return Condition.ok(name, f"revision {revision}")
-    if revision is None or revision in revisions():
-        detail = f"revision {revision or 'none'}, this version needs {head}"
-        return Condition.problem(name, detail, "run `headrace migrate`")
-    detail = f"revision {revision}, newer than this version's {head}"
-    return Condition.problem(name, detail, "upgrade headrace")
+def _schema(schema: Schema) -> Condition:
+    if schema.flaw is not None:
+        return Condition.problem("postgres.schema", *schema.flaw)
+    detail = f"revision {schema.revision}"
+    if schema.is_newer:
+        detail += f", newer than this version's {head_revision()}, which may use it"
+    return Condition.ok("postgres.schema", detail)
 
 
 def _role(facts: PostgresFacts) -> Condition:

@@ -3,7 +3,6 @@
 select
     current_setting('server_version_num')::int as version,
     (select extversion from pg_extension where extname = 'vector') as vector_version,
-    to_regclass('public.alembic_version') is not null as has_revision,
     rolname as role,
     rolsuper as is_a_superuser,
     rolbypassrls as has_bypassrls,
@@ -25,9 +24,6 @@ select
     extract(epoch from clock_timestamp())::float8 as clock
 from pg_roles
 where rolname = current_user
-
--- name: revision
-select version_num from alembic_version
 
 -- name: first_handled
 select min(position) from ledger where project_id = $1

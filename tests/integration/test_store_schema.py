@@ -12,7 +12,7 @@ import pytest
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import ConfigurationError, Unavailable
 from store.database import Database
-from store.revision import head_revision
+from store.revision import head_revision, revisions
 from store.schema import upgrade
 from tests.support.databases import Database as FreshDatabase
 from tests.support.databases import create_database
@@ -101,6 +101,54 @@ async def test_a_newer_database_is_not_migrated(database: FreshDatabase) -> None
     await connection.close()
     with pytest.raises(ConfigurationError, match="upgrade headrace"):
         await upgrade(database.owner_url)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_newer_database_is_used_if_its_migration_allows(
+    database: FreshDatabase, declared: bool
+) -> None:
+    """Opened and not migrated any further; a migration that says nothing allows nothing."""
+    await _migrated_by_the_future(database, head_revision() if declared else None)
+    if declared:
+        async with opened(database.worker_url) as worker, worker.connection() as connection:
+            assert await connection.fetchval("select count(*) from models") == 0
+        assert await upgrade(database.owner_url) == "9999"
+        return
+    with pytest.raises(ConfigurationError, match="upgrade headrace"):
+        await Database.open(database.worker_url)
+
+
+async def test_a_database_that_shuts_out_this_version_is_refused(database: FreshDatabase) -> None:
+    """One line, with the numbers and the cure."""
+    await _migrated_by_the_future(database, "9998")
+    for refused in (Database.open(database.worker_url), upgrade(database.owner_url)):
+        with pytest.raises(ConfigurationError) as error:
+            await refused
+        assert str(error.value) == (
+            "the database schema is at revision 9999, which needs a version that knows 9998, and "
+            f"this one ends at {head_revision()}: upgrade headrace"
+        )
+
+
+async def _migrated_by_the_future(database: FreshDatabase, oldest_code: str | None) -> None:
+    connection = await asyncpg.connect(database.owner_url)
+    await connection.execute("update alembic_version set version_num = '9999'")
+    if oldest_code is not None:
+        await connection.execute(
+            "insert into schema_revisions (revision, oldest_code) values ('9999', $1)", oldest_code
+        )
+    await connection.close()
+
+
+async def test_what_a_migration_shut_out_stays_so(database: FreshDatabase) -> None:
+    """Each revision is kept with the oldest code that may use it, from the rule's own on."""
+    connection = await asyncpg.connect(database.owner_url)
+    rows = await connection.fetch("select * from schema_revisions order by revision")
+    await connection.close()
+    assert [row["revision"] for row in rows] == [one for one in revisions() if one >= "0005"]
+    oldest = [row["oldest_code"] for row in rows]
+    assert oldest == sorted(oldest)
+    assert oldest[0] == "0005"
 
 
 async def test_the_owner_is_refused_unless_it_takes_the_worker_role(

@@ -14,7 +14,7 @@ from processors.reconciling.packages import judge_packages
 from processors.reconciling.postgres_server import judge_postgres
 from processors.reconciling.redis_server import judge_redis
 from store.inspecting_server import PostgresFacts
-from store.revision import head_revision
+from store.revision import Schema, head_revision
 
 MIB = 2**20
 GIB = 2**30
@@ -29,7 +29,7 @@ REDIS = {
 POSTGRES = PostgresFacts(
     version=180004,
     vector_version="0.8.5",
-    revision=head_revision(),
+    schema=Schema(head_revision()),
     role="headrace_worker",
     is_a_superuser=False,
     has_bypassrls=False,
@@ -69,9 +69,11 @@ def test_redis(facts: dict[str, object], name: str | None, state: State) -> None
         ({"version": 140011}, "postgres.version", State.PROBLEM),
         ({"vector_version": None}, "postgres.pgvector", State.PROBLEM),
         ({"vector_version": "0.7.4"}, "postgres.pgvector", State.PROBLEM),
-        ({"revision": None}, "postgres.schema", State.PROBLEM),
-        ({"revision": "0001"}, "postgres.schema", State.PROBLEM),
-        ({"revision": "9999"}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema(None)}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("0001")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999", "9998")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999", head_revision())}, None, State.OK),
         ({"is_a_superuser": True}, "postgres.role", State.PROBLEM),
         ({"has_bypassrls": True}, "postgres.role", State.PROBLEM),
         ({"owns_tables": True}, "postgres.role", State.PROBLEM),
