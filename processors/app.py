@@ -23,6 +23,7 @@ from processors.services import Services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
+from store.schema_watch import SchemaWatch
 
 __all__ = ["ROLES", "run_worker"]
 
@@ -64,6 +65,7 @@ async def run_worker(
         return
     async with open_services(settings) as services:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
+        chores.start("schema", services.schema_watch.run(stop))
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
         if "answerer" in only:
@@ -83,6 +85,7 @@ async def _archive(
     """Nothing but the archiver, which needs no models."""
     async with open_servers(settings) as servers:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
+        chores.start("schema", SchemaWatch(servers.database).run(stop))
         chores.start("archiving", archiving_of(servers, settings).run(stop))
         try:
             if ready is not None:

@@ -32,6 +32,7 @@ from processors.servers import Servers, open_servers
 from processors.services import Services
 from runtime.settings import Settings
 from store.maintenance import Maintenance
+from store.schema_watch import SchemaWatch
 from store.search import Search
 
 __all__ = ["open_services"]
@@ -90,6 +91,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
                 settings.owner_database_url or None,
                 exact_chunks=settings.exact_search_chunks,
             ),
+            schema_watch=SchemaWatch(servers.database),
             store=servers.store,
             count_tokens=reader.count_tokens,
             trim=partial(trim_queries, servers.redis, servers.names),

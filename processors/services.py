@@ -11,6 +11,7 @@ from processors.burying import Burial
 from processors.indexing.chunking.types import CountTokens
 from processors.indexing.pipeline import Indexing
 from store.maintenance import Maintenance
+from store.schema_watch import SchemaWatch
 from store.store import Store
 
 __all__ = ["Services"]
@@ -25,6 +26,7 @@ class Services:
     burial: Burial
     archiving: Archiving
     maintenance: Maintenance
+    schema_watch: SchemaWatch
     store: Store
     count_tokens: CountTokens
     trim: Callable[[], Awaitable[int]]

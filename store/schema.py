@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from store.connecting import connect, explained
+from runtime.errors import Unavailable
+from store.connecting import WriteConflict, connect, explained
 from store.revision import check, head_revision, read_schema, refuse_flawed
 
 __all__ = ["check", "head_revision", "upgrade"]
 
+log = structlog.get_logger(__name__)
+
 _ONE_AT_A_TIME = text("select pg_advisory_xact_lock(7235171042)")
+_LOCK_TIMEOUT = text("set local lock_timeout = '1s'")
+"""A migration that waits for a table makes everybody wait who comes after it."""
+_TRIES = 40
+_LONGEST_PAUSE_S = 2.0
 
 
 async def upgrade(owner_url: str) -> str:
@@ -23,21 +36,43 @@ async def upgrade(owner_url: str) -> str:
 
     All of them commit together or not at all. Several processes may do it at once: the later ones
     wait and find nothing to do. Nor does code that is older than the database, but may use it.
+    Who works meanwhile waits for it a second at the most: then it gives way, and tries again.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: the server can't be reached, or others use its tables without a pause.
         ConfigurationError: the database is too new for this code, or the user may not change it.
     """
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
     )
     try:
-        with explained():
-            async with engine.begin() as connection:
-                await connection.execute(_ONE_AT_A_TIME)
-                return await _upgrade(connection)
+        return await _insist(engine)
     finally:
         await engine.dispose()
+
+
+async def _insist(engine: AsyncEngine) -> str:
+    for _ in range(_TRIES):
+        try:
+            with explained(), _errors_of_the_driver():
+                async with engine.begin() as connection:
+                    await connection.execute(_ONE_AT_A_TIME)
+                    await connection.execute(_LOCK_TIMEOUT)
+                    return await _upgrade(connection)
+        except WriteConflict as conflict:
+            log.warning("migration.gave_way", error=str(conflict))
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+    raise Unavailable(f"{_TRIES} tries to migrate met others at work in the tables; try again")
+
+
+@contextmanager
+def _errors_of_the_driver() -> Iterator[None]:
+    """Unpack what SQLAlchemy has wrapped."""
+    try:
+        yield
+    except DBAPIError as error:
+        cause = None if error.orig is None else error.orig.__cause__
+        raise cause or error from error
 
 
 async def _upgrade(connection: AsyncConnection) -> str:

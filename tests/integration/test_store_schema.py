@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import ConfigurationError, Unavailable
 from store.database import Database
 from store.revision import head_revision, revisions
 from store.schema import upgrade
+from store.schema_watch import SchemaWatch
 from tests.support.databases import Database as FreshDatabase
 from tests.support.databases import create_database
+from tests.support.migrating import migrate_to
+from tests.support.waiting import eventually
 from tests.support.writes import opened
 
 DECLARED = Path(__file__).with_name("declared_schema.txt")
@@ -73,6 +78,44 @@ async def test_migrating_at_once_and_again_changes_nothing(
     url = postgres_server.urls(name).owner
     assert await asyncio.gather(*(upgrade(url) for _ in range(4))) == [head_revision()] * 4
     assert await upgrade(url) == head_revision()
+
+
+async def test_a_migration_gives_way_to_who_is_at_work(postgres_server: EmbeddedPostgres) -> None:
+    """It lets others pass who came after it, and is applied when the table is free."""
+    name = "migrated_at_work"
+    await create_database(postgres_server, name)
+    url = postgres_server.urls(name).owner
+    await migrate_to(url, "0002")
+    busy = await asyncpg.connect(url)
+    with capture_logs() as logs:
+        transaction = busy.transaction()
+        await transaction.start()
+        await busy.execute("lock table documents in access share mode")
+        migrating = asyncio.create_task(upgrade(url))
+        await eventually(lambda: logs, "the migration gives way")
+        await transaction.rollback()
+        assert await migrating == head_revision()
+    assert {line["event"] for line in logs} == {"migration.gave_way"}
+    await busy.close()
+
+
+async def test_only_the_owner_may_migrate(postgres_server: EmbeddedPostgres) -> None:
+    """The refusal is told in one line."""
+    name = "migrated_by_nobody"
+    await create_database(postgres_server, name)
+    await migrate_to(postgres_server.urls(name).owner, "0004")
+    with pytest.raises(ConfigurationError, match="Postgres refuses: permission denied"):
+        await upgrade(postgres_server.urls(name).worker)
+
+
+async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> None:
+    """A worker that goes on by a schema that it doesn't know would fail every change."""
+    async with opened(database.worker_url) as worker:
+        watch = SchemaWatch(worker, interval=timedelta(milliseconds=10))
+        watching = asyncio.create_task(watch.run(asyncio.Event()))
+        await _migrated_by_the_future(database, "9999")
+        with pytest.raises(ConfigurationError, match="upgrade headrace"):
+            await asyncio.wait_for(watching, 10)
 
 
 async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres) -> None:
