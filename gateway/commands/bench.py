@@ -23,6 +23,7 @@ class Measurement(StrEnum):
     LANES = "lanes"
     REPLAYING = "replaying"
     REPLAY_LOAD = "replay-load"
+    BACKLOG = "backlog"
 
 
 def command(name: Annotated[Measurement, typer.Argument()], json: JsonOption = False) -> None:

@@ -1,0 +1,153 @@
+"""100,000 small changes that wait: how long workers take for them, and what that costs.
+
+Servers and workers share the machine's cores, and questions go on all the while. ``drained_s`` is
+from the readiness of the workers to the last acknowledgement, ``archived_s`` to that of the
+archiver. ``cpu_s_per_1000`` is processor time of workers, Postgres and Redis together until both:
+unlike seconds by the clock, it hardly depends on what else the machine is doing. Vectors come from
+hashing, so that it is everything but the model that is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from time import monotonic
+
+from redis.asyncio import Redis
+
+from bench.corpus import questions
+from bench.figures import Report, percentile
+from bench.processes import Usage, usage_by_role
+from bench.small_documents import changes_of_all_kinds, notes
+from bench.stack import Stack, bench_stack
+from bench.traffic import Traffic, under_traffic
+from events.backlog import ARCHIVERS, read_backlog
+from events.client import Client
+from events.connection import connect
+from events.models import DocumentChanged
+from events.names import GROUPS, Lane, Names, Topic
+from events.publishing import Receipt
+from processors.inference.hashing import HASHING_MODEL
+
+__all__ = ["measure"]
+
+PROJECT = "backlog"
+CHANGES = 100_000
+MIXED_CHANGES = 20_000
+WORKERS = 2
+QUESTIONS_PER_SECOND = 4.0
+_POLL_SECONDS = 0.25
+_PATIENCE = timedelta(minutes=20)
+_PUBLISHED_AT_ONCE = 5_000
+
+Changes = Callable[[str, int], Iterator[DocumentChanged]]
+
+
+@dataclass
+class _Course:
+    """What happened while the backlog was worked off."""
+
+    drained_s: float = 0.0
+    archived_s: float = 0.0
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    most_rss_bytes: int = 0
+    most_parser_rss_bytes: int = 0
+
+    def look(self, usage: dict[str, list[Usage]]) -> None:
+        """Take the state of the processes in."""
+        self.cpu_s = {role: sum(one.cpu_s for one in found) for role, found in usage.items()}
+        for worker in usage.get("worker", []):
+            self.most_rss_bytes = max(self.most_rss_bytes, worker.rss_bytes)
+            self.most_parser_rss_bytes = max(self.most_parser_rss_bytes, worker.children_rss_bytes)
+
+
+async def measure() -> Report:
+    """100,000 new notes, then 20,000 changes of all kinds in a deployment of their own."""
+    figures = await drain(notes, CHANGES)
+    mixed = await drain(changes_of_all_kinds, MIXED_CHANGES)
+    chosen = ("changes", "changes_per_s", "cpu_s_per_1000", "ask_p95_ms")
+    return Report("backlog", figures | {f"mixed_{name}": mixed[name] for name in chosen})
+
+
+async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, float]:
+    """Figures of one backlog with servers of its own."""
+    async with (
+        bench_stack() as stack,
+        Client.connect(stack.redis_url) as client,
+        _redis(stack) as redis,
+    ):
+        first = await _publish(client, kind(PROJECT, count))
+        before = usage_by_role()
+        async with AsyncExitStack() as running:
+            for _ in range(workers):
+                await running.enter_async_context(stack.worker(HEADRACE_MODEL=HASHING_MODEL))
+            course, traffic = await _work_off(client, redis, first)
+        for role, found in before.items():
+            course.cpu_s[role] -= sum(one.cpu_s for one in found)
+    return _figures(count, course, traffic)
+
+
+async def _publish(client: Client, changes: Iterator[DocumentChanged]) -> Receipt:
+    """Publish all; the first receipt."""
+    receipts: list[Receipt] = []
+    while part := await client.publish_many(islice(changes, _PUBLISHED_AT_ONCE), Lane.BULK):
+        receipts += part[:1]
+    return receipts[0]
+
+
+async def _work_off(client: Client, redis: Redis, first: Receipt) -> tuple[_Course, Traffic]:
+    began, course = monotonic(), _Course()
+    asked = itertools.cycle(questions(2_000))
+    traffic = Traffic(client, PROJECT, iter(()), asked, 0.0, QUESTIONS_PER_SECOND)
+    await client.wait([first], _PATIENCE)
+    async with asyncio.timeout(_PATIENCE.total_seconds()), under_traffic(traffic):
+        while not (course.drained_s and course.archived_s):
+            await asyncio.sleep(_POLL_SECONDS)
+            if not course.drained_s and await _is_drained(redis, GROUPS):
+                course.drained_s = monotonic() - began
+            if not course.archived_s and await _is_drained(redis, ARCHIVERS):
+                course.archived_s = monotonic() - began
+            course.look(usage_by_role())
+    return course, traffic
+
+
+async def _is_drained(redis: Redis, groups: dict[Topic, str]) -> bool:
+    """Whether nothing but questions waits."""
+    found = await read_backlog(redis, Names(), groups)
+    return all(one.oldest_unacknowledged is None for one in found if one.topic != Topic.QUERY)
+
+
+def _figures(count: int, course: _Course, traffic: Traffic) -> dict[str, float]:
+    cpu = {
+        f"{role}_cpu_s_per_1000": round(seconds * 1000 / count, 3)
+        for role, seconds in sorted(course.cpu_s.items())
+    }
+    return {
+        "drained_s": round(course.drained_s, 1),
+        "archived_s": round(course.archived_s, 1),
+        "changes": count,
+        "changes_per_s": round(count / course.drained_s, 1),
+        "cpu_s_per_1000": round(sum(course.cpu_s.values()) * 1000 / count, 3),
+        **cpu,
+        "ask_p50_ms": round(statistics.median(traffic.times_ms), 1),
+        "ask_p95_ms": round(percentile(traffic.times_ms, 95), 1),
+        "asked": len(traffic.times_ms),
+        "ask_failures": len(traffic.failures),
+        "worker_rss_mb": round(course.most_rss_bytes / 1e6, 1),
+        "parsers_rss_mb": round(course.most_parser_rss_bytes / 1e6, 1),
+    }
+
+
+@asynccontextmanager
+async def _redis(stack: Stack) -> AsyncIterator[Redis]:
+    redis = connect(stack.redis_url)
+    try:
+        yield redis
+    finally:
+        await redis.aclose()

@@ -1,0 +1,64 @@
+"""Small documents as people and agents write them: notes of one chunk, and a mixture of changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+
+from bench.corpus import python_files
+from events.models import DocumentChange, DocumentChanged
+
+__all__ = ["changes_of_all_kinds", "notes"]
+
+_MODULE_LINES = 120
+
+
+def notes(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
+    """So many new notes, no two alike, each of one chunk: a heading, and some 60 words."""
+    rng = random.Random(seed)
+    for number in range(count):
+        yield _upsert(project, _uri(number), _note(rng))
+
+
+def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
+    """Of ten changes, seven are new notes, one an edit, one a delete, and one a module of code."""
+    rng = random.Random(seed)
+    files = python_files()
+    for number in range(count):
+        if number % 10 == 7:
+            yield _upsert(project, _uri(rng.randrange(number)), _note(rng))
+        elif number % 10 == 8:
+            uri = _uri(rng.randrange(number))
+            yield DocumentChanged(data=DocumentChange(project=project, uri=uri, change="delete"))
+        elif number % 10 == 9:
+            uri, content = rng.choice(files)
+            lines = content.splitlines()[:_MODULE_LINES]
+            yield _upsert(project, f"modules/{number}/{uri}", "\n".join(lines) or "pass")
+        else:
+            yield _upsert(project, _uri(number), _note(rng))
+
+
+def _upsert(project: str, uri: str, content: str) -> DocumentChanged:
+    return DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
+
+
+def _uri(number: int) -> str:
+    return f"notes/{number // 1000:03}/note-{number:06}.md"
+
+
+def _note(rng: random.Random) -> str:
+    title, *rest = rng.sample(_sentences(), rng.randint(5, 8))
+    return f"# {title}\n\n" + "\n".join(rest) + "\n"
+
+
+@lru_cache(1)
+def _sentences() -> list[str]:
+    """Comments and docstrings of 6 to 20 words."""
+    lines = (
+        line.strip(" #\"'.\t")
+        for _, text in python_files()[:600]
+        for line in text.splitlines()
+        if line.lstrip().startswith(("#", '"""'))
+    )
+    return sorted({line for line in lines if 6 <= len(line.split()) <= 20})
