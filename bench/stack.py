@@ -79,7 +79,7 @@ async def bench_stack() -> AsyncIterator[Stack]:
         try:
             redis_url = await redis.start()
             await upgrade(urls.owner)
-            yield Stack(redis_url, urls.worker, urls.owner, str(home / "archive"))
+            yield Stack(redis_url, urls.operator, urls.owner, str(home / "archive"))
         finally:
             await redis.stop()
             await postgres.stop()

@@ -62,7 +62,7 @@ async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
             postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
             urls = await postgres.start()
             exits.push_async_callback(postgres.stop)
-            update |= {"database_url": urls.worker, "owner_database_url": urls.owner}
+            update |= {"database_url": urls.operator, "owner_database_url": urls.owner}
         own = settings.model_copy(update=update)
         if own.owner_database_url:
             from store.schema import upgrade  # noqa: PLC0415 - Alembic takes a while to import

@@ -35,8 +35,10 @@ class Servers:
 
 
 @asynccontextmanager
-async def open_servers(settings: Settings) -> AsyncIterator[Servers]:
+async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Servers]:
     """Connect and make sure that the servers are fit; closed in reverse order.
+
+    ``role``: in Postgres, instead of the workers' one.
 
     Raises:
         ConfigurationError: versions, roles or settings don't fit.
@@ -47,7 +49,7 @@ async def open_servers(settings: Settings) -> AsyncIterator[Servers]:
         redis = connect(settings.redis_url)
         stack.push_async_callback(redis.aclose)
         await check_server(redis)
-        database = await Database.open(settings.database_url, role=settings.worker_role)
+        database = await Database.open(settings.database_url, role=role or settings.worker_role)
         stack.push_async_callback(database.close)
         projects = Projects(database, recipe)
         yield Servers(

@@ -13,6 +13,7 @@ from runtime.errors import ConfigurationError
 from store.connecting import explained, prepare
 from store.named_queries import named
 from store.revision import check
+from store.roles import take_role
 
 __all__ = ["EVERY_AGENT", "Database"]
 
@@ -36,7 +37,7 @@ class Database:
     async def open(
         cls, url: str, *, role: str | None = None, min_size: int = 1, max_size: int = 12
     ) -> Self:
-        """Connect, as ``role`` where given, and make sure that both role and schema are right.
+        """Connect, as ``role`` where given and allowed; make sure that role and schema are right.
 
         Raises:
             Unavailable: the server can't be reached.
@@ -96,15 +97,19 @@ class Database:
 
 
 async def _pool(url: str, role: str | None, min_size: int, max_size: int) -> asyncpg.Pool:
-    settings = {"application_name": "headrace"} | ({"role": role} if role else {})
+    async def prepare_as_role(connection: asyncpg.Connection) -> None:
+        if role:
+            await take_role(connection, role)
+        await prepare(connection)
+
     try:
         return await asyncpg.create_pool(
             url,
             min_size=min_size,
             max_size=max_size,
-            init=prepare,
+            init=prepare_as_role,
             reset=_nothing_to_reset,
-            server_settings=settings,
+            server_settings={"application_name": "headrace"},
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=_COMMAND_TIMEOUT_S,
             max_inactive_connection_lifetime=_IDLE_S,

@@ -24,6 +24,7 @@ from store.archive import Archive
 from store.database import Database
 from store.maintenance import Maintenance
 from store.projects import Projects
+from store.roles import OPERATOR
 from store.standings import Standings
 from store.store import Store
 from store.vector_indexes import VectorIndexes
@@ -59,7 +60,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
         Unavailable: Redis or Postgres can't be reached.
     """
     async with AsyncExitStack() as stack:
-        servers = await stack.enter_async_context(open_servers(settings))
+        servers = await stack.enter_async_context(open_servers(settings, OPERATOR))
         options = model_options(settings)
         inference = Inference(options, stored_width=servers.store.model_width)
         stack.push_async_callback(inference.close)

@@ -28,6 +28,7 @@ __all__ = ["EmbeddedPostgres", "PostgresUrls"]
 
 _MAJOR = "18"
 _OWNER = "headrace"
+_OPERATOR = "headrace_operator"
 _DATABASE = "headrace"
 _SOCKET_NAME = ".s.PGSQL.5432"
 _SMALL_SHARED_MEMORY_BYTES = 2**30
@@ -37,10 +38,11 @@ _PREDECESSOR = ("is still in use", "already exists", "shared memory")
 
 @dataclass(frozen=True)
 class PostgresUrls:
-    """How to reach a database: as the owner of its tables, and as a worker."""
+    """How to reach a database: as the owner of its tables, as a worker, as an operator."""
 
     owner: str
     worker: str
+    operator: str
 
 
 class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
@@ -91,8 +93,10 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
             raise self._not_started()
         host = quote(str(self._socket_directory), safe="")
         return PostgresUrls(
-            owner=f"postgresql://{_OWNER}@/{database}?host={host}",
-            worker=f"postgresql://{self._worker_role}@/{database}?host={host}",
+            *(
+                f"postgresql://{role}@/{database}?host={host}"
+                for role in (_OWNER, self._worker_role, _OPERATOR)
+            )
         )
 
     async def _start(self) -> PostgresUrls:

@@ -248,7 +248,7 @@ async def _database_on(server: EmbeddedPostgres, disk: Path) -> Database:
     await _execute(owner, f"CREATE TABLESPACE small LOCATION '{directory}'")
     await create_database(server, name, f"{TEMPLATE} TABLESPACE small")
     urls = server.urls(name)
-    return Database(name, urls.owner, urls.worker)
+    return Database(name, urls.owner, urls.worker, urls.operator)
 
 
 def _owner_of(server: EmbeddedPostgres) -> tuple[int, int]:

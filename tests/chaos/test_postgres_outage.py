@@ -59,7 +59,7 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
 def own_database(own_postgres: EmbeddedPostgres) -> Database:
     """Its database."""
     urls = own_postgres.urls()
-    return Database("headrace", urls.owner, urls.worker)
+    return Database("headrace", urls.owner, urls.worker, urls.operator)
 
 
 async def test_an_import_outlives_a_crash_of_postgres(

@@ -21,8 +21,8 @@ from tests.support.writes import RECIPE, opened
 
 @pytest.fixture
 async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    """The fresh database as a worker opens it."""
-    async with opened(database.worker_url) as opened_database:
+    """The fresh database as an operator opens it, who may all that a worker may, and replay."""
+    async with opened(database.operator_url) as opened_database:
         yield opened_database
 
 

@@ -21,7 +21,7 @@ from tests.support.writes import RECIPE, document_write, opened
 @pytest.fixture
 async def live(database: Database) -> AsyncIterator[tuple[WorkerDatabase, Generation, Generation]]:
     """A database with a live generation, and one to switch to."""
-    async with opened(database.worker_url) as worker:
+    async with opened(database.operator_url) as worker:
         generation = await Store(worker, RECIPE).generation("alpha")
         async with worker.scope(generation.project_id) as connection:
             other = await begin(connection, generation.project_id, RECIPE, {})

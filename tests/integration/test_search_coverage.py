@@ -23,7 +23,7 @@ TEXT = "the mill race is dry"
 @pytest.fixture
 async def search(database: Database) -> AsyncIterator[Search]:
     """One document, embedded by ``MODEL``."""
-    async with opened(database.worker_url) as worker:
+    async with opened(database.operator_url) as worker:
         await Store(worker, RECIPE).apply([document_write("a.md", 2, [TEXT])])
         yield Search(worker)
 
@@ -60,7 +60,7 @@ async def test_a_vector_question_by_another_model_is_refused(search: Search) -> 
 
 async def test_a_model_that_is_passed_by_is_named(search: Search, database: Database) -> None:
     """After a change of model, part of a project can be out of the question's reach."""
-    async with opened(database.worker_url) as worker:
+    async with opened(database.operator_url) as worker:
         chunk = chunk_write(0, "newly embedded", model="new/model")
         await Store(worker, RECIPE).apply([document_write("b.md", 4, chunks=(chunk,))])
     found = await _ask(search, {"new/model": _vector()})

@@ -23,7 +23,7 @@ from tests.support.searching import MODEL, Index, unit_vectors
 
 @pytest.fixture
 async def index(database: Fresh) -> AsyncIterator[Index]:
-    opened = await Database.open(database.worker_url)
+    opened = await Database.open(database.operator_url)
     yield Index.of(opened)
     await opened.close()
 

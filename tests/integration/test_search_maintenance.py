@@ -25,7 +25,7 @@ DIMENSIONS = 32
 
 @pytest.fixture
 async def index(database: Fresh) -> AsyncIterator[Index]:
-    opened = await Database.open(database.worker_url)
+    opened = await Database.open(database.operator_url)
     yield Index.of(opened)
     await opened.close()
 

@@ -56,7 +56,7 @@ Tenants = dict[str, Tenant]
 @pytest.fixture
 async def tenants(database: FreshDatabase) -> Tenants:
     """Projects alpha and beta; in each of their two generations a shared document and ann's."""
-    async with opened(database.worker_url) as worker:
+    async with opened(database.operator_url) as worker:
         store = Store(worker, RECIPE)
         found = {}
         for project in ("alpha", "beta"):
@@ -91,13 +91,13 @@ async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
     await owner.close()
 
 
-@pytest.fixture(params=["worker", "plain owner"])
+@pytest.fixture(params=["operator", "plain owner"])
 async def bound(
     request: pytest.FixtureRequest, database: FreshDatabase, tenants: Tenants
 ) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that policies bind: a worker's, or that of tables' owner who is no superuser."""
-    if request.param == "worker":
-        connection = await asyncpg.connect(database.worker_url)
+    """A connection that policies bind: an operator's, or that of tables' owner, no superuser."""
+    if request.param == "operator":
+        connection = await asyncpg.connect(database.operator_url)
     else:
         connection = await asyncpg.connect(database.owner_url)
         await _own_tables_as_plain_role(connection)
@@ -297,11 +297,11 @@ async def test_private_rows_show_to_their_agent_only(
                 assert found == count, table
 
 
-async def test_a_worker_can_not_write_into_another_project(
+async def test_an_operator_can_not_write_into_another_project(
     database: FreshDatabase, tenants: Tenants
 ) -> None:
     """Nor give it a generation, nor one of ours."""
-    connection = await asyncpg.connect(database.worker_url)
+    connection = await asyncpg.connect(database.operator_url)
     for statement in FOREIGN_WRITES:
         scope = tenants["alpha"].project_id, tenants["alpha"].live.id
         await _assert_refused(connection, scope, statement, tenants["beta"].project_id)
@@ -331,6 +331,9 @@ async def test_a_foreign_generation_can_be_neither_switched_nor_dropped(
         "update embeddings set agent = ''",
         "insert into models (name, dimensions) values ('x', 1)",
         "update generations set project_id = 1",
+        "update generations set state = 'former'",
+        "delete from generations",
+        "delete from documents",
         "update generations set id = 1",
         "insert into generations (id) values (1)",
     ],

@@ -41,12 +41,12 @@ union all
 select format('policy on %s: %s', tablename, regexp_replace(qual, '\\s+', ' ', 'g'))
 from pg_policies where schemaname = 'public'
 union all
-select format('grant %s on %s', privilege_type, table_name)
-from information_schema.role_table_grants where grantee = 'headrace_worker'
+select format('grant %s on %s to %s', privilege_type, table_name, grantee)
+from information_schema.role_table_grants where starts_with(grantee, 'headrace_')
 union all
-select format('grant %s (%s) on %s', privilege_type, column_name, table_name)
+select format('grant %s (%s) on %s to %s', privilege_type, column_name, table_name, grantee)
 from information_schema.role_column_grants c
-where grantee = 'headrace_worker' and not exists (
+where starts_with(grantee, 'headrace_') and not exists (
     select from information_schema.role_table_grants t
     where t.grantee = c.grantee and t.table_name = c.table_name
         and t.privilege_type = c.privilege_type)

@@ -20,7 +20,7 @@ PROJECTS = ("p", "q", "r")
 @pytest.fixture
 async def index(database: Fresh) -> AsyncIterator[Index]:
     """Three projects that are large enough for an index."""
-    opened = await Database.open(database.worker_url)
+    opened = await Database.open(database.operator_url)
     index = Index.of(opened)
     vectors = unit_vectors(1, CHUNKS, DIMENSIONS)
     texts = [f"chunk {number}" for number in range(CHUNKS)]

@@ -129,7 +129,7 @@ async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
     query = Query(project="docs", text="weir", reply_to="nobody")
     settings = Settings(redis_url=redis_url, database_url=database.worker_url, model=HASHING_MODEL)
     async with (
-        opened(database.worker_url) as postgres,
+        opened(database.operator_url) as postgres,
         open_services(settings) as services,
     ):
         former = await Search(postgres).generation("docs", first)

@@ -80,6 +80,6 @@ def environment_of(redis_url: str, database: Database, home: Path) -> dict[str, 
     return {
         "HEADRACE_HOME": str(home),
         "HEADRACE_REDIS_URL": redis_url,
-        "HEADRACE_DATABASE_URL": database.worker_url,
+        "HEADRACE_DATABASE_URL": database.operator_url,
         "HEADRACE_OWNER_DATABASE_URL": database.owner_url,
     }

@@ -19,11 +19,12 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Database:
-    """A migrated database of one test: as the owner of the tables, and as a worker sees it."""
+    """A migrated database of one test: as the owner of the tables, a worker, an operator sees it."""
 
     name: str
     owner_url: str
     worker_url: str
+    operator_url: str
 
 
 async def create_database(server: EmbeddedPostgres, name: str, template: str = "template1") -> None:
@@ -47,7 +48,7 @@ async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
     await create_database(server, name, TEMPLATE)
     urls = server.urls(name)
     try:
-        yield Database(name, urls.owner, urls.worker)
+        yield Database(name, urls.owner, urls.worker, urls.operator)
     finally:
         await _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
 

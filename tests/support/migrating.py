@@ -52,10 +52,13 @@ async def plain_owner_url(server: EmbeddedPostgres, database: str) -> str:
     await connection.execute("create extension if not exists vector")
     await connection.execute(f"create role {role} login")
     await connection.execute(f"alter database {database} owner to {role}")
-    await connection.execute(
-        "do $$ begin create role headrace_worker login; exception when duplicate_object then null;"
-        " end $$"
-    )
+    for other in ("worker", "publisher", "answerer", "operator"):
+        await connection.execute(
+            f"do $$ begin create role headrace_{other} login;"
+            " exception when duplicate_object then null; end $$"
+        )
+    await connection.execute("grant headrace_answerer to headrace_worker")
+    await connection.execute("grant headrace_worker to headrace_operator")
     await connection.execute(f"grant headrace_worker to {role}")
     await connection.close()
     user = server.urls(database).owner.partition("//")[2].partition("@")[0]

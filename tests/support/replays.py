@@ -84,7 +84,7 @@ async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIte
     """What replays work with, at the servers of a test."""
     values = {
         "redis_url": redis_url,
-        "database_url": database.worker_url,
+        "database_url": database.operator_url,
         "owner_database_url": database.owner_url,
         "model": HASHING,
         **settings,
