@@ -16,14 +16,24 @@ from runtime.kill_points import arm
 from store import dropping
 from tests.support.processes import tree
 
+__all__ = ["arm_with"]
+
 BATCH_DOCUMENTS = 16
 BATCH_ROWS = 100
 
 
-def main(point: str, left: int, victim: int, number: int) -> None:
+def main(point: str, passes: int, victim: int, number: int) -> None:
     """Never returns."""
     building.BATCH_DOCUMENTS = BATCH_DOCUMENTS
     dropping._BATCH_ROWS = BATCH_ROWS
+    arm_with(point, passes, victim, number)
+    del sys.argv[1:5]
+    run()
+
+
+def arm_with(point: str, passes: int, victim: int, number: int) -> None:
+    """Send a signal when a kill point is passed for the given time."""
+    left = passes
 
     def strike(name: str) -> None:
         nonlocal left
@@ -32,8 +42,6 @@ def main(point: str, left: int, victim: int, number: int) -> None:
             _send(victim, number)
 
     arm(strike)
-    del sys.argv[1:5]
-    run()
 
 
 def _send(victim: int, number: int) -> None:

@@ -14,7 +14,9 @@ from processors.inference.hashing import HASHING_MODEL
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from store.schema import upgrade
+from tests.chaos.fleet import Fleet, fleet
 from tests.chaos.replays import Replays
+from tests.chaos.runs import Chaos
 from tests.chaos.staging import Stage
 from tests.support.cli import environment_of
 from tests.support.databases import TEMPLATE, create_database, fresh_database, tell_apart
@@ -25,6 +27,35 @@ WORKER: dict[str, Any] = {
     "batch_documents": 16,
     "retry_delay": timedelta(milliseconds=100),
 }
+
+
+@pytest.fixture(scope="session")
+def worker_fleet() -> Iterator[Fleet]:
+    """Starts worker processes cheaply."""
+    with fleet() as it:
+        yield it
+
+
+@pytest.fixture(scope="session")
+def roomy_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A migrated server with room for the workers of several runs; not to be broken."""
+    home = tmp_path_factory.mktemp("roomy")
+    server = EmbeddedPostgres(home, shared_buffers_mb=128, max_connections=240)
+    asyncio.run(_start_migrated(server))
+    yield server
+    asyncio.run(server.stop())
+
+
+@pytest.fixture
+def chaos(
+    request: pytest.FixtureRequest,
+    worker_fleet: Fleet,
+    roomy_postgres: EmbeddedPostgres,
+    redis_server: str,
+    tmp_path: Path,
+) -> Chaos:
+    """Opens runs, on servers that all share unless the test brings its own."""
+    return Chaos(worker_fleet, roomy_postgres, redis_server, tmp_path, request.node.nodeid)
 
 
 @pytest.fixture(scope="module")

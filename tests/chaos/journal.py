@@ -16,11 +16,13 @@ class Journal:
     """Draws changes that make sense one after the other, and remembers where they lead.
 
     ``documents`` is the oracle: uri → content after the last change. ``kept`` are others of the
-    project, which somebody else publishes, and no change of the journal touches.
+    project, which somebody else publishes, and no change of the journal touches. The words of a
+    section begin with ``marker``, so that text can be told from that of another project.
     """
 
     seed: int
     project: str = PROJECT
+    marker: str = "word"
     documents: dict[str, str] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
 
@@ -74,5 +76,5 @@ class Journal:
         return "\n\n".join(self._section(number) for number in range(self._rng.randint(1, 4)))
 
     def _section(self, number: int) -> str:
-        words = " ".join(f"word{self._rng.randint(0, 4000)}" for _ in range(60))
+        words = " ".join(f"{self.marker}{self._rng.randint(0, 4000)}" for _ in range(60))
         return f"# Heading {number} of {self._count}\n\n{words}\n"

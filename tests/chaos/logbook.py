@@ -1,0 +1,140 @@
+"""What was published and asked in a run, and the index that must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane, Position
+from events.publishing import Receipt
+
+__all__ = ["Logbook", "Published", "Question"]
+
+_TAIL_LINES = 20
+
+
+@dataclass
+class Published:
+    """A change; without a receipt nobody knows whether it is in the log.
+
+    ``refusals`` are the errors of earlier tries under the same event id.
+    """
+
+    event: DocumentChanged
+    lane: Lane
+    receipt: Receipt | None = None
+    refusals: list[str] = field(default_factory=list)
+
+    @property
+    def position(self) -> Position:
+        """Its place in the log."""
+        assert self.receipt is not None, f"{self.event.id} was never acknowledged"
+        return Position.from_token(self.receipt.token)
+
+    def __str__(self) -> str:
+        token = "perhaps" if self.receipt is None else self.receipt.token
+        refused = f" after {'; '.join(self.refusals)}" if self.refusals else ""
+        return f"{token} {self.event.id} {_change(self.event.data)}{refused}"
+
+
+@dataclass
+class Question:
+    """A query; ``entry_ids`` are those of its sends, several where an answer of Redis was lost.
+
+    ``must_find`` is the uri of a document that nobody touches after ``min_event``: an answer that
+    isn't stale has it.
+    """
+
+    id: str
+    project: str
+    text: str
+    reply_to: str
+    partition: int = 0
+    min_event: str | None = None
+    must_find: str | None = None
+    entry_ids: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        sent = ", ".join(self.entry_ids) or "perhaps"
+        wish = f" must find {self.must_find} of {self.min_event}" if self.must_find else ""
+        return f"{sent} query {self.id} of {self.project}: {self.text[:40]!r}{wish}"
+
+
+@dataclass
+class Logbook:
+    """In the order of the first try of each."""
+
+    published: list[Published] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    _written: list[Published | Question] = field(default_factory=list)
+
+    def publishing(self, event: DocumentChanged, lane: Lane) -> Published:
+        """Note a change before it is published."""
+        entry = Published(event, lane)
+        self.published.append(entry)
+        self._written.append(entry)
+        return entry
+
+    def asking(self, question: Question) -> Question:
+        """Note a question before it is asked."""
+        self.questions.append(question)
+        self._written.append(question)
+        return question
+
+    @property
+    def acknowledged(self) -> list[Published]:
+        """The changes that are in the log for certain, in its order."""
+        entries = [one for one in self.published if one.receipt is not None]
+        return sorted(entries, key=lambda one: (one.position.number, one.position.partition))
+
+    @property
+    def perhaps(self) -> list[Published]:
+        """The changes that nobody acknowledged."""
+        return [one for one in self.published if one.receipt is None]
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """Of all acknowledged changes."""
+        return [one.receipt for one in self.acknowledged if one.receipt is not None]
+
+    @property
+    def projects(self) -> list[str]:
+        """That changes were published to."""
+        return sorted({one.event.data.project for one in self.published})
+
+    def oracle(self, project: str, without: Collection[str] = ()) -> dict[str, str]:
+        """The fold of a project's changes by position: content by uri.
+
+        ``without``: tokens of changes that came to nothing.
+        """
+        documents: dict[str, str] = {}
+        for one in self.acknowledged:
+            if one.event.data.project == project and one.position.token not in without:
+                _apply(documents, one.event.data)
+        return documents
+
+    def tail(self, lines: int = _TAIL_LINES) -> str:
+        """The last entries, for a failing run."""
+        rows = [str(one) for one in self._written[-lines:]]
+        counts = f"{len(self.published)} changes ({len(self.perhaps)} perhaps)"
+        return "\n".join([f"{counts}, {len(self.questions)} questions; the last:", *_indent(rows)])
+
+
+def _indent(rows: list[str]) -> Iterator[str]:
+    return (f"  {row}" for row in rows)
+
+
+def _apply(documents: dict[str, str], change: DocumentChange) -> None:
+    if change.change == "delete":
+        documents.pop(change.uri, None)
+        return
+    if change.old_uri is not None:
+        documents.pop(change.old_uri, None)
+    assert change.content is not None, "the oracle knows content that travels in its event only"
+    documents[change.uri] = change.content
+
+
+def _change(data: DocumentChange) -> str:
+    old = f" from {data.old_uri}" if data.old_uri else ""
+    return f"{data.change} {data.project}/{data.uri}{old}"

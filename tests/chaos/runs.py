@@ -1,0 +1,188 @@
+"""One run of a chaos test: a deployment, its workers, its traffic, its verdict.
+
+A run that fails tells its seed, the tail of its logbook and of its workers' logs, and how it is
+run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from events.client import Client
+from events.connection import connect
+from events.names import Names
+from processors.inference.hashing import HASHING_MODEL
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from runtime.embedded import EmbeddedPostgres
+from tests.chaos.fleet import Fleet, Worker
+from tests.chaos.load import Load
+from tests.chaos.logbook import Logbook
+from tests.chaos.replays import Strike
+from tests.chaos.replies import Replies
+from tests.chaos.seeds import SEEDS_VARIABLE
+from tests.chaos.verifier import Allowances, Verifier
+from tests.support.cli import environment_of
+from tests.support.databases import Database, fresh_database
+from tests.support.waiting import eventually
+
+__all__ = ["Chaos", "Run"]
+
+_numbers = count(1)
+
+
+@dataclass
+class Run:
+    """What a scenario works with.
+
+    ``redis`` reaches the server directly; ``client`` and ``load`` go by ``client_url``, workers by
+    what ``environment`` says, each of which may be a proxy.
+    """
+
+    seed: int
+    redis: Redis
+    database: Database
+    names: Names
+    client: Client
+    load: Load
+    logbook: Logbook
+    replies: Replies
+    environment: dict[str, str]
+    fleet: Fleet
+    verifier: Verifier
+    workers: list[Worker] = field(default_factory=list)
+
+    async def worker(
+        self, *arguments: str, strike: Strike | None = None, ready: bool = True, **settings: str
+    ) -> Worker:
+        """A further ``headrace worker ARGUMENTS``; ``settings`` as ``HEADRACE_…=value``."""
+        environment = {**self.environment, **settings}
+        worker = await self.fleet.start(
+            *arguments, environment=environment, strike=strike, ready=ready
+        )
+        self.workers.append(worker)
+        return worker
+
+    async def verify(self, allowed: Allowances | None = None) -> None:
+        """Publish again what may be missing, and let the verifier judge; see its rules."""
+        for one in self.logbook.perhaps:
+            one.receipt = await self.client.publish(one.event, one.lane)
+        await self.verifier.verify(self.workers, allowed)
+
+    async def answered(self, timeout: float = 30.0) -> None:
+        """Wait until every question has a reply."""
+        questions = self.logbook.questions
+
+        async def all_are() -> bool:
+            await self.replies.collect(questions)
+            return not self.replies.unanswered(questions)
+
+        await eventually(all_are, "every question has a reply", timeout=timeout, every=0.1)
+
+    def report(self) -> str:
+        """For a run that failed."""
+        return "\n".join([self.logbook.tail(), *(one.tail() for one in self.workers)])
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """Opens runs. ``test`` is the id by which pytest finds the test again."""
+
+    fleet: Fleet
+    postgres: EmbeddedPostgres
+    redis_url: str
+    home: Path
+    test: str
+
+    @asynccontextmanager
+    async def __call__(
+        self,
+        seed: int,
+        *,
+        scenario: str = "",
+        redis_url: str | None = None,
+        client_url: str | None = None,
+        database: Database | None = None,
+        **settings: str,
+    ) -> AsyncIterator[Run]:
+        """A run with nothing in it yet; its workers are killed at the end.
+
+        Each has a stream prefix and a database of its own, so that several go on at once.
+
+        Args:
+            seed: what the traffic is drawn from.
+            scenario: what is done to it, for the report.
+            redis_url: a server that this test may break; otherwise one that all share.
+            client_url: the same server as publishers and askers reach it.
+            database: one that this test may break; otherwise a fresh one of the shared server.
+            settings: environment of its workers, ``HEADRACE_REDIS_URL=…`` of a proxy for one.
+        """
+        async with AsyncExitStack() as stack:
+            url = redis_url or self.redis_url
+            where = database
+            if where is None:
+                where = await stack.enter_async_context(fresh_database(self.postgres))
+            run = await self._opened(stack, seed, url, client_url or url, where, settings)
+            try:
+                yield run
+            except Exception as error:
+                error.add_note(self._note(scenario, run))
+                raise
+
+    async def _opened(
+        self,
+        stack: AsyncExitStack,
+        seed: int,
+        url: str,
+        client_url: str,
+        database: Database,
+        settings: dict[str, str],
+    ) -> Run:
+        names = Names(f"run{next(_numbers)}")
+        redis, asking = connect(url), connect(client_url)
+        stack.push_async_callback(redis.aclose)
+        stack.push_async_callback(asking.aclose)
+        client = Client.connect(client_url, prefix=names.prefix)
+        await stack.enter_async_context(client)
+        logbook, replies = Logbook(), Replies(redis)
+        count_tokens = TokenCounter(tokenizer_path(None))
+        run = Run(
+            seed=seed,
+            redis=redis,
+            database=database,
+            names=names,
+            client=client,
+            load=Load(client, asking, names, logbook, seed),
+            logbook=logbook,
+            replies=replies,
+            environment=self._environment(url, database, names) | settings,
+            fleet=self.fleet,
+            verifier=Verifier(redis, database, names, logbook, replies, count_tokens),
+        )
+        stack.push_async_callback(_killed, run)
+        return run
+
+    def _environment(self, url: str, database: Database, names: Names) -> dict[str, str]:
+        home = self.home / names.prefix
+        home.mkdir()
+        return environment_of(url, database, home) | {
+            "HEADRACE_STREAM_PREFIX": names.prefix,
+            "HEADRACE_MODEL": HASHING_MODEL,
+            "HEADRACE_BATCH_DOCUMENTS": "16",
+            "HEADRACE_RETRY_DELAY": "PT0.1S",
+        }
+
+    def _note(self, scenario: str, run: Run) -> str:
+        seed = run.seed
+        again = f"{SEEDS_VARIABLE}={seed}-{seed} python -m pytest '{self.test}'"
+        return f"\nseed {seed}, {scenario or self.test}\nrun it again: {again}\n{run.report()}"
+
+
+async def _killed(run: Run) -> None:
+    for worker in run.workers:
+        await worker.kill()

@@ -1,0 +1,21 @@
+"""Which seeds a run of the chaos tests takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+__all__ = ["SEEDS_VARIABLE", "count_of", "seeds"]
+
+SEEDS_VARIABLE = "HEADRACE_TEST_SEEDS"
+
+
+def seeds(default: int = 1) -> Sequence[int]:
+    """``default`` seeds from 0 on, or as the environment says: ``100`` of them, or ``17-18``."""
+    first, dash, last = os.environ.get(SEEDS_VARIABLE, str(default)).partition("-")
+    return range(int(first), int(last) + 1) if dash else range(int(first))
+
+
+def count_of(variable: str, default: int) -> int:
+    """A number that the environment may set: how many of something a test shall do."""
+    return int(os.environ.get(variable, default))

@@ -1,0 +1,237 @@
+"""The one judge of a run: I1 to I5 of the fault plan, whatever was done to the servers.
+
+I1  the index is the fold of the acknowledged changes by position; no chunk is there twice
+I2  every acknowledged change is applied, superseded or dead-lettered, and its outcome was told
+I3  every question has exactly one terminal reply, which shows what the question had to see
+I4  no byte of another project, in any row or reply
+I5  nothing waits or is pending 15 s after all is well again; workers stay small
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import asyncpg
+from redis.asyncio import Redis
+
+from events.backlog import read_backlog
+from events.dead_letters import DeadLetters
+from events.entries import entries_of
+from events.models import DocumentIndexed, DocumentRejected, QueryAnswered, parse_event
+from events.names import Names, Position, Topic
+from processors.indexing.chunking.types import CountTokens
+from runtime.errors import HeadraceError
+from tests.chaos.fleet import Worker
+from tests.chaos.load import MARKERS
+from tests.chaos.logbook import Logbook, Question
+from tests.chaos.replies import Replies
+from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
+from tests.support.databases import Database
+from tests.support.waiting import eventually
+
+__all__ = ["Allowances", "Verifier"]
+
+SETTLED_SECONDS = 15.0
+MOST_MEMORY_MB = 600.0
+_MOST_LETTERS = 100_000
+_OF_A_GENERATION = (
+    "JOIN generations g ON g.id = t.generation_id JOIN projects p ON p.id = g.project_id"
+)
+_OF_A_PROJECT = "JOIN projects p ON p.id = t.project_id"
+_TEXT_TABLES = {
+    "documents": _OF_A_GENERATION,
+    "chunks": _OF_A_GENERATION,
+    "keyword_words": _OF_A_GENERATION,
+    "keyword_vocabulary": _OF_A_GENERATION,
+    "ledger": _OF_A_PROJECT,
+    "contents": _OF_A_PROJECT,
+}
+
+
+@dataclass(frozen=True)
+class Allowances:
+    """What a scenario may do to a run beyond the rule.
+
+    ``dead``: ids of the events that must lie in the dead letters, and no others. ``lost``: tokens
+    of acknowledged changes that may be gone, as the runbook says of the disaster; a change that
+    was handled before must have its effect all the same. ``lost_questions``: questions may be gone
+    with Redis, and have no reply. ``lost_outcomes``: so may what was told of changes.
+    ``settled_seconds``: another limit for I5.
+    """
+
+    dead: Collection[str] = ()
+    lost: Collection[str] = ()
+    lost_questions: bool = False
+    lost_outcomes: bool = False
+    settled_seconds: float = SETTLED_SECONDS
+
+
+@dataclass
+class Verifier:
+    """Looks at the servers directly, never through a proxy."""
+
+    redis: Redis
+    database: Database
+    names: Names
+    logbook: Logbook
+    replies: Replies
+    count_tokens: CountTokens
+    allowed: Allowances = field(default_factory=Allowances)
+
+    async def verify(
+        self, workers: Sequence[Worker] = (), allowed: Allowances | None = None
+    ) -> None:
+        """Call it when all faults are healed and at least one worker of each role runs."""
+        self.allowed = allowed or Allowances()
+        assert not self.logbook.perhaps, "publish them again, and then verify"
+        await self.assert_settled()
+        self.assert_bounded(workers)
+        async with self._owner() as owner:
+            nothing = await self._lost(owner) | await self._dead_tokens()
+            await self.assert_handled(owner)
+            for project in self.logbook.projects:
+                oracle = self.logbook.oracle(project, without=nothing)
+                await assert_whole(owner, project, oracle, self.count_tokens)
+            await assert_nothing_left_over(owner)
+            await self.assert_apart(owner)
+        self.assert_answered()
+
+    async def assert_settled(self) -> None:
+        """I5: no entry waits, none is pending, no question is open."""
+        limit = self.allowed.settled_seconds
+        await eventually(self._is_settled, "all is settled", timeout=limit, every=0.05)
+
+    def assert_bounded(self, workers: Sequence[Worker]) -> None:
+        """I5: no worker ever took more memory than a worker should."""
+        for worker in workers:
+            memory = worker.most_memory_mb()
+            assert memory is None or memory < MOST_MEMORY_MB, f"{memory:.0f} MB\n{worker.tail()}"
+
+    async def assert_handled(self, owner: asyncpg.Connection) -> None:
+        """I2: in the ledger or the dead letters, with an outcome; and no stray dead letter."""
+        await self._assert_only_expected_dead()
+        handled = await _ledger(owner) | await self._dead_tokens()
+        told = await self._told()
+        for one in self.logbook.acknowledged:
+            token = one.position.token
+            if token in self.allowed.lost:
+                continue
+            assert token in handled, f"I2: nothing became of {one}"
+            assert self.allowed.lost_outcomes or token in told, f"I2: nobody was told of {one}"
+
+    def assert_answered(self) -> None:
+        """I3: one reply each, and the one that was due."""
+        for question in self.logbook.questions:
+            found = self.replies.by_query.get(question.id, [])
+            least = 0 if self.allowed.lost_questions else 1
+            assert least <= len(found) <= 1, f"I3: {len(found)} replies to {question}"
+            if found:
+                _assert_answers(question, found[0].event)
+
+    async def assert_apart(self, owner: asyncpg.Connection) -> None:
+        """I4: the rows and replies of a project hold no word that only another one has."""
+        for project in self.logbook.projects:
+            for other in self.logbook.projects:
+                if other == project or other not in MARKERS:
+                    continue
+                for table in _TEXT_TABLES:
+                    count = await _rows_with(owner, table, project, MARKERS[other])
+                    assert count == 0, f"I4: {count} rows of {project} in {table} hold {other}"
+                self._assert_replies_apart(project, MARKERS[other].encode())
+
+    def _assert_replies_apart(self, project: str, foreign: bytes) -> None:
+        for question in self.logbook.questions:
+            if question.project == project:
+                for reply in self.replies.by_query.get(question.id, []):
+                    assert foreign not in reply.raw, f"I4: a foreign word in {reply.raw!r}"
+
+    async def _is_settled(self) -> bool:
+        """Raises nothing: a server that is just coming back is not settled."""
+        try:
+            backlog = await read_backlog(self.redis, self.names)
+        except HeadraceError:
+            return False
+        await self.replies.collect(self.logbook.questions)
+        waiting = [one for one in backlog if one.oldest_unacknowledged is not None]
+        opened = [] if self.allowed.lost_questions else self._open()
+        return not waiting and not opened
+
+    def _open(self) -> list[Question]:
+        return self.replies.unanswered(self.logbook.questions)
+
+    async def _lost(self, owner: asyncpg.Connection) -> set[str]:
+        """Changes that may be gone, and are: what was handled is not."""
+        handled = await _ledger(owner)
+        return {token for token in self.allowed.lost if token not in handled}
+
+    async def _assert_only_expected_dead(self) -> None:
+        dead = {
+            event_id
+            for letter in await DeadLetters(self.redis, self.names).list(_MOST_LETTERS)
+            if (event_id := _event_id(letter.event)) is not None
+        }
+        assert dead == set(self.allowed.dead), f"I2: dead letters {dead}"
+
+    async def _dead_tokens(self) -> set[str]:
+        letters = await DeadLetters(self.redis, self.names).list(_MOST_LETTERS)
+        return {
+            Position.from_number(letter.position, letter.partition).token
+            for letter in letters
+            if letter.position is not None
+        }
+
+    async def _told(self) -> set[str]:
+        told: set[str] = set()
+        for partition in range(self.names.partitions):
+            stream = self.names.stream(Topic.OUTCOME, partition)
+            for entry in entries_of(await self.redis.xrange(stream)):
+                event = parse_event(entry.fields[b"event"])
+                if isinstance(event, DocumentIndexed | DocumentRejected):
+                    told.add(event.data.token)
+        return told
+
+    @asynccontextmanager
+    async def _owner(self) -> AsyncIterator[asyncpg.Connection]:
+        connection = await asyncpg.connect(self.database.owner_url)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
+def _assert_answers(question: Question, event: object) -> None:
+    """What was answered in time shows what it had to see."""
+    if not isinstance(event, QueryAnswered):
+        problem = getattr(event, "data", event)
+        assert "InternalError" not in str(problem), f"I3: {problem} for {question}"
+        return
+    answer = event.data
+    assert answer.project == question.project, f"I4: {answer.project} answers {question}"
+    found = [one.citation.uri for one in answer.results]
+    if question.must_find is not None and not answer.stale and "keyword" not in answer.degraded:
+        assert question.must_find in found, f"I3: {found} answers {question}"
+
+
+async def _ledger(owner: asyncpg.Connection) -> set[str]:
+    rows = await owner.fetch("SELECT partition, position FROM ledger")
+    return {Position.from_number(row["position"], row["partition"]).token for row in rows}
+
+
+async def _rows_with(owner: asyncpg.Connection, table: str, project: str, word: str) -> int:
+    """How many rows of a project hold a word."""
+    count: int = await owner.fetchval(
+        f"SELECT count(*) FROM {table} t {_TEXT_TABLES[table]}"  # noqa: S608  # names from above
+        " WHERE p.name = $1 AND position($2 IN t::text) > 0",
+        project,
+        word,
+    )
+    return count
+
+
+def _event_id(raw: bytes) -> str | None:
+    try:
+        return parse_event(raw).id
+    except HeadraceError:
+        return None
