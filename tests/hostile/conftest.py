@@ -1,0 +1,37 @@
+"""What was tried and what became of it, counted; printed when these tests are run by themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.tally import Tell
+
+_PROPERTY = "hostile"
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Tell:
+    """Tells what was tried, and how often each thing became of it."""
+
+    def told(what: str, found: Counter[str]) -> None:
+        parts = ", ".join(f"{count:,} {name}" for name, count in found.most_common())
+        record_property(_PROPERTY, f"{found.total():,} {what}: {parts}")
+
+    return told
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The tally of a run."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    lines = [
+        f"{report.outcome}: {value}"
+        for report in reports
+        for name, value in report.user_properties
+        if name == _PROPERTY and report.when == "call"
+    ]
+    if lines:
+        terminalreporter.section("hostile input")
+        terminalreporter.write_line("\n".join(lines))

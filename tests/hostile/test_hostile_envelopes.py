@@ -1,0 +1,147 @@
+"""5,000 envelopes that nobody should send: parsed, and sent to a worker that serves others."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.entries import Entry
+from events.models import DocumentChanged, DocumentIndexed, QueryRequested
+from events.names import Names, Position, Topic
+from runtime.errors import MalformedEvent
+from tests.support.databases import Database
+from tests.support.hostile_envelopes import REPLY_TO, Envelope, corpus
+from tests.support.hostile_worker import (
+    REASONS,
+    Innocents,
+    Suspect,
+    hostile_worker,
+    reply_counts,
+)
+from tests.support.streams import read_stream
+from tests.support.tally import Tell
+
+COUNT = 5_000
+SEEDS = int(os.environ.get("HEADRACE_TEST_SEEDS", "1"))
+NAMES = Names()
+MOST_RSS_BYTES = 600 * 2**20
+SLOWEST_SECONDS = 10.0
+
+
+def parsed(envelope: Envelope) -> DocumentChanged | QueryRequested | None:
+    """The event, or None for what must be refused."""
+    event = QueryRequested if envelope.topic is Topic.QUERY else DocumentChanged
+    try:
+        return event.from_bytes(envelope.raw)
+    except MalformedEvent as error:
+        assert str(error).isprintable()
+        assert len(str(error)) < 1_000
+        return None
+
+
+def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
+    """Nothing but ``MalformedEvent``, in one printable line; what passes comes back the same."""
+    found: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        for envelope in corpus(COUNT, seed):
+            event = parsed(envelope)
+            found["events" if event else "refused"] += 1
+            assert event is None or type(event).from_bytes(event.to_bytes()) == event
+    assert min(found["events"], found["refused"]) > COUNT / 10, "both must be tried"
+    tell("envelopes parsed", found)
+
+
+async def test_a_worker_survives_them_and_serves_others(
+    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+) -> None:
+    """Each is applied, answered or dead-lettered with its reason; others are served meanwhile."""
+    envelopes = corpus(COUNT)
+    async with hostile_worker(redis_url, database, tmp_path / "home") as suspect:
+        innocents = Innocents(suspect.client)
+        async with innocents.at_work():
+            entries = await sent(suspect.redis, envelopes)
+            await suspect.passed(dict(entries.keys()))
+        await suspect.settled()
+        found = await fates(suspect, entries)
+        assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
+        assert not suspect.defects()
+    assert innocents.slowest_seconds < SLOWEST_SECONDS
+    tell(f"envelopes sent, {innocents.served} innocents served meanwhile", found)
+
+
+async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic, str], Envelope]:
+    """The entries that hold them, by topic and entry id."""
+    ids: list[Any] = []
+    for start in range(0, len(envelopes), 500):
+        async with redis.pipeline(transaction=False) as pipeline:
+            for one in envelopes[start : start + 500]:
+                pipeline.xadd(NAMES.stream(one.topic), {**one.fields})
+            ids += await pipeline.execute()
+    return {
+        (one.topic, entry_id.decode()): one for one, entry_id in zip(envelopes, ids, strict=True)
+    }
+
+
+async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) -> Counter[str]:
+    """What became of each entry; asserts that it is what should."""
+    dead = {}
+    for letter, kept in await suspect.letters():
+        dead[Topic(letter.topic), letter.entry_id] = letter
+        assert letter.error in REASONS, letter
+        assert letter.detail.isprintable()
+        assert letter.attempts == 1
+        envelope = entries[Topic(letter.topic), letter.entry_id]
+        assert kept.fields[b"event"] == envelope.fields.get(b"event", letter.event)
+    outcomes = await outcomes_of(suspect.redis)
+    replies = reply_counts(await read_stream(suspect.redis, REPLY_TO))
+    found: Counter[str] = Counter()
+    answered = set()
+    for (topic, entry_id), envelope in entries.items():
+        event = parsed(envelope)
+        letter = dead.get((topic, entry_id))
+        if letter is not None:
+            found[letter.error] += 1
+            assert event is None or can_be_refused(envelope, event), letter
+        elif isinstance(event, QueryRequested):
+            found["answered"] += 1
+            if "id" in event.model_fields_set:  # nobody waits for one without
+                answered.add(event.id)
+        else:
+            assert event is not None, f"{envelope} was neither refused nor dead-lettered"
+            found[outcomes[token_of(topic, entry_id, envelope)]] += 1
+    assert set(replies.values()) == {1}
+    assert answered <= replies.keys()
+    return found
+
+
+def token_of(topic: Topic, entry_id: str, envelope: Envelope) -> str:
+    """What the outcome is told under: of the place that the entry says it had before, if it does."""
+    kept = envelope.fields.get(b"position")
+    if kept is not None:
+        return Position.from_number(int(kept), 0).token
+    return Position(topic.lane, 0, entry_id).token
+
+
+def can_be_refused(envelope: Envelope, event: DocumentChanged | QueryRequested) -> bool:
+    """Whether something other than its form is wrong with it."""
+    if isinstance(event, QueryRequested):
+        return not NAMES.is_replies(event.data.reply_to, 0)
+    return b"position" in envelope.fields or event.data.content_ref is not None
+
+
+async def outcomes_of(redis: Redis) -> dict[str, str]:
+    """Outcome by token."""
+    entries: list[Entry] = await read_stream(redis, NAMES.stream(Topic.OUTCOME))
+    events = [
+        DocumentIndexed.from_bytes(one.fields[b"event"]) for one in entries if is_indexed(one)
+    ]
+    return {event.data.token: event.data.outcome for event in events}
+
+
+def is_indexed(entry: Entry) -> bool:
+    return b'"document.indexed"' in entry.fields[b"event"]

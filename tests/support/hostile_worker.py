@@ -1,0 +1,181 @@
+"""A real worker that is fed what is hostile, and innocents who use it all the while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events import Client, DocumentChanged, DocumentIndexed
+from events.backlog import ARCHIVERS, read_backlog
+from events.connection import connect
+from events.dead_letters import DeadLetter
+from events.entries import Entry, order
+from events.models import DocumentChange, Filters
+from events.names import GROUPS, Names, Topic
+from processors.inference.hashing import HASHING_MODEL
+from runtime.child import ChildProcess
+from runtime.worker_process import worker_process
+from tests.support.databases import Database
+from tests.support.streams import read_stream
+from tests.support.waiting import eventually
+
+__all__ = ["REASONS", "Innocents", "Suspect", "hostile_worker", "reply_counts"]
+
+REASONS = frozenset({"MalformedEvent", "LimitExceeded", "UnsupportedContent"})
+"""Codes of the errors that a hostile event may die of; any other is a defect."""
+
+_STOP_TIMEOUT = timedelta(minutes=2)
+_PATIENCE = timedelta(seconds=30)
+_DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|batch\.failed|event\.failed")
+
+
+@dataclass
+class Suspect:
+    """The worker, its streams, and what can be told of it from outside."""
+
+    process: ChildProcess
+    redis: Redis
+    client: Client
+    log: Path
+    names: Names = field(default_factory=Names)
+
+    def peak_rss_bytes(self) -> int:
+        """The most memory that the worker has had; raises when it has ended."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    def defects(self) -> list[str]:
+        """Lines of its log that tell of an error that wasn't foreseen."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if _DEFECTS.search(line)]
+
+    async def letters(self) -> list[tuple[DeadLetter, Entry]]:
+        """Every dead letter, with its entry."""
+        found = []
+        for topic in (Topic.CHANGED_LIVE, Topic.CHANGED_BULK, Topic.QUERY):
+            for entry in await read_stream(self.redis, self.names.dead(topic)):
+                found.append((DeadLetter.from_fields(entry.fields, entry.id), entry))
+        return found
+
+    async def passed(self, last: Mapping[Topic, str], timeout: float = 60) -> None:
+        """Wait until the workers have settled everything up to an entry of each topic."""
+        for topic, entry_id in last.items():
+            await eventually(
+                partial(self._has_passed, topic, entry_id),
+                f"all of {topic} up to {entry_id} is settled",
+                timeout=timeout,
+                every=0.05,
+            )
+
+    async def _has_passed(self, topic: Topic, entry_id: str) -> bool:
+        self.peak_rss_bytes()
+        key = self.names.stream(topic)
+        groups: Any = await self.redis.xinfo_groups(key)
+        pending: Any = await self.redis.xpending(key, GROUPS[topic])
+        [own] = [one for one in groups if one["name"].decode() == GROUPS[topic]]
+        delivered = order(own["last-delivered-id"].decode()) >= order(entry_id)
+        oldest = pending["min"]
+        return delivered and (oldest is None or order(oldest.decode()) > order(entry_id))
+
+    async def settled(self, timeout: float = 60) -> None:
+        """Wait until no group has anything to do: neither the indexer, the answerer, the archiver."""
+        await eventually(self._is_settled, "nothing waits", timeout=timeout, every=0.05)
+
+    async def _is_settled(self) -> bool:
+        self.peak_rss_bytes()
+        streams = [
+            *await read_backlog(self.redis, self.names),
+            *await read_backlog(self.redis, self.names, ARCHIVERS),
+        ]
+        return not any(one.oldest_unacknowledged for one in streams)
+
+
+@asynccontextmanager
+async def hostile_worker(
+    redis_url: str, database: Database, home: Path, **settings: str
+) -> AsyncIterator[Suspect]:
+    """A worker with all roles, told to log everything; both end with the context."""
+    environment = {
+        "HEADRACE_HOME": str(home),
+        "HEADRACE_REDIS_URL": redis_url,
+        "HEADRACE_DATABASE_URL": database.worker_url,
+        "HEADRACE_MODEL": HASHING_MODEL,
+        "HEADRACE_LOG_LEVEL": "warning",
+        **{f"HEADRACE_{name.upper()}": value for name, value in settings.items()},
+    }
+    log = home / "worker.log"
+    home.mkdir(parents=True, exist_ok=True)
+    redis = connect(redis_url)
+    async with (
+        worker_process(environment=environment, stop_timeout=_STOP_TIMEOUT, log=log) as process,
+        Client.connect(redis_url) as client,
+    ):
+        yield Suspect(process, redis, client, log)
+    await redis.aclose()
+
+
+@dataclass
+class Innocents:
+    """Publish and ask, one after the other, for as long as the context lasts.
+
+    ``served`` counts rounds; ``slowest_seconds`` is the longest that one change and the question
+    about it took.
+    """
+
+    client: Client
+    served: int = 0
+    slowest_seconds: float = 0.0
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Whatever goes wrong for them comes out of this."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(self._go_on(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    async def _go_on(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() or not self.served:
+            started = monotonic()
+            await self._round(self.served)
+            self.served += 1
+            self.slowest_seconds = max(self.slowest_seconds, monotonic() - started)
+
+    async def _round(self, number: int) -> None:
+        word = f"innocent{number}"
+        change = DocumentChange(project="innocents", uri=f"{number}.md", content=f"{word} mill")
+        receipt = await self.client.publish(DocumentChanged(data=change))
+        outcome = (await self.client.wait([receipt], _PATIENCE))[receipt.token]
+        assert isinstance(outcome, DocumentIndexed), outcome
+        answer = await self.client.ask(
+            "innocents",
+            word,
+            filters=Filters(uri_prefix=f"{number}.md"),
+            min_event=receipt.token,
+            timeout=_PATIENCE,
+        )
+        assert not answer.stale
+        assert [one.content for one in answer.results] == [f"{word} mill"]
+
+
+def reply_counts(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many terminal replies each query id has in a reply stream."""
+    counts: dict[str, int] = {}
+    for entry in entries:
+        query_id = json.loads(entry.fields[b"event"])["data"]["query_id"]
+        counts[query_id] = counts.get(query_id, 0) + 1
+    return counts
