@@ -14,6 +14,7 @@ from processors.inference.hashing import HASHING_MODEL
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from store.schema import upgrade
+from tests.chaos.figures import figures
 from tests.chaos.fleet import Fleet, fleet
 from tests.chaos.replays import Replays
 from tests.chaos.runs import Chaos
@@ -27,6 +28,12 @@ WORKER: dict[str, Any] = {
     "batch_documents": 16,
     "retry_delay": timedelta(milliseconds=100),
 }
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests have measured, with one line for each figure."""
+    for line in figures(terminalreporter.stats):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

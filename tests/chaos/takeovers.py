@@ -1,0 +1,53 @@
+"""How long the work of a dead worker lies about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from events.names import GROUPS, Topic
+from tests.chaos.fleet import Worker
+from tests.chaos.runs import Run
+from tests.support.waiting import eventually
+
+__all__ = ["owed", "taken_over"]
+
+_MOST_PENDING = 10_000
+_LONGEST_SECONDS = 60.0
+
+Owed = Mapping[Topic, frozenset[str]]
+
+
+async def owed(run: Run, worker: Worker) -> Owed:
+    """The ids of the entries that are pending for a worker, by topic."""
+    found = {topic: await _pending(run, topic, worker.consumer) for topic in GROUPS}
+    return {topic: frozenset(ids) for topic, ids in found.items() if ids}
+
+
+async def taken_over(run: Run, worker: Worker) -> float:
+    """Seconds from a worker's death until the last of what it had in hand is settled."""
+    await worker.ended()
+    left = await owed(run, worker)
+    began = worker.ended_at
+    assert began is not None
+
+    async def settled() -> bool:
+        return not any([ids & await _pending(run, topic) for topic, ids in left.items()])
+
+    await eventually(settled, f"{left} is settled", timeout=_LONGEST_SECONDS)
+    return monotonic() - began
+
+
+async def _pending(run: Run, topic: Topic, consumer: str = "") -> set[str]:
+    """Pending entries of the consumers whose names begin so."""
+    stream = run.names.stream(topic)
+    try:
+        rows: Any = await run.redis.xpending_range(stream, GROUPS[topic], "-", "+", _MOST_PENDING)
+    except ResponseError:
+        return set()  # nobody has read it yet
+    return {
+        row["message_id"].decode() for row in rows if row["consumer"].startswith(consumer.encode())
+    }
