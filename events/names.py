@@ -5,12 +5,15 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{document.0}:changed.live    topic document.changed.live, partition 0
     headrace:{document.0}:changed.bulk
     headrace:{document.0}:changed.live.dead
-    headrace:{document.0}:seen:<project>:<event id>
+    headrace:{document.0}:seen:<project>:<event id>[:<end of its signature>]
     headrace:{document.0}:outcome         document.indexed and document.rejected
     headrace:{document.0}:trimmed         how many changes have left each lane's stream
     headrace:{query.0}:requested
     headrace:{query.0}:replies:<client>
     headrace:{query.0}:replied:<query id>
+    headrace:{model.<provider>}:held      there while a provider is to be left alone
+    headrace:{model.<provider>}:requests  when its limit will have been worked off; also :tokens
+    headrace:{workers}:state              hash: what each worker last told of itself
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ __all__ = [
 DEAD_SUFFIX = ".dead"
 _SEQUENCE_BITS = 20
 LARGEST_SEQUENCE = 2**_SEQUENCE_BITS - 1
+_PROOF_CHARACTERS = 16
 _CLIENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN = re.compile(r"(live|bulk):([0-9]{1,3}):([0-9]{1,15}-[0-9]{1,10})")
 
@@ -150,9 +154,14 @@ class Names:
         """Dead-letter stream beside a topic's stream."""
         return self.stream(topic + DEAD_SUFFIX, partition)
 
-    def seen(self, project: str, event_id: str, partition: int) -> str:
-        """Remembers the token of a published event id, for idempotent publishing."""
-        return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}"
+    def seen(self, project: str, event_id: str, partition: int, signature: str = "") -> str:
+        """Remembers the token of a published event id, for idempotent publishing.
+
+        A signed event has a key that only its publisher can name: by an unsigned one of the same id
+        nobody can keep it from being published.
+        """
+        proof = f":{signature[-_PROOF_CHARACTERS:]}" if signature else ""
+        return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}{proof}"
 
     def trimmed(self, partition: int) -> str:
         """Hash: by lane, how many changes have left the stream."""
@@ -170,6 +179,15 @@ class Names:
     def replied(self, query_id: str, partition: int = 0) -> str:
         """Remembers that a query has its terminal reply."""
         return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
+
+    def turns(self, provider: str, kind: str) -> str:
+        """State of a provider's limits: ``held``, ``requests`` or ``tokens``."""
+        return f"{self.prefix}:{{model.{provider}}}:{kind}"
+
+    @property
+    def workers(self) -> str:
+        """Hash: by worker, what it last told of itself."""
+        return f"{self.prefix}:{{workers}}:state"
 
     def partition_of(self, project: str, uri: str) -> int:
         """Partition of a document: stable, by CRC-32 of project and uri."""

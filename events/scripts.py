@@ -15,7 +15,15 @@ from redis.exceptions import NoScriptError
 
 from events.names import Position
 
-__all__ = ["ForgetConsumers", "PublishOnce", "Redrive", "ReplyOnce", "Republish"]
+__all__ = [
+    "ForgetConsumers",
+    "HoldBack",
+    "PublishOnce",
+    "Redrive",
+    "ReplyOnce",
+    "Republish",
+    "TakeTurn",
+]
 
 
 class _Script:
@@ -56,7 +64,11 @@ class PublishOnce(_Script):
     if token then
       return {string.match(token, '^%S+'), 1}
     end
-    token = ARGV[2] .. redis.call('XADD', KEYS[1], '*', 'event', ARGV[1])
+    local entry = {'event', ARGV[1]}
+    if ARGV[4] ~= '' then
+      entry[3], entry[4] = 'signature', ARGV[4]
+    end
+    token = ARGV[2] .. redis.call('XADD', KEYS[1], '*', unpack(entry))
     redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
     return {token, 0}
     """
@@ -68,11 +80,18 @@ class PublishOnce(_Script):
         stream: str,
         seen: str,
         event: bytes,
+        signature: str,
         token_prefix: str,
         remember: timedelta,
     ) -> None:
         """Queue one call; a reply of NoScriptError asks for ``load`` and the same call again."""
-        self._queue(pipeline, [stream, seen], [event, token_prefix, _milliseconds(remember)])
+        arguments: list[str | int | bytes] = [
+            event,
+            token_prefix,
+            _milliseconds(remember),
+            signature,
+        ]
+        self._queue(pipeline, [stream, seen], arguments)
 
 
 class Republish(_Script):
@@ -97,12 +116,17 @@ class Republish(_Script):
         return {token, 1}
       end
     end
+    local added = {'event', ARGV[1]}
+    if ARGV[8] ~= '' then
+      added[3], added[4] = 'signature', ARGV[8]
+    end
     local now = redis.call('TIME')
-    local entry_id
-    if tonumber(ARGV[4]) < now[1] * 1000 + math.floor(now[2] / 1000) then
-      entry_id = redis.call('XADD', KEYS[1], '*', 'event', ARGV[1], 'position', ARGV[5])
-    else
-      entry_id = redis.call('XADD', KEYS[1], '*', 'event', ARGV[1])
+    local is_past = tonumber(ARGV[4]) < now[1] * 1000 + math.floor(now[2] / 1000)
+    if is_past then
+      added[#added + 1], added[#added + 2] = 'position', ARGV[5]
+    end
+    local entry_id = redis.call('XADD', KEYS[1], '*', unpack(added))
+    if not is_past then
       token = ARGV[2] .. entry_id
     end
     redis.call('SET', KEYS[2], token .. ' ' .. entry_id, 'PX', ARGV[7])
@@ -115,6 +139,7 @@ class Republish(_Script):
         stream: str,
         seen: str,
         event: bytes,
+        signature: str,
         place: Position,
         in_vain: bytes,
         remember: timedelta,
@@ -128,6 +153,7 @@ class Republish(_Script):
             place.number,
             in_vain,
             _milliseconds(remember),
+            signature,
         ]
         token, duplicate = await self._run([stream, seen], arguments)
         return token.decode(), bool(duplicate)
@@ -181,7 +207,7 @@ class Redrive(_Script):
     local entry = {}
     for i = 1, #letter[2], 2 do
       local name = letter[2][i]
-      if name == 'event' or name == 'position' then
+      if name == 'event' or name == 'signature' or name == 'position' then
         entry[#entry + 1] = name
         entry[#entry + 1] = letter[2][i + 1]
       end
@@ -221,6 +247,85 @@ class ForgetConsumers(_Script):
     async def __call__(self, *, stream: str, group: str, silent_for: timedelta) -> int:
         """How many were taken out."""
         return int(await self._run([stream], [group, _milliseconds(silent_for)]))
+
+
+class TakeTurn(_Script):
+    """Take a request and its tokens out of what a provider allows, or tell how long to wait.
+
+    The generic cell rate algorithm (ITU-T I.371): all that is kept of a limit is when it will have
+    been worked off. A tenth of a minute's worth may go at once, and the rest comes back so slowly
+    that no minute ever has more than the limit. Who isn't urgent leaves a fifth of that tenth.
+    """
+
+    LUA = """
+    local held = redis.call('PTTL', KEYS[1])
+    if held > 0 then
+      return held
+    end
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + time[2] / 1000
+    local wait, taken = 0, {}
+    for i = 2, 3 do
+      local units, limit = tonumber(ARGV[2 * i - 2]), tonumber(ARGV[2 * i - 1])
+      if limit > 0 then
+        local burst = math.max(1, math.floor(limit / 10))
+        local each = 60000 / (limit - burst + 1)
+        local free = math.max(0, burst * tonumber(ARGV[1]) - units) * each
+        local done_at = math.max(now, tonumber(redis.call('GET', KEYS[i]) or 0))
+        wait = math.max(wait, done_at - now - free)
+        taken[#taken + 1] = {KEYS[i], done_at + units * each}
+      end
+    end
+    if wait > 0 then
+      return math.ceil(wait)
+    end
+    for _, one in ipairs(taken) do
+      local keep = math.ceil(one[2] - now) + 1000
+      redis.call('SET', one[1], string.format('%.3f', one[2]), 'PX', keep)
+    end
+    return 0
+    """
+
+    async def __call__(
+        self,
+        *,
+        held: str,
+        requests: str,
+        tokens: str,
+        share: float,
+        count: int,
+        requests_per_minute: int,
+        tokens_per_minute: int,
+    ) -> timedelta:
+        """How long to wait; zero: the turn is taken.
+
+        Args:
+            held: key that is there while the provider is to be left alone.
+            requests: key of the limit of requests.
+            tokens: key of the limit of tokens.
+            share: of what may go at once that may be used, 0 to 1.
+            count: tokens of the request.
+            requests_per_minute: 0: no limit.
+            tokens_per_minute: 0: no limit.
+        """
+        arguments: list[str | int | bytes] = [str(share), 1, requests_per_minute]
+        wait = await self._run([held, requests, tokens], [*arguments, count, tokens_per_minute])
+        return timedelta(milliseconds=int(wait))
+
+
+class HoldBack(_Script):
+    """Leave a provider alone for a while, by all who take turns; the longest wish counts."""
+
+    LUA = """
+    if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then
+      redis.call('SET', KEYS[1], 1, 'PX', ARGV[1])
+    end
+    return 1
+    """
+
+    async def __call__(self, held: str, wait: timedelta) -> None:
+        """Hold everybody back for ``wait``, counted from now."""
+        await self._run([held], [max(1, _milliseconds(wait))])
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -29,7 +29,7 @@ from events.dead_letters import DeadLetter
 from events.names import Topic
 from events.transport import App, run_app
 from processors.deliveries import Deliveries, Delivery, deliveries_of
-from runtime.errors import HeadraceError, OperatorError, Poison, RateLimited, Retryable
+from runtime.errors import HeadraceError, OperatorError, Poison, Retryable
 
 __all__ = ["Delivery", "agent", "batch_agent", "run_worker"]
 
@@ -38,6 +38,7 @@ log = structlog.get_logger(__name__)
 E = TypeVar("E")
 Decode = Callable[[bytes], E]
 OnRejected = Callable[[DeadLetter], Awaitable[None]]
+Hold = Callable[[], Awaitable[None]]
 
 _SERVER_FAILURES = (
     Retryable,
@@ -60,6 +61,7 @@ def batch_agent(
     within: timedelta,
     concurrency: int,
     on_rejected: OnRejected | None = None,
+    hold: Hold | None = None,
 ) -> None:
     """Declare an agent that handles events in batches.
 
@@ -69,11 +71,13 @@ def batch_agent(
     back at once). From its third attempt on an event is handled alone: it may be what killed the
     workers before it, and takes no neighbour along then. ``on_rejected`` is awaited with each dead
     letter of the topic before it is stored; when it raises, the event is delivered again instead.
+    ``hold`` is awaited before each batch: while it waits nothing begins, and nothing more is read
+    than fits into the window.
     """
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     if on_rejected is not None:
         app.on_rejected[topic] = on_rejected
-    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency)
+    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency, hold)
     channel = app.topic(
         topic.value,
         value_type=bytes,
@@ -135,6 +139,7 @@ class _Crew(Generic[E]):
         max_size: int,
         within: timedelta,
         concurrency: int,
+        hold: Hold | None = None,
     ) -> None:
         self._topic = topic
         self._decode = decode
@@ -142,6 +147,7 @@ class _Crew(Generic[E]):
         self._max_size = max_size
         self._within = within.total_seconds()
         self._concurrency = concurrency
+        self._hold = hold
         self._deliveries: Deliveries = deliveries_of(app, topic)
         self._queue: asyncio.Queue[Any] = asyncio.Queue(app.prefetch[topic])
         self._collecting = asyncio.Lock()
@@ -164,6 +170,8 @@ class _Crew(Generic[E]):
     async def _work(self) -> None:
         while True:
             messages = await self._collect()
+            if self._hold is not None:
+                await self._hold()
             regular, suspect = self._deliveries.split(messages)
             await self._deal_with(regular)
             for message in suspect:
@@ -256,7 +264,7 @@ class _Crew(Generic[E]):
 
 def _asked_wait(error: Exception) -> timedelta | None:
     """An event that waits keeps its place in the window: a day of ``Retry-After`` would end us."""
-    asked = error.retry_after if isinstance(error, RateLimited) else None
+    asked = error.retry_after if isinstance(error, Retryable) else None
     return None if asked is None else min(asked, _LONGEST_WAIT)
 
 

@@ -150,6 +150,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
         max_size=size,
         within=patience,
         concurrency=concurrency,
+        hold=None if topic is Topic.QUERY else services.inference.available,
     )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+
+import structlog
 
 from events.models import Kind
 from events.outcomes import Outcomes
 from events.replying import Replies
 from events.trimming import trim_queries
+from events.turns import Turns
 from events.watermark import read_watermark
 from processors.answering.assembling import Assembler
 from processors.answering.freshness import Freshness
@@ -27,15 +32,20 @@ from processors.indexing.pipeline import Indexing
 from processors.indexing.preparing import Preparer
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, tokenizer_path
-from processors.recipes import RecipeNotices, chooses_models, model_options
+from processors.recipes import RecipeNotices, chooses_models, model_options, rate_limits
 from processors.servers import Servers, open_servers
 from processors.services import Services
+from runtime.errors import Retryable
 from runtime.settings import Settings
 from store.maintenance import Maintenance
 from store.schema_watch import SchemaWatch
 from store.search import Search
 
 __all__ = ["open_services"]
+
+log = structlog.get_logger(__name__)
+
+_START_PATIENCE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,8 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(settings))
         options = model_options(settings)
-        inference = Inference(options, servers.recipe, servers.store.model_width)
+        turns = Turns(servers.redis, servers.names, rate_limits(settings))
+        inference = Inference(options, servers.recipe, servers.store.model_width, turns)
         stack.push_async_callback(inference.close)
         pool = ChunkingPool(
             processes=settings.chunking_processes,
@@ -70,14 +81,16 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """Both pipelines with everything below them, the models of the settings started.
 
+    A model that doesn't answer keeps nobody from working: words can be searched, and changes wait.
+
     Raises:
         ConfigurationError: versions, roles, models or settings don't fit.
         Unavailable: Redis or Postgres can't be reached.
     """
     async with _open_foundation(settings) as base:
         servers = base.servers
-        await base.inference.start()
-        reader = await base.inference.for_kind(servers.recipe, Kind.TEXT)
+        await _start_models(base.inference)
+        reader = await base.inference.loaded(servers.recipe.model_of(Kind.TEXT))
         notices = RecipeNotices(servers.recipe if chooses_models(settings) else None)
         outcomes = Outcomes(servers.redis, servers.names)
         replies = Replies(servers.redis, servers.names)
@@ -86,6 +99,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             answering=_answering(base, notices, replies, reader.count_tokens),
             burial=Burial(servers.store, outcomes, replies),
             archiving=archiving_of(servers, settings),
+            inference=base.inference,
             maintenance=Maintenance(
                 servers.database,
                 settings.owner_database_url or None,
@@ -98,6 +112,14 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
+async def _start_models(inference: Inference) -> None:
+    try:
+        async with asyncio.timeout(_START_PATIENCE.total_seconds()):
+            await inference.start()
+    except (Retryable, TimeoutError) as error:
+        log.warning("models.not_ready", reason=str(error) or "no answer yet")
+
+
 def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> Indexing:
     preparer = Preparer(
         Resolver(
@@ -107,7 +129,8 @@ def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> 
         Cutter(base.pool, base.inference),
         EmbeddingStep(base.servers.store.known_vectors, base.inference),
     )
-    return Indexing(base.servers.store, preparer, notices, outcomes)
+    servers = base.servers
+    return Indexing(servers.store, servers.key_ring, preparer, notices, outcomes)
 
 
 def _answering(

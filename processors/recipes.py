@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import structlog
 
 from events.models import Kind
+from events.turns import RateLimits
 from processors.indexing.chunking.versions import Chunking
-from processors.inference import ModelOptions, full_name
+from processors.inference import CircuitOptions, ModelOptions, full_name
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.generations import Generation, Recipe
@@ -19,6 +20,7 @@ __all__ = [
     "chooses_models",
     "differing",
     "model_options",
+    "rate_limits",
     "recipe_of",
     "replay_command",
 ]
@@ -38,7 +40,13 @@ def model_options(settings: Settings) -> ModelOptions:
         dimensions=settings.model_dimensions,
         timeout=settings.model_timeout,
         retries=settings.model_retries,
+        circuit=CircuitOptions(failures=settings.model_failures),
     )
+
+
+def rate_limits(settings: Settings) -> RateLimits:
+    """What providers allow all workers together."""
+    return RateLimits(settings.model_requests_per_minute, settings.model_tokens_per_minute)
 
 
 def recipe_of(settings: Settings) -> Recipe:

@@ -10,6 +10,7 @@ from processors.archiving.running import Archiving
 from processors.burying import Burial
 from processors.indexing.chunking.types import CountTokens
 from processors.indexing.pipeline import Indexing
+from processors.inference import Inference
 from store.maintenance import Maintenance
 from store.schema_watch import SchemaWatch
 from store.store import Store
@@ -25,6 +26,7 @@ class Services:
     answering: Answering
     burial: Burial
     archiving: Archiving
+    inference: Inference
     maintenance: Maintenance
     schema_watch: SchemaWatch
     store: Store

@@ -5,10 +5,12 @@
     HeadraceError
     ├── Retryable            the same event may succeed later: it stays pending
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
+    │   │   └── CircuitOpen  a model failed so often that it isn't even asked (``retry_after``)
     │   ├── RateLimited      a model asked us to wait (``retry_after``)
     │   └── LogFull          Redis is near its memory limit: publishing is refused for now
     ├── Poison               trying again can't help: straight to the dead letters
     │   ├── MalformedEvent   the bytes are not an event that we know
+    │   ├── SignatureRefused a change without a signature by a key of its project
     │   ├── UnsupportedContent
     │   └── LimitExceeded    a size or a count is over its limit
     └── OperatorError        a person must act; the command line prints it and exits 1
@@ -21,6 +23,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 __all__ = [
+    "CircuitOpen",
     "ConfigurationError",
     "HeadraceError",
     "LimitExceeded",
@@ -30,6 +33,7 @@ __all__ = [
     "Poison",
     "RateLimited",
     "Retryable",
+    "SignatureRefused",
     "Unavailable",
     "UnsupportedContent",
     "UsageError",
@@ -49,19 +53,23 @@ class HeadraceError(Exception):
 
 
 class Retryable(HeadraceError):
-    """The same work may succeed later."""
+    """The same work may succeed later; after ``retry_after``, where that is known."""
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Unavailable(Retryable):
     """A server or a model can't be reached."""
 
 
-class RateLimited(Retryable):
-    """A model asked us to slow down."""
+class CircuitOpen(Unavailable):
+    """A model failed so often that only a probe asks it, now and then."""
 
-    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+
+class RateLimited(Retryable):
+    """A model asked us to slow down, or would, by the limits in the settings."""
 
 
 class LogFull(Retryable):
@@ -74,6 +82,10 @@ class Poison(HeadraceError):
 
 class MalformedEvent(Poison):
     """The bytes are not an event that we know."""
+
+
+class SignatureRefused(Poison):
+    """The project takes signed changes only, and this one isn't, or not by a key that counts."""
 
 
 class UnsupportedContent(Poison):

@@ -13,11 +13,19 @@ __all__ = [
     "CHANGES_REPUBLISHED",
     "CHANGES_TRIMMED",
     "CHUNKS_EMBEDDED",
+    "CIRCUIT",
+    "CIRCUITS_OPENED",
     "DEAD_LETTERS",
     "DOCUMENTS",
     "FRESHNESS_SECONDS",
+    "LOOP_LAG_SECONDS",
+    "MEMORY_BYTES",
+    "MODEL_REQUESTS",
+    "MODEL_TURNS",
+    "MODEL_TURN_SECONDS",
     "QUERIES",
     "Counter",
+    "Gauge",
     "Histogram",
     "snapshot",
 ]
@@ -72,6 +80,22 @@ class Counter(Metric):
 
     def read(self) -> dict[str, float]:
         """Totals by series."""
+        return {self._shown(series): value for series, value in self._values.items()}
+
+
+class Gauge(Metric):
+    """What something is now."""
+
+    def __init__(self, name: str, description: str, *labels: str) -> None:
+        super().__init__(name, description, *labels)
+        self._values: dict[_LabelValues, float] = {}
+
+    def set(self, value: float, **labels: str) -> None:
+        """It is ``value`` now."""
+        self._values[self._series(self._values, labels)] = value
+
+    def read(self) -> dict[str, float]:
+        """Values by series."""
         return {self._shown(series): value for series, value in self._values.items()}
 
 
@@ -142,6 +166,19 @@ CHANGES_REPUBLISHED = _declare(
 CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries that left the streams of changes."))
 ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Times that archiving had to wait."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
+MODEL_REQUESTS = _declare(Counter("model_requests", "Requests to models.", "model", "outcome"))
+CIRCUIT = _declare(
+    Gauge("circuit", "1: the model isn't asked; 0.5: a probe asks it; 0: all is well.", "model")
+)
+CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a model went down.", "model"))
+MODEL_TURNS = _declare(Gauge("model_turns_waiting", "Requests that wait for a turn.", "provider"))
+MODEL_TURN_SECONDS = _declare(
+    Histogram("model_turn_seconds", "Waits for a turn at a provider.", "provider")
+)
+LOOP_LAG_SECONDS = _declare(
+    Histogram("loop_lag_seconds", "How much later than asked the event loop came back.")
+)
+MEMORY_BYTES = _declare(Gauge("memory_bytes", "Resident memory of the worker itself."))
 
 
 def snapshot() -> dict[str, float]:

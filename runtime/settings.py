@@ -24,6 +24,12 @@ def _seconds(value: object) -> object:
         return value
 
 
+def _for_every_provider(value: object) -> object:
+    """Let a number stand for one limit that holds for each provider."""
+    return {"": value} if isinstance(value, int) else value
+
+
+Limits = Annotated[dict[str, PositiveInt], BeforeValidator(_for_every_provider)]
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
@@ -63,6 +69,12 @@ class Settings(BaseSettings):
         default=1, description="Stream keys per topic; more than one only for a Redis Cluster."
     )
 
+    signing_key: SecretStr = Field(
+        default=SecretStr(""),
+        description="Key that changes are signed with when they are published: <id>:<secret>, "
+        "as `headrace keys add` prints it.",
+    )
+
     log_format: Literal["console", "json"] = Field(default="console", description="Log rendering.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning", description="Least severe level that is logged."
@@ -95,6 +107,19 @@ class Settings(BaseSettings):
     )
     model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
         default=4, description="Further tries of one request to a model before it counts as down."
+    )
+    model_requests_per_minute: Limits = Field(
+        default_factory=dict,
+        description="Requests that all workers together send to a provider per minute: a number "
+        'for each provider, or by name, e.g. {"voyage": 300}; empty: no limit.',
+    )
+    model_tokens_per_minute: Limits = Field(
+        default_factory=dict,
+        description="Tokens that all workers together send to a provider per minute, likewise.",
+    )
+    model_failures: PositiveInt = Field(
+        default=5,
+        description="Failures in a row that make a model count as down: then only probes ask it.",
     )
 
     concurrency: PositiveInt = Field(default=2, description="Batches in work at once, per lane.")

@@ -22,8 +22,8 @@ QueryVector = npt.NDArray[np.float32]
 class Models(Protocol):
     """The models that recipes name."""
 
-    async def embedder(self, model: str) -> Embedder:
-        """The model of a full name, ready for use."""
+    async def loaded(self, model: str) -> Embedder:
+        """The model of a full name, which may have been asked nothing yet."""
         ...
 
 
@@ -57,7 +57,7 @@ class QueryVectors:
             return self._cache[key]
         try:
             async with asyncio.timeout(within.total_seconds()):
-                embedder = await self._models.embedder(model)
+                embedder = await self._models.loaded(model)
                 vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
         except TimeoutError:
             return Unavailable(f"{model} took too long to embed the question")

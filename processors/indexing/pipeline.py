@@ -1,4 +1,4 @@
-"""How a change becomes searchable: skip → prepare (resolve, cut, embed) → write → report.
+"""How a change becomes searchable: check → skip → prepare (resolve, cut, embed) → write → report.
 
 The documents of a batch go through together, so that the model and the database see few, large
 requests. A document that can't be processed fails alone.
@@ -16,12 +16,14 @@ from events.change_log import LoggedChange
 from events.models import DocumentChanged, DocumentIndexed, DocumentIndexedData
 from events.names import Lane, Position
 from events.outcomes import Outcomes
+from processors.admission import KeyRing
 from processors.deliveries import Delivery
 from processors.indexing.documents import EmbeddedDocument, Failure
 from processors.indexing.preparing import Preparer
 from processors.inference.types import Urgency
 from processors.recipes import RecipeNotices
 from runtime import metrics
+from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.kill_points import kill_point
 from store.store import Store
 from store.switching import GenerationMoved
@@ -40,6 +42,10 @@ MOST_MOVES = 3
 """Switches in a row that a group is prepared anew for, before it waits like any other failure."""
 
 
+_OF_ONE_MODEL = (CircuitOpen, RateLimited, OperatorError)
+"""What keeps the changes of one project waiting is no reason for those of another to wait."""
+
+
 class Indexing:
     """The pipeline of changes.
 
@@ -51,9 +57,15 @@ class Indexing:
     """
 
     def __init__(
-        self, store: Store, preparer: Preparer, notices: RecipeNotices, outcomes: Outcomes
+        self,
+        store: Store,
+        key_ring: KeyRing,
+        preparer: Preparer,
+        notices: RecipeNotices,
+        outcomes: Outcomes,
     ) -> None:
         self._store = store
+        self._key_ring = key_ring
         self._preparer = preparer
         self._notices = notices
         self._outcomes = outcomes
@@ -66,20 +78,37 @@ class Indexing:
             Unavailable: a server or a model is down; what isn't done stays pending.
         """
         kill_point("indexing.taken")
-        failures: list[Failure] = []
+        errors: list[HeadraceError] = []
         for group in _groups(deliveries):
-            failures += await self._index(group)
-        if failures:
-            raise failures[0].error
+            try:
+                errors += [failure.error for failure in await self._index(group)]
+            except _OF_ONE_MODEL as error:
+                errors.append(error)
+        if errors:
+            raise next((one for one in errors if isinstance(one, Poison)), errors[0])
 
     async def _index(self, group: Sequence[Change]) -> Sequence[Failure]:
-        fresh = await self._skip_handled(group)
+        fresh, refused = await self._sort_out(group)
         for _ in range(MOST_MOVES):
             try:
-                return await self._apply(fresh)
+                return [*refused, *await self._apply(fresh)]
             except GenerationMoved as error:
                 log.info("changes.prepared_anew", changes=len(fresh), reason=str(error))
-        return await self._apply(fresh)
+        return [*refused, *await self._apply(fresh)]
+
+    async def _sort_out(self, group: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
+        """Changes to apply, and those that aren't signed as their project asks for.
+
+        A change that was applied at its own place was signed well enough then: its key may have
+        been retired since.
+        """
+        found = await self._key_ring.refusals(group[0].event.data.project, group)
+        refusals = {one: why for one, why in zip(group, found, strict=True) if why is not None}
+        fresh = await self._skip_handled(
+            [one for one in group if one not in refusals or one.is_at_own_place]
+        )
+        failures = [Failure(_logged(one), why) for one, why in refusals.items() if not one.settled]
+        return [one for one in fresh if one not in refusals], failures
 
     async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:
         """Changes of one project, prepared for the generation that is live now, and written."""
@@ -88,7 +117,7 @@ class Indexing:
         project = deliveries[0].event.data.project
         generation = await self._store.generation(project)
         self._notices.compare(project, generation)
-        changes = [LoggedChange(one.partition, one.number, one.event) for one in deliveries]
+        changes = [_logged(one) for one in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         kill_point("indexing.prepared")
         applied = await self._store.apply([document.write for document in prepared.documents])
@@ -153,6 +182,10 @@ def _size(delivery: Change) -> int:
     """Of the text too that travels by reference."""
     reference = delivery.event.data.content_ref
     return len(delivery.raw) + (0 if reference is None else reference.size_bytes)
+
+
+def _logged(delivery: Change) -> LoggedChange:
+    return LoggedChange(delivery.partition, delivery.number, delivery.event)
 
 
 def _urgency(group: Sequence[Change]) -> Urgency:

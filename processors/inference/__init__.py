@@ -1,10 +1,13 @@
 """The only caller of models."""
 
+from processors.inference.circuit import CircuitOptions, CircuitStatus
 from processors.inference.registry import Inference, ModelOptions, full_name
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from processors.inference.types import Embedder, Embeddings, Urgency
 
 __all__ = [
+    "CircuitOptions",
+    "CircuitStatus",
     "Embedder",
     "Embeddings",
     "Inference",

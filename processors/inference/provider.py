@@ -52,6 +52,8 @@ class Response:
 class Provider:
     """A model behind LiteLLM. Building it imports LiteLLM, which takes seconds: use a thread.
 
+    ``name`` is that of the provider, e.g. ``voyage``.
+
     Raises:
         ConfigurationError: there is no key for the model's provider, or no such provider.
     """
@@ -61,6 +63,7 @@ class Provider:
         self._litellm = _load_litellm()
         self._key_variables = self._missing_keys()
         self._require_key()
+        self.name = self._provider_name()
         self._info = self._model_info()
 
     @property
@@ -154,16 +157,18 @@ class Provider:
     def _key_names(self) -> str:
         return " or ".join(["HEADRACE_MODEL_API_KEY", *self._key_variables])
 
-    def _model_info(self) -> Mapping[str, Any]:
+    def _provider_name(self) -> str:
         model = self._endpoint.model
         try:
-            self._litellm.get_llm_provider(model)
+            return str(self._litellm.get_llm_provider(model)[1])
         except Exception as error:
             raise ConfigurationError(
                 f"no provider is known for the model {model}: name it as <provider>/<model>"
             ) from error
+
+    def _model_info(self) -> Mapping[str, Any]:
         try:
-            return dict(self._litellm.get_model_info(model))
+            return dict(self._litellm.get_model_info(self._endpoint.model))
         except Exception:  # noqa: BLE001 - a model that isn't in the table raises bare Exception
             return {}
 

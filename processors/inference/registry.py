@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeGuard
 
+from processors.inference.circuit import CircuitOptions, CircuitStatus
 from processors.inference.hashing import HASHING_MODEL, HashingEmbedder
 from processors.inference.local import LocalEmbedder
 from processors.inference.remote import LiteLLMEmbedder
 from processors.inference.sharing import Shared
+from processors.inference.turns import Turns
 from processors.inference.types import Embedder
 from processors.inference.weights import OFFICIAL_NAME, locate, model_name
 from runtime.errors import ConfigurationError
@@ -24,6 +27,7 @@ __all__ = ["Inference", "ModelOptions", "create_embedder", "full_name"]
 StoredWidth = Callable[[str], Awaitable[int | None]]
 
 _LOCAL_PREFIX = "local/"
+_LONGEST_HOLD = timedelta(seconds=30)
 _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 
 
@@ -41,6 +45,7 @@ class ModelOptions:
     dimensions: int | None = None
     timeout: timedelta = timedelta(seconds=30)
     retries: int = 4
+    circuit: CircuitOptions = field(default_factory=CircuitOptions)
 
 
 LOCAL_MODELS: Mapping[str, Callable[[ModelOptions], Embedder]] = {
@@ -65,10 +70,11 @@ def full_name(model: str, options: ModelOptions) -> str:
     return model if _WITH_DIMENSIONS.fullmatch(model) else f"{model}@{options.dimensions}"
 
 
-def create_embedder(model: str, options: ModelOptions) -> Embedder:
+def create_embedder(model: str, options: ModelOptions, turns: Turns | None = None) -> Embedder:
     """The embedder of a full name: ``local/…`` runs here, anything else goes to LiteLLM.
 
     ``dimensions`` of the options count where the name tells no width.
+    ``turns``: what providers allow all workers together.
 
     Raises:
         ConfigurationError: no such local model.
@@ -84,6 +90,8 @@ def create_embedder(model: str, options: ModelOptions) -> Embedder:
         options.timeout,
         options.retries,
         name=model,
+        turns=turns,
+        circuit=options.circuit,
     )
 
 
@@ -109,6 +117,7 @@ class Inference:
         options: for all of them.
         recipe: whose models ``start`` makes ready; others are started by their first use.
         stored_width: of the vectors that are stored under a name, if any.
+        turns: what providers allow all workers together; None: no limits.
     """
 
     def __init__(
@@ -116,10 +125,13 @@ class Inference:
         options: ModelOptions | None = None,
         recipe: Recipe | None = None,
         stored_width: StoredWidth = _unknown_width,
+        turns: Turns | None = None,
     ) -> None:
         self._options = options or ModelOptions()
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
+        self._turns = turns
+        self._met: dict[str, Embedder] = {}
         self._loaded = Shared(self._load)
         self._started = Shared(self._start)
 
@@ -161,6 +173,22 @@ class Inference:
         for model in self._recipe.model_names:
             await self.embedder(model)
 
+    @property
+    def circuits(self) -> list[CircuitStatus]:
+        """Of every remote model that was met, whether it is asked."""
+        return [one.circuit.status for one in self._met.values() if _is_remote(one)]
+
+    async def available(self) -> None:
+        """Wait while every model that was met is down.
+
+        Not for longer than half a minute: there may be work for a model that was never met.
+        """
+        remote = [one for one in self._met.values() if _is_remote(one)]
+        if not remote or len(remote) < len(self._met):
+            return
+        if all(one.circuit.is_open for one in remote):
+            await _first([one.circuit.closed() for one in remote], _LONGEST_HOLD.total_seconds())
+
     async def close(self) -> None:
         """Release every model, also when one of them fails to close."""
         await self._started.close()
@@ -176,9 +204,10 @@ class Inference:
     async def _load(self, model: str) -> Embedder:
         options = await self._options_of(model)
         # reads and hashes files
-        embedder = await asyncio.to_thread(create_embedder, model, options)
+        embedder = await asyncio.to_thread(create_embedder, model, options, self._turns)
         if isinstance(embedder, LiteLLMEmbedder):
             await embedder.load()
+        self._met[model] = embedder
         return embedder
 
     async def _options_of(self, model: str) -> ModelOptions:
@@ -191,3 +220,17 @@ class Inference:
         if asked_for is None or await self._stored_width(model) == asked_for:
             return self._options
         return replace(self._options, dimensions=None)
+
+
+def _is_remote(embedder: Embedder) -> TypeGuard[LiteLLMEmbedder]:
+    return isinstance(embedder, LiteLLMEmbedder)
+
+
+async def _first(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float) -> None:
+    """Wait for one of them, or for the time to pass."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

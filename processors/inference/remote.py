@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
 import numpy as np
 import structlog
 
+from processors.inference.circuit import Circuit, CircuitOptions
 from processors.inference.provider import Endpoint, Provider, RequestRefused
 from processors.inference.responses import unit_vectors
 from processors.inference.retrying import backoff
+from processors.inference.turns import LONGEST_WAITS, Queue, Turns
 from processors.inference.types import Embeddings, Urgency
+from runtime import metrics
 from runtime.errors import (
+    CircuitOpen,
     ConfigurationError,
     HeadraceError,
     RateLimited,
@@ -28,7 +32,7 @@ __all__ = ["LiteLLMEmbedder", "request_batches"]
 log = structlog.get_logger(__name__)
 
 _LIMIT_TOKENS = 512
-_LONGEST_WAIT = timedelta(seconds=60)
+_PROBE = ["width"]
 
 
 class LiteLLMEmbedder:
@@ -48,6 +52,8 @@ class LiteLLMEmbedder:
         batch_tokens: most tokens of one request, where texts allow.
         concurrency: requests for documents in flight.
         name: what the vectors are stored under; empty: the model's name.
+        turns: what the provider allows all workers together; None: no limits.
+        circuit: when the model counts as down.
     """
 
     def __init__(
@@ -62,6 +68,8 @@ class LiteLLMEmbedder:
         batch_tokens: int = 32_000,
         concurrency: int = 4,
         name: str = "",
+        turns: Turns | None = None,
+        circuit: CircuitOptions | None = None,
     ) -> None:
         self._endpoint = Endpoint(model, api_key, base_url, dimensions, timeout)
         self._name = name or model
@@ -70,8 +78,11 @@ class LiteLLMEmbedder:
         self._batch_tokens = batch_tokens
         self._requests = asyncio.Semaphore(concurrency)
         self._starting = asyncio.Lock()
+        self._turns = turns
         self._loaded: Provider | None = None
+        self._queue = Queue("", None)
         self._width: int | None = None
+        self.circuit = Circuit(self._name, self._probe, circuit)
 
     @property
     def model(self) -> str:
@@ -112,6 +123,7 @@ class LiteLLMEmbedder:
         async with self._starting:
             if self._loaded is None:
                 self._loaded = await asyncio.to_thread(Provider, self._endpoint)
+                self._queue = Queue(self._loaded.name, self._turns)
 
     async def start(self) -> None:
         """Import LiteLLM and embed one text, which proves the key and tells the width.
@@ -123,22 +135,26 @@ class LiteLLMEmbedder:
         await self.load()
         async with self._starting:
             if self._width is None:
-                self._width = (await self._request(["width"])).vectors.shape[1]
+                await self._request(_PROBE, Urgency.LIVE)
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         """Unit vectors of the texts, in several requests where needed.
 
+        A question doesn't wait for the model's start, which may hang: what it gets is proof enough.
+
         Raises:
-            UnsupportedContent: the provider refuses these texts, though it took those of ``start``.
+            UnsupportedContent: the provider refuses these texts, though it took others before.
+            CircuitOpen: the model failed so often that it isn't asked.
             Unavailable, RateLimited: no answer within the budget.
             ConfigurationError: no key any more, or another width than before.
         """
         if self._width is None:
-            await self.start()
+            await (self.load() if texts and urgency is Urgency.QUERY else self.start())
         if not texts:
             return Embeddings(np.empty((0, self.dimensions), np.float32), tokens=0)
         counts = await asyncio.to_thread(self.count_tokens, texts)
-        batches = request_batches(counts, self._batch_texts, self._batch_tokens)
+        most_tokens = self._queue.most_tokens(self._batch_tokens)
+        batches = request_batches(counts, self._batch_texts, most_tokens)
         failed = asyncio.Event()
         tasks = [
             asyncio.create_task(self._queued([texts[index] for index in batch], urgency, failed))
@@ -147,13 +163,16 @@ class LiteLLMEmbedder:
         try:
             return _joined(await asyncio.gather(*tasks))
         except RequestRefused as error:
+            if self._width is None:
+                raise
             raise UnsupportedContent(str(error)) from error
         finally:
             for task in tasks:
                 task.cancel()
 
     async def close(self) -> None:
-        """Nothing is held between requests."""
+        """End the probing of a model that is down; nothing else is held between requests."""
+        await self.circuit.close()
 
     @property
     def _provider(self) -> Provider:
@@ -169,28 +188,50 @@ class LiteLLMEmbedder:
             if failed.is_set():
                 raise Unavailable(f"another request of the same call to {self.model} failed")
             try:
-                return await self._request(texts)
+                return await self._request(texts, urgency)
             except HeadraceError:
                 failed.set()
                 raise
 
-    async def _request(self, texts: Sequence[str]) -> Embeddings:
+    async def _request(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         """One request, tried again while the budget lasts."""
         for attempt in range(self._retries):
             try:
-                return await self._try(texts)
+                return await self._try(texts, urgency)
+            except CircuitOpen:
+                raise
             except Retryable as error:
                 wait = _wait(error, attempt)
-                if wait > _LONGEST_WAIT:
+                if wait > LONGEST_WAITS[urgency]:
                     raise
                 log.info("model.retried", model=self.model, attempt=attempt, reason=str(error))
                 await asyncio.sleep(wait.total_seconds())
-        return await self._try(texts)
+        return await self._try(texts, urgency)
 
-    async def _try(self, texts: Sequence[str]) -> Embeddings:
-        response = await self._provider.embed(texts)
-        vectors = unit_vectors(self.model, response.data, len(texts))
-        self._require_width(vectors.shape[1])
+    async def _try(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+        self.circuit.require_closed()
+        tokens = await self._tokens(texts) if self._queue.counts_tokens else 0
+        await self._queue.turn(tokens, urgency)
+        try:
+            with self.circuit.watched():
+                return await self._send(texts)
+        except RateLimited as error:
+            await self._queue.hold_back(error.retry_after or backoff(0))
+            raise
+
+    async def _tokens(self, texts: Sequence[str]) -> int:
+        return sum(await asyncio.to_thread(self.count_tokens, texts))
+
+    async def _probe(self) -> None:
+        await self.load()
+        await self._send(_PROBE)
+
+    async def _send(self, texts: Sequence[str]) -> Embeddings:
+        with _counted(self.model):
+            response = await self._provider.embed(texts)
+            vectors = unit_vectors(self.model, response.data, len(texts))
+            self._require_width(vectors.shape[1])
+        self._width = vectors.shape[1]
         tokens = response.tokens or sum(self.count_tokens(texts))
         return Embeddings(vectors, tokens, tokens * self._provider.usd_per_token)
 
@@ -220,8 +261,21 @@ def request_batches(
 
 
 def _wait(error: Retryable, attempt: int) -> timedelta:
-    asked = error.retry_after if isinstance(error, RateLimited) else None
+    asked = error.retry_after
     return backoff(attempt) if asked is None else asked + backoff(0)
+
+
+@contextmanager
+def _counted(model: str) -> Iterator[None]:
+    outcome = "given_up"
+    try:
+        yield
+        outcome = "answered"
+    except HeadraceError as error:
+        outcome = error.code
+        raise
+    finally:
+        metrics.MODEL_REQUESTS.inc(model=model, outcome=outcome)
 
 
 def _joined(parts: Sequence[Embeddings]) -> Embeddings:

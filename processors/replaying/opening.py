@@ -11,9 +11,11 @@ from functools import partial
 from redis.asyncio import Redis
 
 from events.names import Names
+from events.turns import Turns
+from processors.admission import Admission
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.inference import Inference, full_name, tokenizer_path
-from processors.recipes import model_options
+from processors.recipes import model_options, rate_limits
 from processors.replaying.building import Workshop
 from processors.replaying.contents import Contents
 from processors.replaying.embedding_once import OnceModels
@@ -44,6 +46,7 @@ class Tools:
     store: Store
     standings: Standings
     archive: Archive
+    admission: Admission
     indexes: VectorIndexes
     maintenance: Maintenance
     inference: Inference
@@ -62,7 +65,8 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(settings, OPERATOR))
         options = model_options(settings)
-        inference = Inference(options, stored_width=servers.store.model_width)
+        turns = Turns(servers.redis, servers.names, rate_limits(settings))
+        inference = Inference(options, stored_width=servers.store.model_width, turns=turns)
         stack.push_async_callback(inference.close)
         pool = _pool(settings)
         stack.push_async_callback(pool.close)
@@ -77,6 +81,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
             store=servers.store,
             standings=Standings(database),
             archive=servers.archive,
+            admission=servers.admission,
             indexes=VectorIndexes(database, owner_url, exact_chunks),
             maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
             inference=inference,
@@ -87,7 +92,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
 
 def project_log(tools: Tools, project: str) -> ProjectLog:
     """The log of a project, unread."""
-    return ProjectLog(project, tools.archive, tools.redis, tools.names)
+    return ProjectLog(project, tools.archive, tools.redis, tools.names, tools.admission.admitted)
 
 
 def workshop(tools: Tools, project: str, models: OnceModels) -> Workshop:

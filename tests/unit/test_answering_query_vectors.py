@@ -50,7 +50,7 @@ class Models:
     def __init__(self, **models: Embedder) -> None:
         self._models = models
 
-    async def embedder(self, model: str) -> Embedder:
+    async def loaded(self, model: str) -> Embedder:
         if model not in self._models:
             raise ConfigurationError(f"{model} needs a key")
         return self._models[model]

@@ -1,0 +1,118 @@
+"""A model that is down is asked by a probe, and by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from processors.inference.circuit import Circuit, CircuitOptions, CircuitState
+from processors.inference.provider import RequestRefused
+from runtime.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    HeadraceError,
+    RateLimited,
+    Unavailable,
+)
+from tests.support.waiting import eventually
+
+FAST = CircuitOptions(
+    failures=3,
+    first_pause=timedelta(milliseconds=10),
+    longest_pause=timedelta(milliseconds=20),
+)
+
+
+class Model:
+    """Answers a probe once ``up``."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.probes = 0
+
+    async def probe(self) -> None:
+        self.probes += 1
+        if not self.up:
+            raise Unavailable("no answer")
+
+
+@asynccontextmanager
+async def circuit_of(model: Model, options: CircuitOptions = FAST) -> AsyncIterator[Circuit]:
+    circuit = Circuit("test", model.probe, options)
+    yield circuit
+    await circuit.close()
+
+
+def request(circuit: Circuit, error: BaseException | None = None) -> None:
+    """One request, with the error that it ends with."""
+    with contextlib.suppress(HeadraceError, asyncio.CancelledError), circuit.watched():
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [Unavailable("500"), ConfigurationError("refused the key")])
+async def test_failures_in_a_row_open_it(error: Exception) -> None:
+    """The last failure is in the message, so that a log needs no other line."""
+    async with circuit_of(Model()) as circuit:
+        for _ in range(FAST.failures):
+            circuit.require_closed()
+            request(circuit, error)
+        with pytest.raises(CircuitOpen, match=str(error)) as refused:
+            circuit.require_closed()
+        assert refused.value.retry_after is not None
+        assert refused.value.retry_after <= FAST.first_pause
+
+
+@pytest.mark.parametrize("answer", [None, RateLimited("slow down"), RequestRefused("too long")])
+async def test_any_answer_between_failures_keeps_it_closed(answer: Exception | None) -> None:
+    """A provider that refuses is there."""
+    async with circuit_of(Model()) as circuit:
+        for error in [Unavailable("500"), Unavailable("500"), answer] * 3:
+            request(circuit, error)
+        assert not circuit.is_open
+
+
+async def test_old_failures_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure a minute is no outage."""
+    clock = [0.0]
+    monkeypatch.setattr("processors.inference.circuit.monotonic", lambda: clock[0])
+    async with circuit_of(Model()) as circuit:
+        for _ in range(5):
+            request(circuit, Unavailable("500"))
+            clock[0] += 61
+        assert not circuit.is_open
+
+
+async def test_only_a_probe_closes_it() -> None:
+    """An answer to a request from before the outage proves nothing."""
+    model = Model()
+    async with circuit_of(model) as circuit:
+        for _ in range(FAST.failures):
+            request(circuit, Unavailable("500"))
+        request(circuit)
+        await eventually(lambda: model.probes > 2, "probes")
+        assert circuit.is_open
+        model.up = True
+        async with asyncio.timeout(5):
+            await circuit.closed()
+        circuit.require_closed()
+        assert circuit.status.state is CircuitState.CLOSED
+        assert circuit.status.failures == 0
+
+
+async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that stalls is down, though no request failed; a quick cancellation says nothing."""
+    clock = [0.0]
+    monkeypatch.setattr("processors.inference.circuit.monotonic", lambda: clock[0])
+    async with circuit_of(Model()) as circuit:
+        for silence, is_open in ((0.1, False), (5.0, True)):
+            for _ in range(FAST.failures):
+                with contextlib.suppress(asyncio.CancelledError), circuit.watched():
+                    clock[0] += silence
+                    raise asyncio.CancelledError
+            assert circuit.is_open is is_open
