@@ -7,7 +7,7 @@ Questions and writers never wait for it, but for one case that ``store.vector_in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -75,13 +75,13 @@ class Maintenance:
         self._swept: dict[int, _Swept] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; what fails is logged and tried again at the next turn."""
-        while not stop.is_set():
-            try:
-                await self.run_once()
-            except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
-                log.warning("maintenance.failed", error=repr(error))
-            await _sleep(stop, self._interval)
+        """Work until told to stop; what fails is logged and tried again at the next turn.
+
+        A vector index can take minutes to build; segments are folded all the while.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(self._keep_keywords, stop))
+            tasks.create_task(self._repeat(self._keep_vectors, stop))
 
     async def run_once(self) -> None:
         """Do all that is due in every project; one that fails keeps no other from its turn.
@@ -90,21 +90,39 @@ class Maintenance:
             ExceptionGroup: what failed, once all have had their turn.
         """
         await self._analyze()
+        await self._for_each(self.tidy_keywords, self._refresh_indexes)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
+                log.warning("maintenance.failed", error=repr(error))
+            await _sleep(stop, self._interval)
+
+    async def _keep_keywords(self) -> None:
+        await self._analyze()
+        await self._for_each(self.tidy_keywords)
+
+    async def _keep_vectors(self) -> None:
+        await self._for_each(self._refresh_indexes)
+
+    async def _for_each(self, *chores: Callable[[Generation], Awaitable[None]]) -> None:
+        """For the generation that is live by now; whoever builds another sees to that."""
         failures: list[Exception] = []
         for project_id in (await self._projects.all()).values():
             try:
-                await self._keep(project_id)
+                async with self._database.scope(project_id) as connection:
+                    live = await generations.live(connection, project_id)
+                for chore in chores:
+                    await chore(live)
             except Exception as error:  # noqa: BLE001 - handed on below
                 failures.append(error)
         if failures:
             raise ExceptionGroup("upkeep failed", failures)
 
-    async def _keep(self, project_id: int) -> None:
-        """Look after the generation that is live by now; whoever builds another sees to that."""
-        async with self._database.scope(project_id) as connection:
-            live = await generations.live(connection, project_id)
-        await self.tidy_keywords(live)
-        await self._indexes.refresh(project_id, live.id)
+    async def _refresh_indexes(self, live: Generation) -> None:
+        await self._indexes.refresh(live.project_id, live.id, after_import=True)
 
     async def _analyze(self) -> None:
         async with self._database.connection() as connection:

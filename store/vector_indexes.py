@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 
 import asyncpg
 import structlog
@@ -18,6 +19,7 @@ import structlog
 from runtime.errors import Unavailable
 from store.connecting import connect, explained
 from store.database import EVERY_AGENT, Database
+from store.inflow import Inflow
 from store.named_queries import named
 
 __all__ = ["LOCK_SPACE", "VectorIndexes"]
@@ -29,6 +31,12 @@ MIN_TAIL = 10_000
 
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when more than a fourth of what it covers lies outside."""
+
+POURING_PER_S = 100.0
+"""So many new vectors a second are an import: an index that is built meanwhile is soon outgrown."""
+
+MAX_POURING_TAIL = 100_000
+"""So many may an import leave outside of an index: to compare them all takes about 0.1 s."""
 
 LOCK_SPACE = 0x48445645
 """Of the advisory locks that builders of indexes hold, by generation."""
@@ -71,17 +79,27 @@ class VectorIndexes:
         self._database = database
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
+        self._inflow = Inflow()
 
-    async def refresh(self, project_id: int, generation_id: int, *, wait: bool = False) -> int:
+    async def refresh(
+        self,
+        project_id: int,
+        generation_id: int,
+        *,
+        wait: bool = False,
+        after_import: bool = False,
+    ) -> int:
         """Build what is due in one generation; returns how many indexes were built.
 
         Does nothing where another process builds for this generation, or for any; with ``wait``,
-        takes its turn after one that builds for another.
+        takes its turn after one that builds for another. With ``after_import``, for who comes by
+        again and again, a build waits while more than ``POURING_PER_S`` vectors a second come in:
+        it costs several times what indexing them does, and would have to be done again and again.
 
         Raises:
             Unavailable: the server can't be reached, or a lock can't be had for now.
         """
-        due = await self._due(project_id, generation_id)
+        due = await self._due(project_id, generation_id, after_import)
         if not due:
             return 0
         async with self._builder(generation_id, wait=wait) as builder:
@@ -111,20 +129,27 @@ class VectorIndexes:
             for row in rows:
                 await builder.drop(project_id, row["name"])
 
-    async def _due(self, project_id: int, generation_id: int) -> list[_Build]:
+    async def _due(self, project_id: int, generation_id: int, after_import: bool) -> list[_Build]:
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             survey = await connection.fetch(_QUERIES["survey"], generation_id)
             watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
+        vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
+        inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
+        pouring = {
+            model_id for model_id, rate in inflow.items() if after_import and rate > POURING_PER_S
+        }
         return [
             _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
             for row in survey
-            if row["tail"] > self._allowed_tail(row["vectors"])
+            if row["tail"] > self._allowed_tail(row["vectors"], row["model_id"] in pouring)
         ]
 
-    def _allowed_tail(self, indexed: int | None) -> int:
+    def _allowed_tail(self, indexed: int | None, pouring: bool) -> int:
         if indexed is None:
-            return self._exact_chunks
-        return max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
+            allowed = self._exact_chunks
+        else:
+            allowed = max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
+        return max(allowed, MAX_POURING_TAIL) if pouring else allowed
 
     async def _build(self, builder: _Builder, build: _Build) -> None:
         log.info("vector_index.building", name=build.name)

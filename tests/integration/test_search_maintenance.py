@@ -167,6 +167,8 @@ async def test_large_projects_get_an_index(index: Index, database: Fresh, as_own
         [index.document("more", [f"x{i}" for i in range(1200)], vectors[:1200])]
     )
     await maintenance.run_once()
+    assert await index_names(database) == [first_name], "nothing is built while much comes in"
+    await maintenance.run_once()
     (second_name,) = await index_names(database)
     assert second_name != first_name
     before_switch_is_noticed = await index.candidates(vector=vectors[700], limit=10)
