@@ -4,6 +4,9 @@ redis-py bounds each write by ``asyncio.wait_for``, and before Python 3.12 that 
 cancellation which comes in the moment that the write ends: the task goes on as if nobody had asked
 it to stop, and an ``asyncio.timeout`` around it never ends
 (https://github.com/python/cpython/issues/86296).
+
+Nor does a lost connection look like a defect: uvloop raises RuntimeError on a write to a connection
+that it has seen break while its reader hasn't heard of that yet.
 """
 
 from __future__ import annotations
@@ -17,8 +20,12 @@ from redis.asyncio.connection import (
     SSLConnection,
     UnixDomainSocketConnection,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 __all__ = ["cancellable"]
+
+
+_BROKEN_IN_UVLOOP = "the handler is closed"
 
 
 class _Cancellable(AbstractConnection):
@@ -27,7 +34,12 @@ class _Cancellable(AbstractConnection):
     ) -> None:
         """As the class before; raises CancelledError where that has swallowed it."""
         asked_before = _times_cancelled()
-        await super().send_packed_command(command, check_health)
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as error:
+            if _BROKEN_IN_UVLOOP not in str(error):
+                raise
+            raise RedisConnectionError("Connection lost while writing to socket.") from error
         if _times_cancelled() > asked_before:
             await self.disconnect(nowait=True)
             raise asyncio.CancelledError

@@ -58,7 +58,7 @@ async def ends(proxy: Proxy) -> AsyncIterator[Ends]:
 
 
 async def connected(proxy: Proxy) -> Ends:
-    return await asyncio.open_connection("127.0.0.1", int(proxy.url.rpartition(":")[2][:-2]))
+    return await asyncio.open_connection("127.0.0.1", proxy.port)
 
 
 async def said(ends: Ends, words: bytes) -> bytes:
@@ -77,8 +77,10 @@ async def is_silent(ends: Ends, words: bytes = b"") -> bool:
 
 
 async def test_a_url_keeps_all_but_its_address(proxy: Proxy) -> None:
-    assert proxy.url.startswith("redis://user:word@127.0.0.1:")
-    assert proxy.url.endswith("/3")
+    assert proxy.url == f"redis://user:word@127.0.0.1:{proxy.port}/3"
+    assert proxy.through("unix://:word@/tmp/socket") == f"redis://:word@127.0.0.1:{proxy.port}/0"
+    socket_url = "postgresql://worker@/docs?host=%2Ftmp"
+    assert proxy.through(socket_url) == f"postgresql://worker@127.0.0.1:{proxy.port}/docs"
 
 
 async def test_a_close_is_passed_on(proxy: Proxy, echo: Echo, ends: Ends) -> None:

@@ -83,7 +83,7 @@ class Proxy:
     """A door to the server at ``upstream_url``; ``accepted`` counts the connections through it."""
 
     def __init__(self, upstream_url: str) -> None:
-        self.url = ""
+        self.port = 0
         self.accepted = 0
         self._upstream_url = upstream_url
         self._links: set[_Link] = set()
@@ -92,6 +92,20 @@ class Proxy:
         self._delay_seconds = 0.0
         self._stalled: set[Way] = set()
         self._is_black = False
+
+    @property
+    def url(self) -> str:
+        """The server's URL, by this door."""
+        return self.through(self._upstream_url)
+
+    def through(self, url: str) -> str:
+        """A URL of the same server (another user's, another database's), by this door."""
+        parts = urlsplit(url)
+        user, at, _ = parts.netloc.rpartition("@")
+        scheme = "redis" if parts.scheme == "unix" else parts.scheme
+        path = "/0" if parts.scheme == "unix" else parts.path
+        netloc = f"{user}{at}127.0.0.1:{self.port}"
+        return parts._replace(scheme=scheme, netloc=netloc, path=path, query="").geturl()
 
     def delay(self, seconds: float) -> None:
         """Carry each piece of at most 64 KiB so much later, either way."""
@@ -220,23 +234,12 @@ async def running_proxy(upstream_url: str) -> AsyncIterator[Proxy]:
     """A proxy on a free port of the loopback; all of its connections end with it."""
     proxy = Proxy(upstream_url)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    proxy.url = _through(upstream_url, server.sockets[0].getsockname()[1])
+    proxy.port = server.sockets[0].getsockname()[1]
     try:
         yield proxy
     finally:
         server.close()
         await proxy.close()
-
-
-def _through(url: str, port: int) -> str:
-    """The same URL, by the proxy's address."""
-    parts = urlsplit(url)
-    user, at, _ = parts.netloc.rpartition("@")
-    scheme = "redis" if parts.scheme == "unix" else parts.scheme
-    path = "/0" if parts.scheme == "unix" else parts.path
-    return parts._replace(
-        scheme=scheme, netloc=f"{user}{at}127.0.0.1:{port}", path=path, query=""
-    ).geturl()
 
 
 async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
