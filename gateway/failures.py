@@ -7,6 +7,7 @@ import sys
 import traceback
 
 from runtime.errors import HeadraceError
+from runtime.printing import printable
 
 __all__ = ["INTERRUPTED", "one_line", "report"]
 
@@ -17,7 +18,7 @@ _LONGEST = 500
 def report(error: BaseException) -> int:
     """Print the error to stderr as one line; the exit code that goes with it."""
     if os.environ.get("HEADRACE_LOG_LEVEL", "").lower() == "debug":
-        traceback.print_exception(error)
+        print(printable("".join(traceback.format_exception(error))), file=sys.stderr)  # noqa: T201
     cause = _first_cause(error)
     if isinstance(cause, KeyboardInterrupt):
         return INTERRUPTED
@@ -31,7 +32,7 @@ def report(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """An error of ours says it itself; another one is a defect, and how to learn more."""
-    text = " ".join(str(error).split())[:_LONGEST]
+    text = printable(" ".join(str(error).split()))[:_LONGEST]
     if isinstance(error, HeadraceError):
         return text
     kind = type(error).__name__

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
-__all__ = ["print_json", "printable", "stderr", "stdout"]
+from runtime.printing import escaped, printable
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of text."""
+__all__ = ["print_json", "printable", "stderr", "stdout"]
 
 
 def stdout() -> Console:
@@ -26,11 +24,7 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
-def printable(text: str) -> str:
-    """Retrieved text without what a terminal would obey: escape sequences, carriage returns."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
 def print_json(value: Mapping[str, Any]) -> None:
     """One object on one line of stdout."""
-    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)  # noqa: T201
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    print(escaped(text), flush=True)  # noqa: T201

@@ -112,7 +112,7 @@ def generations_table(found: Sequence[Listed]) -> Table:
         when = f"{(made.switched_at or made.created_at).astimezone(UTC):%m-%d %H:%M}"
         sizes = f"{one.documents:,}", f"{one.chunks:,}"
         cells = (one.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
-        table.add_row(*map(Text, (*cells, *sizes, when)))
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, *sizes, when)))
     return table
 
 
@@ -123,7 +123,7 @@ def _tell(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
         typer.echo("no projects yet: `headrace sync PATH` makes one")
     else:
         for one in found:
-            typer.echo(line(one))
+            typer.echo(printable(line(one)))
 
 
 def _joined(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from typing import Literal
+from io import StringIO
+from typing import Literal, TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from runtime.printing import printable
 
 __all__ = ["configure_logs", "without_secrets"]
 
@@ -83,6 +86,24 @@ def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> E
 def _rendering(form: Literal["console", "json"]) -> list[Processor]:
     if form == "json":
         return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-    # plain tracebacks: rich ones print local variables, and those may hold secrets
-    plain = structlog.dev.plain_traceback
-    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    return [
+        _printable_values,
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=_plain_traceback
+        ),
+    ]
+
+
+def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """What is logged may quote a stranger; JSON escapes it by itself."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = printable(value)
+    return event
+
+
+def _plain_traceback(out: TextIO, error: ExcInfo) -> None:
+    """A rich one would print local variables, and those may hold secrets."""
+    text = StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(printable(text.getvalue()))

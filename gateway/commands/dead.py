@@ -12,7 +12,7 @@ from rich.text import Text
 
 from events import DeadLetter, DeadLetters
 from gateway.clients import names_of, open_redis
-from gateway.output import print_json, stdout
+from gateway.output import print_json, printable, stdout
 from gateway.session import JsonOption, run_client
 from gateway.stack import stack
 from runtime.errors import UsageError
@@ -52,7 +52,7 @@ def show(letter: Annotated[str, typer.Argument(metavar="ID")], json: JsonOption 
         print_json(found)
         return
     for name, value in found.items():
-        typer.echo(f"{name:>10}  {value}")
+        typer.echo(f"{name:>10}  " + printable(str(value)).replace("\n", f"\n{'':12}"))
 
 
 @command.command()
@@ -122,5 +122,5 @@ def _table(letters: list[DeadLetter]) -> Table:
     for letter in letters:
         when = letter.last_at.isoformat(timespec="seconds")
         cells = (letter.id, letter.error, str(letter.attempts), when, letter.detail)
-        table.add_row(*map(Text, cells))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table

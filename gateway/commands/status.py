@@ -9,11 +9,12 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from events import Backlog, check_server, read_backlog
 from gateway.archive_status import archive_rows, archiver_rows
 from gateway.clients import names_of, open_database, open_redis
-from gateway.output import print_json, stdout
+from gateway.output import print_json, printable, stdout
 from gateway.session import JsonOption, run_client
 from gateway.stack import configured, stack
 from processors.recipes import recipe_of
@@ -96,7 +97,7 @@ async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any
 
 
 def _print(console: Console, found: dict[str, Any]) -> None:
-    console.print(f"servers: {found['servers']}; Redis {found['redis']}")
+    console.print(f"servers: {found['servers']}; Redis {found['redis']}", markup=False)
     console.print()
     console.print(_table(found["streams"]))
     console.print()
@@ -126,7 +127,7 @@ def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Tab
         # a heading's words may stand below each other; a name must be readable
         table.add_column(column.replace("_", " "), no_wrap=column == columns[0])
     for row in rows:
-        table.add_row(*(_cell(column, row[column]) for column in columns))
+        table.add_row(*(Text(printable(_cell(column, row[column]))) for column in columns))
     return table
 
 

@@ -39,9 +39,10 @@ def parsed(envelope: Envelope) -> DocumentChanged | QueryRequested | None:
     try:
         return event.from_bytes(envelope.raw)
     except MalformedEvent as error:
-        assert str(error).isprintable()
-        assert len(str(error)) < 1_000
-        return None
+        reason = str(error)
+    assert reason.isprintable()
+    assert len(reason) < 1_000
+    return None
 
 
 def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
@@ -80,7 +81,8 @@ async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic,
     for start in range(0, len(envelopes), 500):
         async with redis.pipeline(transaction=False) as pipeline:
             for one in envelopes[start : start + 500]:
-                pipeline.xadd(NAMES.stream(one.topic), {**one.fields})
+                fields: Any = one.fields
+                pipeline.xadd(NAMES.stream(one.topic), fields)
             ids += await pipeline.execute()
     return {
         (one.topic, entry_id.decode()): one for one, entry_id in zip(envelopes, ids, strict=True)
@@ -89,9 +91,9 @@ async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic,
 
 async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) -> Counter[str]:
     """What became of each entry; asserts that it is what should."""
-    dead = {}
+    dead: dict[tuple[Topic, str], str] = {}
     for letter, kept in await suspect.letters():
-        dead[Topic(letter.topic), letter.entry_id] = letter
+        dead[Topic(letter.topic), letter.entry_id] = letter.error
         assert letter.error in REASONS, letter
         assert letter.detail.isprintable()
         assert letter.attempts == 1
@@ -100,13 +102,13 @@ async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) ->
     outcomes = await outcomes_of(suspect.redis)
     replies = reply_counts(await read_stream(suspect.redis, REPLY_TO))
     found: Counter[str] = Counter()
-    answered = set()
+    answered: set[str] = set()
     for (topic, entry_id), envelope in entries.items():
         event = parsed(envelope)
-        letter = dead.get((topic, entry_id))
-        if letter is not None:
-            found[letter.error] += 1
-            assert event is None or can_be_refused(envelope, event), letter
+        reason = dead.get((topic, entry_id))
+        if reason is not None:
+            found[reason] += 1
+            assert event is None or can_be_refused(envelope, event), (reason, envelope)
         elif isinstance(event, QueryRequested):
             found["answered"] += 1
             if "id" in event.model_fields_set:  # nobody waits for one without
@@ -120,7 +122,7 @@ async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) ->
 
 
 def token_of(topic: Topic, entry_id: str, envelope: Envelope) -> str:
-    """What the outcome is told under: of the place that the entry says it had before, if it does."""
+    """What the outcome is told under: the place that the entry had before, where it says so."""
     kept = envelope.fields.get(b"position")
     if kept is not None:
         return Position.from_number(int(kept), 0).token

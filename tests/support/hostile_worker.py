@@ -62,11 +62,12 @@ class Suspect:
 
     async def letters(self) -> list[tuple[DeadLetter, Entry]]:
         """Every dead letter, with its entry."""
-        found = []
-        for topic in (Topic.CHANGED_LIVE, Topic.CHANGED_BULK, Topic.QUERY):
-            for entry in await read_stream(self.redis, self.names.dead(topic)):
-                found.append((DeadLetter.from_fields(entry.fields, entry.id), entry))
-        return found
+        entries = [
+            entry
+            for topic in GROUPS
+            for entry in await read_stream(self.redis, self.names.dead(topic))
+        ]
+        return [(DeadLetter.from_fields(entry.fields, entry.id), entry) for entry in entries]
 
     async def passed(self, last: Mapping[Topic, str], timeout: float = 60) -> None:
         """Wait until the workers have settled everything up to an entry of each topic."""
@@ -89,7 +90,7 @@ class Suspect:
         return delivered and (oldest is None or order(oldest.decode()) > order(entry_id))
 
     async def settled(self, timeout: float = 60) -> None:
-        """Wait until no group has anything to do: neither the indexer, the answerer, the archiver."""
+        """Wait until no group has anything to do, the archiver neither."""
         await eventually(self._is_settled, "nothing waits", timeout=timeout, every=0.05)
 
     async def _is_settled(self) -> bool:
@@ -115,7 +116,7 @@ async def hostile_worker(
         **{f"HEADRACE_{name.upper()}": value for name, value in settings.items()},
     }
     log = home / "worker.log"
-    home.mkdir(parents=True, exist_ok=True)
+    await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
     redis = connect(redis_url)
     async with (
         worker_process(environment=environment, stop_timeout=_STOP_TIMEOUT, log=log) as process,
