@@ -17,6 +17,7 @@ from events.names import Lane, Names
 from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
+from events.signing import SigningKey
 from runtime.errors import Unavailable
 
 __all__ = ["Client"]
@@ -40,6 +41,7 @@ class Client:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
         outbox: Outbox | None = None,
+        signing_key: SigningKey | None = None,
     ) -> None:
         self._redis = redis
         self._reader = reader
@@ -49,6 +51,7 @@ class Client:
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
             outbox=outbox,
+            signing_key=signing_key,
         )
         self._outcomes = Outcomes(reader, names)
         self._asker = Asker(redis, reader, names)
@@ -63,13 +66,15 @@ class Client:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
         outbox: Outbox | None = None,
+        signing_key: str | None = None,
     ) -> Self:
         """A client of the deployment with this prefix and number of partitions.
 
-        Nothing is sent before the first call. ``outbox`` is needed to publish durably.
+        Nothing is sent before the first call. ``outbox`` is needed to publish durably, and
+        ``signing_key`` (``<id>:<secret>``) to publish to projects that take signed changes only.
 
         Raises:
-            ConfigurationError: the URL is not a Redis URL.
+            ConfigurationError: the URL is not a Redis URL, or the key is no key.
         """
         return cls(
             connect(redis_url),
@@ -78,6 +83,7 @@ class Client:
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
             outbox=outbox,
+            signing_key=SigningKey.parse(signing_key) if signing_key else None,
         )
 
     async def __aenter__(self) -> Self:

@@ -15,9 +15,10 @@ from events.connection import redis_errors
 from events.entries import entries_of
 from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
 from events.scripts import Redrive
+from events.signing import LONGEST_SIGNATURE, SIGNATURE_FIELD
 from runtime.errors import MalformedEvent, UsageError
 
-__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable"]
+__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable", "storable_signature"]
 
 _DETAIL_CHARACTERS = 4000
 _ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
@@ -30,7 +31,8 @@ class DeadLetter:
 
     ``entry_id`` is the event's id in its own stream, ``dead_entry_id`` that of this letter in the
     dead-letter stream (empty until it is stored). ``error`` is the error's code. ``position`` is
-    the place in the log that a redrive keeps; None for what isn't a change.
+    the place in the log that a redrive keeps; None for what isn't a change. ``signature`` is empty
+    where the event came without one.
     """
 
     event: bytes
@@ -44,6 +46,7 @@ class DeadLetter:
     first_at: datetime
     last_at: datetime
     position: int | None = None
+    signature: str = ""
     dead_entry_id: str = ""
 
     @property
@@ -66,7 +69,11 @@ class DeadLetter:
             "last_at": self.last_at.astimezone(UTC).isoformat(),
         }
         position = self._kept_position()
-        return fields if position is None else {**fields, "position": position}
+        if position is not None:
+            fields["position"] = position
+        if self.signature:
+            fields["signature"] = self.signature
+        return fields
 
     @classmethod
     def from_fields(cls, fields: Mapping[bytes, bytes], dead_entry_id: str = "") -> Self:
@@ -88,6 +95,7 @@ class DeadLetter:
             first_at=datetime.fromisoformat(text["first_at"]),
             last_at=datetime.fromisoformat(text["last_at"]),
             position=int(text["position"]) if "position" in text else None,
+            signature=text.get("signature", ""),
             dead_entry_id=dead_entry_id,
         )
 
@@ -119,6 +127,11 @@ class _Place:
 def storable(text: str) -> str:
     """Without what neither UTF-8 nor Postgres can hold: errors quote whatever they met."""
     return text.encode(errors="replace").decode().replace("\x00", "")
+
+
+def storable_signature(fields: Mapping[bytes, bytes]) -> str:
+    """The signature among an entry's fields, for its letter; what is too long for one is cut."""
+    return storable(fields.get(SIGNATURE_FIELD, b"")[:LONGEST_SIGNATURE].decode(errors="replace"))
 
 
 def instant_of(milliseconds: float) -> datetime:

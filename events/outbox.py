@@ -17,13 +17,14 @@ _DERIVED = (LARGEST_SEQUENCE + 1) // 2
 
 @dataclass(frozen=True, slots=True)
 class KeptEvent:
-    """An event as the outbox keeps it."""
+    """An event as the outbox keeps it; ``signature`` is empty where it has none."""
 
     project: str
     event_id: str
     lane: Lane
     partition: int
     body: bytes
+    signature: str = ""
 
 
 class Placed(NamedTuple):
@@ -62,6 +63,7 @@ class WaitingEvent:
     position: int | None
     number: int
     created_at: datetime
+    signature: str = ""
 
     @property
     def place(self) -> Position:

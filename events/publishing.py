@@ -17,6 +17,7 @@ from events.names import Lane, Names, Topic
 from events.outbox import KeptEvent, Outbox, Placed
 from events.retrying import PATIENCE, retrying
 from events.scripts import PublishOnce
+from events.signing import SigningKey
 from runtime.errors import ConfigurationError, LimitExceeded
 
 __all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
@@ -58,6 +59,9 @@ class Publisher:
     ``durable`` events survive the loss of Redis too: they are kept in ``outbox`` before they are
     published, and published again from there if need be. When a call of such events raises, any of
     them may come to be published yet.
+
+    With a ``signing_key`` every event is signed. An event counts as another one once its signature
+    is another: with a new key, it is published again.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Publisher:
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
         outbox: Outbox | None = None,
+        signing_key: SigningKey | None = None,
         patience: timedelta = PATIENCE,
     ) -> None:
         self._redis = redis
@@ -75,6 +80,7 @@ class Publisher:
         self._inline_limit_bytes = inline_limit_bytes
         self._content_store = content_store
         self._outbox = outbox
+        self._signing_key = signing_key
         self._script = PublishOnce(redis)
         self._headroom = Headroom(redis, patience)
         self._patience = patience
@@ -162,22 +168,27 @@ class Publisher:
                     stream=self._names.stream(Topic.of_lane(outgoing.lane), outgoing.partition),
                     seen=self._seen(outgoing),
                     event=outgoing.body,
+                    signature=outgoing.signature,
                     token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
                     remember=REMEMBER,
                 )
             return await pipeline.execute(raise_on_error=False)
 
     def _seen(self, outgoing: KeptEvent) -> str:
-        return self._names.seen(outgoing.project, outgoing.event_id, outgoing.partition)
+        return self._names.seen(
+            outgoing.project, outgoing.event_id, outgoing.partition, outgoing.signature
+        )
 
     async def _outgoing(self, change: DocumentChanged, lane: Lane) -> KeptEvent:
         data = change.data
+        body = (await self._by_reference_if_big(change)).to_bytes()
         return KeptEvent(
             project=data.project,
             event_id=change.id,
             lane=lane,
             partition=self._names.partition_of(data.project, data.uri),
-            body=(await self._by_reference_if_big(change)).to_bytes(),
+            body=body,
+            signature="" if self._signing_key is None else self._signing_key.sign(body),
         )
 
     async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:

@@ -77,6 +77,7 @@ class Republishing:
                 stream=self._names.stream(Topic.of_lane(place.lane), place.partition),
                 seen=self._seen(event),
                 event=body,
+                signature=event.signature,
                 place=place,
                 in_vain=trace.raw,
                 remember=REMEMBER,
@@ -91,7 +92,9 @@ class Republishing:
             return await pipeline.execute()
 
     def _seen(self, event: WaitingEvent) -> str:
-        return self._names.seen(event.project, event.event_id, event.partition)
+        return self._names.seen(
+            event.project, event.event_id, event.partition, event.signature
+        )
 
 
 def is_lost(trace: Trace, archived: Mapping[str, str]) -> bool:

@@ -57,10 +57,12 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """Postgres, as the role of the workers; errors as ``open_store``."""
+async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Database]:
+    """Postgres, as a role, or else that of the workers; errors as ``open_store``."""
     require_database(settings)
-    database = await Database.open(settings.database_url, role=settings.worker_role, max_size=4)
+    database = await Database.open(
+        settings.database_url, role=role or settings.worker_role, max_size=4
+    )
     try:
         yield database
     finally:
@@ -88,6 +90,7 @@ async def open_client(
         inline_limit_bytes=settings.inline_content_bytes,
         content_store=content_store,
         outbox=outbox,
+        signing_key=settings.signing_key.get_secret_value() or None,
     )
     async with client:
         yield client

@@ -19,7 +19,7 @@ from events.names import Position, Topic
 from events.outcomes import Outcomes
 from events.replying import Replies
 from runtime import metrics
-from runtime.errors import MalformedEvent
+from runtime.errors import MalformedEvent, SignatureRefused
 from store.store import Store
 
 __all__ = ["Burial"]
@@ -110,11 +110,11 @@ def _readable(raw: bytes) -> dict[str, Any]:
 
 
 def _position(letter: DeadLetter) -> Position | None:
-    """Where the change first stood in the log.
+    """Where the change first stood in the log; where it stands now, if nobody vouches for more.
 
     None for an id that no clock has made: nobody has a token to wait for such a change with.
     """
-    if letter.position is not None:
+    if letter.position is not None and letter.error != SignatureRefused.__name__:
         return Position.from_number(letter.position, letter.partition)
     position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from events.dead_letters import DeadLetter, instant_of, storable
+from events.dead_letters import DeadLetter, instant_of, storable, storable_signature
 from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
+from events.signing import SIGNATURE_FIELD
 from events.transport import App, HeldEntry, kept_position
 from runtime.errors import MalformedEvent, Poison
 
@@ -42,6 +43,12 @@ class Delivery(Generic[E]):
     message: Any = field(repr=False)
     settle: Callable[[Delivery[E]], None] = field(repr=False)
     settled: bool = False
+    signature: bytes | None = None
+
+    @property
+    def is_at_own_place(self) -> bool:
+        """Whether no redrive has kept an earlier place for it, and nobody has claimed one."""
+        return self.position is not None and self.position.number == self.number
 
     @property
     def event_id(self) -> str:
@@ -128,7 +135,8 @@ class Deliveries(ABC):
         raw = message.value or b""
         entry_id = self._entry_id(message)
         position = self._position(message.partition, entry_id)
-        number = kept_position(self._fields(message), position) if position else 0
+        fields = self._fields(message)
+        number = kept_position(fields, position) if position else 0
         return Delivery(
             event=decode(raw),
             topic=self._topic,
@@ -140,6 +148,7 @@ class Deliveries(ABC):
             raw=raw,
             message=message,
             settle=self._acknowledge,
+            signature=fields.get(SIGNATURE_FIELD),
         )
 
     def _position(self, partition: int, entry_id: str) -> Position | None:
@@ -230,6 +239,7 @@ class _KafkaDeliveries(Deliveries):
             attempts=attempts,
             first_at=instant_of(message.timestamp * 1000),
             last_at=datetime.now(UTC),
+            signature=storable_signature(self._fields(message)),
         )
 
     def _acknowledge(self, delivery: Delivery[Any]) -> None:

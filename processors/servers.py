@@ -10,12 +10,15 @@ from redis.asyncio import Redis
 
 from events.connection import check_server, connect
 from events.names import Names
+from processors.admission import Admission, KeyRing
 from processors.recipes import recipe_of
 from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
 from store.generations import Recipe
 from store.projects import Projects
+from store.publisher_keys import PublisherKeys
+from store.standings import Standings
 from store.store import Store
 
 __all__ = ["Servers", "open_servers"]
@@ -23,7 +26,10 @@ __all__ = ["Servers", "open_servers"]
 
 @dataclass(frozen=True)
 class Servers:
-    """Redis, Postgres and the archive. ``recipe`` is that of the settings, for new projects."""
+    """Redis, Postgres and the archive, and who may change what.
+
+    ``recipe`` is that of the settings, for new projects.
+    """
 
     names: Names
     redis: Redis
@@ -32,6 +38,8 @@ class Servers:
     projects: Projects
     store: Store
     archive: Archive
+    key_ring: KeyRing
+    admission: Admission
 
 
 @asynccontextmanager
@@ -52,6 +60,7 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
         database = await Database.open(settings.database_url, role=role or settings.worker_role)
         stack.push_async_callback(database.close)
         projects = Projects(database, recipe)
+        key_ring = KeyRing(PublisherKeys(database, projects).read)
         yield Servers(
             names=Names(settings.stream_prefix, settings.partitions),
             redis=redis,
@@ -60,4 +69,6 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             projects=projects,
             store=Store(database, recipe),
             archive=Archive(database, projects, settings.archive_location),
+            key_ring=key_ring,
+            admission=Admission(key_ring, projects, Standings(database)),
         )

@@ -44,6 +44,7 @@ class PostgresOutbox:
                     [event.lane.value for event in some],
                     [event.partition for event in some],
                     [event.body for event in some],
+                    [event.signature for event in some],
                 )
 
     async def place(self, placed: Sequence[Placed]) -> None:
@@ -55,6 +56,13 @@ class PostgresOutbox:
                 await connection.execute(
                     _QUERIES["place"], project_id, [one.event_id for one in some], positions
                 )
+
+    async def drop(self, project: str, refused: Sequence[tuple[bytes, bytes]]) -> None:
+        """Forget events that nobody takes, by their bytes and signature: they are dead letters."""
+        project_id = await self._projects.ensure(project)
+        bodies, signatures = zip(*refused, strict=True)
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(_QUERIES["drop"], project_id, bodies, signatures)
 
     async def projects(self) -> list[str]:
         """Names of all projects that may have events here."""
@@ -78,6 +86,7 @@ class PostgresOutbox:
                 position=row["position"],
                 number=row["number"],
                 created_at=row["created_at"],
+                signature=row["signature"],
             )
             for row in rows
         ]

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.connection import connect
-from events.dead_letters import DeadLetter, instant_of, storable
+from events.dead_letters import DeadLetter, instant_of, storable, storable_signature
 from events.kept_position import kept_position
 from events.names import GROUPS, Position, Topic
 from events.transport.acks import AckLog, NoOffsets
@@ -189,6 +189,7 @@ class Consumer(base.Consumer):
             first_at=instant_of(int(entry.id.partition("-")[0])),
             last_at=datetime.now(UTC),
             position=_position_of(entry),
+            signature=storable_signature(entry.fields),
         )
 
     def _on_faust_ack(self, tp: TP, offset: int) -> None:

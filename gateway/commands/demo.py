@@ -16,9 +16,10 @@ from events import Filters, Kind, QueryAnswer
 from gateway.answers import citation, print_answer
 from gateway.clients import open_client, open_store
 from gateway.commands.sync import describe
-from gateway.output import print_json, stderr, stdout
+from gateway.output import print_json, printable, stderr, stdout
 from gateway.progress import progress
 from gateway.session import JsonOption, run_client
+from gateway.signing import check_signing_key
 from gateway.stack import stack
 from gateway.syncing import Destination, SyncReport, sync_source
 from runtime.errors import UsageError
@@ -84,6 +85,7 @@ async def _demo(settings: Settings, source: Source, directory: Path) -> _Outcome
         open_store(running) as store,
         open_client(running, store) as client,
     ):
+        await check_signing_key(running, project)
         began_at = perf_counter()
         with progress() as show:
             report = await sync_source(
@@ -118,7 +120,8 @@ def _slug(directory: Path) -> str:
 
 
 def _print(console: Console, outcome: _Outcome) -> None:
-    console.print(f"{describe(outcome.report)}, in {outcome.indexing_seconds:.1f} s")
+    report = printable(describe(outcome.report))
+    console.print(f"{report}, in {outcome.indexing_seconds:.1f} s", markup=False)
     for question, (answer, milliseconds) in outcome.answers.items():
         console.print()
         console.print(Text(question, style="bold"), Text(f"({milliseconds:.0f} ms)", style="dim"))

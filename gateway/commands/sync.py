@@ -9,9 +9,10 @@ import typer
 
 from events import Lane
 from gateway.clients import open_client, open_store
-from gateway.output import print_json
+from gateway.output import print_json, printable
 from gateway.progress import progress
 from gateway.session import JsonOption, ProjectOption, run_client
+from gateway.signing import check_signing_key
 from gateway.stack import configured, stack
 from gateway.syncing import Destination, SyncReport, sync_source
 from runtime.settings import Settings
@@ -46,7 +47,7 @@ def command(
     if json:
         print_json(report.to_json())
     else:
-        typer.echo(describe(report))
+        typer.echo(printable(describe(report)))
 
 
 async def _sync(
@@ -58,6 +59,7 @@ async def _sync(
         open_store(running) as store,
         open_client(running, store) as client,
     ):
+        await check_signing_key(running, destination.project)
         with progress() as show:
             return await sync_source(
                 source,

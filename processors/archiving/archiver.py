@@ -7,11 +7,14 @@ finds pending, and archives again: a reader of the archive takes each place in t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 
-from processors.archiving.batches import sort_out
+from events.change_log import StreamedChange
+from processors.archiving.batches import places_of, sort_out
+from processors.archiving.intake import Intake
 from processors.archiving.log_group import LogGroup
 from runtime import metrics
 from runtime.errors import HeadraceError
@@ -43,6 +46,7 @@ class Archiver:
         deployment: str,
         group: LogGroup,
         archive: Archive,
+        intake: Intake,
         *,
         patience: timedelta = PATIENCE,
     ) -> None:
@@ -50,8 +54,10 @@ class Archiver:
         self._deployment = deployment
         self._group = group
         self._archive = archive
+        self._intake = intake
         self._patience = patience
         self._failures = 0
+        self._left_pending = False
         self.is_active = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -94,15 +100,23 @@ class Archiver:
         failures: list[Exception] = []
         for project, changes in parts.changes.items():
             try:
-                await self._archive.append(project, changes)
+                await self._take_in(project, changes)
             except Exception as error:  # noqa: BLE001 - raised below, after the other projects
                 failures.append(error)
-            else:
-                await self._group.acknowledge(parts.entry_ids[project])
-                metrics.CHANGES_ARCHIVED.inc(len(changes))
         if failures:
             raise failures[0]
+        if self._left_pending and not batch.is_full:
+            self._group.look_again()
+            self._left_pending = False
         return batch.is_full
+
+    async def _take_in(self, project: str, changes: Sequence[StreamedChange]) -> None:
+        """Archive changes that count. What the indexer has yet to decide upon stays pending."""
+        judged = await self._intake.judge(project, changes)
+        await self._archive.append(project, [one.change for one in judged.admitted])
+        await self._group.acknowledge(places_of([*judged.admitted, *judged.refused]))
+        metrics.CHANGES_ARCHIVED.inc(len(judged.admitted))
+        self._left_pending |= bool(judged.undecided)
 
     async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
         """Servers and storage come back; a fault of ours needs the traceback to be found."""

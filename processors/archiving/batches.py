@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
-from events.change_log import LoggedChange, logged_change
+from events.change_log import StreamedChange, streamed_change
 from events.entries import Entry
 from events.names import Lane
 from runtime import metrics
 from runtime.errors import MalformedEvent
 
-__all__ = ["MOST_BYTES", "MOST_ENTRIES", "Batch", "Place", "Sorted", "sort_out"]
+__all__ = ["MOST_BYTES", "MOST_ENTRIES", "Batch", "Place", "Sorted", "places_of", "sort_out"]
 
 log = structlog.get_logger(__name__)
 
@@ -47,27 +47,32 @@ class Batch:
 
 @dataclass(frozen=True)
 class Sorted:
-    """A batch by project, as far as it holds changes; and the entries of each, by stream."""
+    """A batch by project, as far as it holds changes."""
 
-    changes: Mapping[str, list[LoggedChange]]
-    entry_ids: Mapping[str, Mapping[Place, list[str]]]
+    changes: Mapping[str, list[StreamedChange]]
     skipped: Mapping[Place, list[str]]
 
 
 def sort_out(batch: Batch) -> Sorted:
     """Parse every entry. What is no change is skipped: the indexer sees to it."""
-    changes: dict[str, list[LoggedChange]] = defaultdict(list)
-    entry_ids: dict[str, dict[Place, list[str]]] = defaultdict(lambda: defaultdict(list))
+    changes: dict[str, list[StreamedChange]] = defaultdict(list)
     skipped: dict[Place, list[str]] = defaultdict(list)
     for place, entries in batch.entries.items():
         for entry in entries:
             try:
-                change = logged_change(*place, entry)
+                change = streamed_change(*place, entry)
             except MalformedEvent as error:
                 skipped[place].append(entry.id)
                 metrics.CHANGES_NOT_ARCHIVED.inc(reason=error.code)
                 log.warning("archiver.entry_skipped", entry_id=entry.id, reason=str(error))
             else:
-                changes[change.event.data.project].append(change)
-                entry_ids[change.event.data.project][place].append(entry.id)
-    return Sorted(changes, entry_ids, skipped)
+                changes[change.project].append(change)
+    return Sorted(changes, skipped)
+
+
+def places_of(changes: Iterable[StreamedChange]) -> Mapping[Place, list[str]]:
+    """Ids of the entries that hold changes, by stream."""
+    found: dict[Place, list[str]] = defaultdict(list)
+    for one in changes:
+        found[one.own.lane, one.own.partition].append(one.own.entry_id)
+    return found

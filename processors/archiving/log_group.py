@@ -47,6 +47,10 @@ class LogGroup:
             await self._create(place)
         self._after = dict.fromkeys(places, _FIRST)
 
+    def look_again(self) -> None:
+        """Let the next batch begin with what is pending: some of it was left so."""
+        self._after = dict.fromkeys(self._after, _FIRST)
+
     async def read(self) -> Batch:
         """A batch: full, or all that there is."""
         batch = Batch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from events.republishing import Republishing
 from processors.archiving.archiver import Archiver
+from processors.archiving.intake import Intake
 from processors.archiving.log_group import LogGroup
 from processors.archiving.republishing import Republisher
 from processors.archiving.running import Archiving
@@ -17,12 +18,14 @@ __all__ = ["archiving_of"]
 
 def archiving_of(servers: Servers, settings: Settings) -> Archiving:
     """The archiver with its upkeep; it needs neither models nor parsers."""
+    outbox = PostgresOutbox(servers.database, servers.projects)
     return Archiving(
         Archiver(
             servers.database,
             settings.stream_prefix,
             LogGroup(servers.redis, servers.names),
             servers.archive,
+            Intake(servers.admission, outbox),
         ),
         Upkeep(
             servers.redis,
@@ -35,6 +38,6 @@ def archiving_of(servers: Servers, settings: Settings) -> Archiving:
         ),
         Republisher(
             Republishing(servers.redis, servers.names),
-            PostgresOutbox(servers.database, servers.projects),
+            outbox,
         ),
     )

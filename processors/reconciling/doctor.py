@@ -106,7 +106,7 @@ class Doctor:
     async def _read_log(self) -> _Log:
         tools = self.desk.tools
         letters = await letters_by_project(tools.redis, tools.names)
-        return _Log(letters, await read_streams(tools.redis, tools.names))
+        return _Log(letters, await read_streams(tools.redis, tools.names, tools.admission.admitted))
 
     async def _look(self, project: str, log: _Log) -> _Look:
         tools = self.desk.tools

@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from events.change_log import LoggedChange, logged_change
+from events.change_log import Admit, LoggedChange, StreamedChange, streamed_change
 from events.connection import redis_errors
 from events.entries import Entry, entries_of, order
 from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
@@ -74,8 +74,10 @@ class Streams:
         return self.cursors[group, entry.place].handled(entry.entry_id)
 
 
-async def read_streams(redis: Redis, names: Names) -> Streams:
+async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -> Streams:
     """Cursors first: what they have passed was done with before anything else is looked at.
+
+    ``admit`` tells which changes count; without it, all do.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -90,7 +92,7 @@ async def read_streams(redis: Redis, names: Names) -> Streams:
         }
         entries: defaultdict[str, list[StreamEntry]] = defaultdict(list)
         for place in places:
-            async for entry in _entries(redis, names, place):
+            async for entry in _entries(redis, names, place, admit):
                 entries[entry.change.event.data.project].append(entry)
     return Streams(began, cursors, entries)
 
@@ -124,14 +126,16 @@ async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
         after = f"({rows[-1]['message_id'].decode()}"
 
 
-async def _entries(redis: Redis, names: Names, place: Place) -> AsyncIterator[StreamEntry]:
+async def _entries(
+    redis: Redis, names: Names, place: Place, admit: Admit | None
+) -> AsyncIterator[StreamEntry]:
     after = "-"
     while True:
         page: Any = await redis.xrange(names.stream(*place), after, "+", _PAGE)
-        for entry in entries_of(page):
-            change = logged(entry, place)
-            if change is not None:
-                yield StreamEntry(place, entry.id, claim([change]).changes[0])
+        found = [_streamed(entry, place) for entry in entries_of(page)]
+        changes: Sequence[StreamedChange] = [one for one in found if one is not None]
+        for one in changes if admit is None else await admit(changes):
+            yield StreamEntry(place, one.own.entry_id, claim([one.change]).changes[0])
         if len(page) < _PAGE:
             return
         after = f"({page[-1][0].decode()}"
@@ -139,8 +143,13 @@ async def _entries(redis: Redis, names: Names, place: Place) -> AsyncIterator[St
 
 def logged(entry: Entry, place: Place) -> LoggedChange | None:
     """The change in an entry; None: there is none."""
+    found = _streamed(entry, place)
+    return None if found is None else found.change
+
+
+def _streamed(entry: Entry, place: Place) -> StreamedChange | None:
     topic, partition = place
     try:
-        return logged_change(topic.lane, partition, entry)
+        return streamed_change(topic.lane, partition, entry)
     except MalformedEvent:
         return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 
-from events.change_log import LoggedChange, read_changes
+from events.change_log import Admit, LoggedChange, StreamedChange, read_changes
 from events.names import Names
 from processors.replaying.folding import Fold
 from processors.replaying.stream_places import entry_id_before, stream_ends
@@ -20,6 +20,7 @@ __all__ = ["ProjectLog"]
 class ProjectLog:
     """Reads the log of a project into folds.
 
+    ``admit`` tells which changes of the streams count; what is archived does.
     ``damaged``: files of the archive that can't be read whole, by path.
     """
 
@@ -27,6 +28,7 @@ class ProjectLog:
     archive: Archive
     redis: Redis
     names: Names
+    admit: Admit
     damaged: dict[str, DamagedSegment] = field(default_factory=dict)
     _ends: Mapping[str, str] = field(default_factory=dict)
     _streams_begin: int | None = None
@@ -75,9 +77,11 @@ class ProjectLog:
             fold.add(change)
 
     async def _streams(self, after: Mapping[str, str]) -> AsyncIterator[LoggedChange]:
-        async for change in read_changes(self.redis, self.names, after):
-            if change.event.data.project == self.project:
-                yield change
+        async for change in read_changes(self.redis, self.names, after, self._admit):
+            yield change
+
+    async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
+        return await self.admit([one for one in changes if one.project == self.project])
 
     async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
         async for change in self.archive.events(self.project, after, damaged=self._note):

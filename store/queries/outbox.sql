@@ -1,13 +1,13 @@
 -- name: keep
 -- Numbered in their order, but locked by id, so that no two publishers of the same events can wait
 -- for each other. The time is that of the transaction's beginning, one for all.
-insert into outbox (project_id, event_id, lane, partition, event, number, created_at)
-select $1, k.event_id, k.lane, k.partition, k.event, k.number, now()
+insert into outbox (project_id, event_id, lane, partition, event, signature, number, created_at)
+select $1, k.event_id, k.lane, k.partition, k.event, nullif(k.signature, ''), k.number, now()
 from (
     select n.*, nextval('outbox_number_seq') as number
     from
-        unnest($2::text[], $3::text[], $4::smallint[], $5::bytea[])
-        with ordinality as n (event_id, lane, partition, event, place)
+        unnest($2::text[], $3::text[], $4::smallint[], $5::bytea[], $6::text[])
+        with ordinality as n (event_id, lane, partition, event, signature, place)
     order by n.place
 ) as k
 order by k.event_id
@@ -29,7 +29,7 @@ where o.project_id = $1 and o.event_id = p.event_id
 
 -- name: waiting
 -- Those that are in the outbox for so many seconds, by id.
-select event_id, lane, partition, position, number, created_at
+select event_id, lane, partition, position, number, created_at, coalesce(signature, '') as signature
 from outbox
 where project_id = $1 and event_id > $2 and created_at < clock_timestamp() - make_interval(secs => $3)
 order by event_id
@@ -44,6 +44,15 @@ select event_id, min(position) as position
 from ledger
 where project_id = $1 and event_id = any($2::text[])
 group by event_id
+
+-- name: drop
+-- Not by event id: an event of the same id with a signature that counts may be on its way.
+delete from outbox o
+using unnest($2::bytea[], $3::bytea[]) as n (event, signature)
+where
+    o.project_id = $1
+    and o.event = n.event
+    and convert_to(coalesce(o.signature, ''), 'UTF8') = n.signature
 
 -- name: count
 select count(*) from outbox where project_id = $1

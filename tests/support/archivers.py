@@ -10,12 +10,18 @@ from redis.asyncio import Redis
 from events.models import DocumentChange, DocumentChanged
 from events.names import ARCHIVER, Lane, Names, Topic
 from events.publishing import Publisher
+from processors.admission import Admission, KeyRing
 from processors.archiving.archiver import Archiver
+from processors.archiving.intake import Intake
 from processors.archiving.log_group import LogGroup
 from store.archive import Archive
 from store.database import Database
+from store.outbox import PostgresOutbox
+from store.projects import Projects
+from store.publisher_keys import PublisherKeys
+from store.standings import Standings
 
-__all__ = ["NAMES", "STREAM", "archive_all", "archiver", "pending", "publish"]
+__all__ = ["NAMES", "STREAM", "archive_all", "archiver", "intake", "pending", "publish"]
 
 NAMES = Names()
 STREAM = NAMES.stream(Topic.of_lane(Lane.LIVE))
@@ -24,7 +30,15 @@ STREAM = NAMES.stream(Topic.of_lane(Lane.LIVE))
 def archiver(redis: Redis, worker: Database, archive: Archive) -> tuple[LogGroup, Archiver]:
     """As a process makes it that starts now."""
     group = LogGroup(redis, NAMES)
-    return group, Archiver(worker, NAMES.prefix, group, archive)
+    return group, Archiver(worker, NAMES.prefix, group, archive, intake(worker))
+
+
+def intake(worker: Database) -> Intake:
+    """Takes what counts by the keys in the database."""
+    projects = Projects(worker)
+    key_ring = KeyRing(PublisherKeys(worker, projects).read)
+    admission = Admission(key_ring, projects, Standings(worker))
+    return Intake(admission, PostgresOutbox(worker, projects))
 
 
 async def archive_all(redis: Redis, worker: Database, archive: Archive) -> None:

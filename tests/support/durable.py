@@ -25,6 +25,7 @@ from store.generations import Recipe
 from store.outbox import PostgresOutbox
 from store.projects import Projects
 from store.store import Store
+from tests.support.archivers import intake
 
 __all__ = ["NAMES", "PROJECT", "Durable", "change", "number_of"]
 
@@ -83,7 +84,7 @@ class Durable:
         """Archive everything that is in the streams."""
         group = LogGroup(self.redis, NAMES)
         await group.begin()
-        archiver = Archiver(self.database, NAMES.prefix, group, archive)
+        archiver = Archiver(self.database, NAMES.prefix, group, archive, intake(self.database))
         while await archiver.archive_batch():
             pass
 

@@ -11,6 +11,8 @@ import pytest
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Position, Topic
 from events.outcomes import Outcomes
+from events.signing import Keys
+from processors.admission import KeyRing
 from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
 from processors.indexing.preparing import Prepared, Preparer
 from processors.recipes import RecipeNotices
@@ -74,9 +76,13 @@ def _change() -> Change:
     )
 
 
+async def _no_keys(_: str) -> Keys:
+    return Keys()
+
+
 async def _index(moves: int) -> list[int]:
     preparer = Recording()
-    indexing = Indexing(Restless(moves), preparer, RecipeNotices(None), Silent())
+    indexing = Indexing(Restless(moves), KeyRing(_no_keys), preparer, RecipeNotices(None), Silent())
     await indexing.run([_change()])
     return preparer.asked_for
 

@@ -1,0 +1,138 @@
+"""The keys that publishers of a project sign with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+import asyncpg
+
+from events.signing import Keys, SigningKey
+from runtime.errors import UsageError
+from store.database import Database
+from store.named_queries import named
+from store.projects import Projects
+
+__all__ = ["KeyRecord", "KeyRegister", "PublisherKeys"]
+
+_QUERIES = named("publisher_keys")
+_LOCK_SPACE = 0x48444B59
+"""Of the advisory locks that let one change a project's keys at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """A key without its secret; ``retired_at`` None: it is active."""
+
+    key_id: str
+    created_at: datetime
+    retired_at: datetime | None
+
+
+class PublisherKeys:
+    """Reads keys, as workers do.
+
+    Methods raise Unavailable when Postgres can't be reached.
+    """
+
+    def __init__(self, database: Database, projects: Projects) -> None:
+        self._database = database
+        self._projects = projects
+
+    async def read(self, project: str) -> Keys:
+        """The keys of a project; an unknown project has none."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return Keys()
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["read"])
+        active = {row["key_id"]: row["secret"] for row in rows if row["secret"] is not None}
+        return Keys(active, frozenset(row["key_id"] for row in rows) - active.keys())
+
+    async def active_ids(self, project: str) -> frozenset[str]:
+        """Ids of the keys that count; a publisher may ask for these, but for no secret."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return frozenset()
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["active_ids"])
+        return frozenset(row["key_id"] for row in rows)
+
+
+class KeyRegister:
+    """Changes the keys of projects, as an operator.
+
+    Methods raise Unavailable when Postgres can't be reached, and ConfigurationError when it refuses
+    the role.
+    """
+
+    def __init__(self, database: Database, projects: Projects) -> None:
+        self._database = database
+        self._projects = projects
+
+    async def add(self, project: str, key: SigningKey) -> None:
+        """Let a project take what is signed with this key, and nothing unsigned any more.
+
+        Creates the project where there is none.
+
+        Raises:
+            UsageError: it has, or had, a key of this id.
+        """
+        project_id = await self._projects.ensure(project)
+        async with self._database.scope(project_id) as connection:
+            added = await connection.fetchval(_QUERIES["add"], project_id, key.id, key.secret)
+        if added is None:
+            raise UsageError(f"{project} has, or had, a key {key.id}: take another id")
+
+    async def list(self, project: str) -> list[KeyRecord]:
+        """All keys of a project, oldest first.
+
+        Raises:
+            UsageError: no such project.
+        """
+        async with self._database.scope(await self._id_of(project)) as connection:
+            return await _records(connection)
+
+    async def retire(self, project: str, key_id: str, *, also_last: bool = False) -> None:
+        """Refuse what is signed with a key from now on; its secret is forgotten.
+
+        Raises:
+            UsageError: no such project, or no such active key; or it is the last one, without which
+                the project takes what anybody publishes, and not ``also_last``.
+        """
+        project_id = await self._id_of(project)
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(_QUERIES["lock"], _LOCK_SPACE, project_id)
+            records = await _records(connection)
+            active = {one.key_id for one in records if one.retired_at is None}
+            _check_retirement(project, key_id, active, also_last=also_last)
+            await connection.execute(_QUERIES["retire"], key_id)
+
+    async def _id_of(self, project: str) -> int:
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            raise UsageError(
+                f"there is no project {project[:80]!r} "
+                "(`headrace status` lists the projects there are)"
+            )
+        return project_id
+
+
+async def _records(connection: asyncpg.Connection) -> list[KeyRecord]:
+    return [KeyRecord(**row) for row in await connection.fetch(_QUERIES["list"])]
+
+
+def _check_retirement(
+    project: str, key_id: str, active: Collection[str], *, also_last: bool
+) -> None:
+    if key_id not in active:
+        raise UsageError(
+            f"{project} has no active key {key_id[:80]!r}: "
+            f"`headrace keys list --project {project}` prints those there are"
+        )
+    if len(active) == 1 and not also_last:
+        raise UsageError(
+            f"{key_id} is the last key of {project}: without one, anybody who reaches Redis may "
+            "change the project; add another key first, or say --last"
+        )

@@ -1,0 +1,23 @@
+-- name: read
+select key_id, secret from publisher_keys
+
+-- name: active_ids
+select key_id from publisher_keys where retired_at is null
+
+-- name: add
+insert into publisher_keys (project_id, key_id, secret) values ($1, $2, $3)
+on conflict do nothing
+returning key_id
+
+-- name: list
+select key_id, created_at, retired_at from publisher_keys order by created_at, key_id
+
+-- name: lock
+-- One at a time, or two who each retire a key could retire the last two.
+select pg_advisory_xact_lock($1, $2)
+
+-- name: retire
+-- A retired key is never asked for its secret again.
+update publisher_keys
+set secret = null, retired_at = clock_timestamp()
+where key_id = $1 and retired_at is null

@@ -1,0 +1,58 @@
+"""Keys of projects, and entries as somebody adds them who has no client of ours."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from redis.asyncio import Redis
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane, Names, Position, Topic
+from events.signing import SigningKey
+from runtime.settings import LOCAL_MODEL
+from store.database import Database as OpenDatabase
+from store.generations import Recipe
+from store.projects import Projects
+from store.publisher_keys import KeyRegister
+from store.roles import OPERATOR
+from tests.support.databases import Database
+
+__all__ = ["add_key", "add_raw", "change", "register", "retire_key"]
+
+LIVE = Names().stream(Topic.CHANGED_LIVE)
+
+
+@asynccontextmanager
+async def register(database: Database) -> AsyncIterator[KeyRegister]:
+    """The keys of all projects, as an operator has them."""
+    opened = await OpenDatabase.open(database.operator_url, role=OPERATOR)
+    try:
+        yield KeyRegister(opened, Projects(opened, Recipe(LOCAL_MODEL)))
+    finally:
+        await opened.close()
+
+
+async def add_key(database: Database, project: str = "docs") -> SigningKey:
+    """A new key of a project."""
+    key = SigningKey.new()
+    async with register(database) as keys:
+        await keys.add(project, key)
+    return key
+
+
+async def retire_key(database: Database, key: SigningKey, project: str = "docs") -> None:
+    """Let a key count no longer, be it the last."""
+    async with register(database) as keys:
+        await keys.retire(project, key.id, also_last=True)
+
+
+def change(uri: str, content: str = "# Text\n", project: str = "docs") -> DocumentChanged:
+    """A change of a document."""
+    return DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
+
+
+async def add_raw(redis: Redis, event: bytes, **fields: str | bytes) -> str:
+    """Add an entry, whatever is in it; its token."""
+    entry_id = await redis.xadd(LIVE, {"event": event, **fields})
+    return Position(Lane.LIVE, 0, entry_id.decode()).token
