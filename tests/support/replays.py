@@ -110,7 +110,9 @@ async def rows(database: Database, project: str, query: str, *values: Any) -> li
             "select set_config('app.project_id', $1, false), set_config('app.agent', '*', false)",
             str(project_id),
         )
-        live = await connection.fetchval("select id from generations where state = 'live'")
+        live = await connection.fetchval(
+            "select id from generations where state = 'live' and project_id = $1", project_id
+        )
         await connection.execute("select set_config('app.generation_id', $1, false)", str(live))
         return list(await connection.fetch(query, live, *values))
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -54,5 +55,6 @@ def change(uri: str, content: str = "# Text\n", project: str = "docs") -> Docume
 
 async def add_raw(redis: Redis, event: bytes, **fields: str | bytes) -> str:
     """Add an entry, whatever is in it; its token."""
-    entry_id = await redis.xadd(LIVE, {"event": event, **fields})
+    entry: dict[Any, Any] = {"event": event, **fields}
+    entry_id: Any = await redis.xadd(LIVE, entry)
     return Position(Lane.LIVE, 0, entry_id.decode()).token
