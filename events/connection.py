@@ -22,6 +22,7 @@ _COMMAND_TIMEOUT = timedelta(seconds=5)
 _CONNECTIONS = 32
 _PASSING = (exceptions.ClusterDownError, exceptions.TryAgainError)
 _PASSING_CODES = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE")
+_REFUSED_IN_SCRIPT = "The user executing the script can't"
 _CURE = "check HEADRACE_REDIS_URL and that the server runs"
 
 
@@ -77,11 +78,13 @@ def redis_errors() -> Iterator[None]:
         Unavailable: no connection, no reply in time, or the server is loading, read-only, busy, or
             without the disk or the replicas that it wants for a write.
         LogFull: the server is at its memory limit.
-        ConfigurationError: the server refused the credentials.
+        ConfigurationError: the server refused the credentials, or the user may not do this.
     """
     try:
         yield
-    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+    except exceptions.NoPermissionError as error:
+        raise _refused(error) from error
+    except exceptions.AuthenticationError as error:
         raise ConfigurationError(
             f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
         ) from error
@@ -96,9 +99,18 @@ def redis_errors() -> Iterator[None]:
             raise LogFull(
                 "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
             ) from error
+        if _REFUSED_IN_SCRIPT in str(error):
+            raise _refused(error) from error
         if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
             raise Unavailable(f"Redis can't do it now ({_line(error)}): {_CURE}") from error
         raise
+
+
+def _refused(error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"Redis refuses: {_line(error)}: this is for another user "
+        "(`headrace access` makes one for each role)"
+    )
 
 
 def _reply_of(error: Exception) -> str:

@@ -33,7 +33,6 @@ _CONFLICTS = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
     asyncpg.UndefinedObjectError,
     asyncpg.InvalidParameterValueError,
@@ -63,6 +62,11 @@ def explained() -> Iterator[None]:
     except _NOT_MIGRATED as error:
         raise ConfigurationError(
             f"the database lacks what this version needs ({error}): run `headrace migrate`"
+        ) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise ConfigurationError(
+            f"Postgres refuses: {error}: this is for another role, whose user has to be in "
+            "HEADRACE_DATABASE_URL (`headrace access` makes one for each role)"
         ) from error
     except _REFUSED as error:
         raise ConfigurationError(

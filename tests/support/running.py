@@ -40,9 +40,12 @@ class Headrace:
 
 @asynccontextmanager
 async def headrace(
-    redis_url: str, database: Database, *, only: Collection[str] = tuple(ROLES), **settings: Any
+    redis_url: str, database: Database, /, *, only: Collection[str] = tuple(ROLES), **settings: Any
 ) -> AsyncIterator[Headrace]:
-    """A ready worker with the built-in model, and a client; both end with the context."""
+    """A ready worker with the built-in model, and a client; both end with the context.
+
+    A setting ``redis_url`` or ``database_url`` is that of the worker alone.
+    """
     stop, ready = asyncio.Event(), asyncio.Event()
     values = {"redis_url": redis_url, "database_url": database.worker_url, **settings}
     worker = asyncio.create_task(

@@ -1,0 +1,171 @@
+"""Redis users by role: which commands each may run, on which keys.
+
+From Redis 7 on each command is tied to its keys (selectors). Redis 6.2 has one list of commands and one of
+keys for a user: there a publisher can also read what it writes to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+
+__all__ = [
+    "Role",
+    "hash_of",
+    "password_hashes",
+    "put_user",
+    "save_users",
+    "user_name",
+    "user_rules",
+]
+
+_SELECTORS = (7, 0)
+
+
+class Role(StrEnum):
+    """Who works with the servers."""
+
+    PUBLISHER = "publisher"
+    ANSWERER = "answerer"
+    WORKER = "worker"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """Commands on keys (behind the prefix); ``access``: R or W alone, where Redis can tell them apart."""
+
+    commands: str
+    keys: str
+    access: str = ""
+
+
+_SCRIPTS = "eval evalsha"
+_LOGS = "{document.*}:changed.live {document.*}:changed.bulk"
+_QUERIES = "{query.*}:requested"
+_DEAD = "{document.*}:changed.live.dead {document.*}:changed.bulk.dead {query.*}:requested.dead"
+_REPLIES = "{query.*}:replies:*"
+_SEEN = "{document.*}:seen:*"
+
+_EVERYBODY = "ping info select time acl|whoami script|load"
+
+_PUBLISHING = (
+    _Grant(_SCRIPTS, f"{_LOGS} {_SEEN}"),
+    _Grant("xadd", f"{_LOGS} {_QUERIES}", "W"),
+    _Grant("get set", _SEEN),
+    _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
+    _Grant("xtrim unlink", _REPLIES),
+)
+
+_CONSUMING = (
+    "xreadgroup xgroup|create xgroup|delconsumer xack xclaim xpending xinfo|groups "
+    f"xinfo|consumers xrange xrevrange xtrim {_SCRIPTS}"
+)
+
+_GRANTS: dict[Role, tuple[_Grant, ...]] = {
+    Role.PUBLISHER: _PUBLISHING,
+    Role.ANSWERER: (
+        _Grant("multi exec", ""),
+        _Grant(_CONSUMING, _QUERIES),
+        _Grant(_SCRIPTS, f"{_QUERIES} {_REPLIES} {{query.*}}:replied:*"),
+        _Grant("xadd", f"{_REPLIES} {{query.*}}:requested.dead", "W"),
+        _Grant("exists set", "{query.*}:replied:*"),
+        _Grant("pexpire", _REPLIES),
+        _Grant("xinfo|groups xpending", _LOGS, "R"),
+        _Grant(f"get set pttl {_SCRIPTS}", "{model.*}:*"),
+        _Grant("hset hdel hgetall", "{workers}:state"),
+    ),
+    Role.WORKER: (
+        _Grant(
+            f"{_CONSUMING} multi exec xadd xlen get set exists pexpire pttl hincrby hset hdel hgetall",
+            "*",
+        ),
+    ),
+    Role.OPERATOR: (
+        _Grant(
+            "xrange xrevrange xlen xinfo|groups xinfo|consumers xinfo|stream xpending", "*", "R"
+        ),
+        _Grant("get hgetall pttl", "*", "R"),
+        *_PUBLISHING,
+        _Grant("xdel", _DEAD),
+        _Grant(_SCRIPTS, f"{_LOGS} {_QUERIES} {_DEAD}"),
+        _Grant("xack", _LOGS),
+    ),
+}
+
+
+def user_name(role: Role, prefix: str) -> str:
+    """Name of a deployment's user; several may share a server."""
+    return f"{prefix}_{role}"
+
+
+def user_rules(role: Role, prefix: str, version: Sequence[int]) -> list[str]:
+    """Rules of ``ACL SETUSER``, which allow this and nothing else; without a password."""
+    beginning = ["reset", "on", "resetchannels", *(f"+{name}" for name in _EVERYBODY.split())]
+    grants = _GRANTS[role]
+    if tuple(version) >= _SELECTORS:
+        return beginning + [_selector(grant, prefix) for grant in grants]
+    commands = {f"+{name}" for grant in grants for name in grant.commands.split()}
+    keys = {f"~{prefix}:{key}" for grant in grants for key in grant.keys.split()}
+    return beginning + sorted(commands) + sorted(keys)
+
+
+def _selector(grant: _Grant, prefix: str) -> str:
+    mark = f"%{grant.access}~" if grant.access else "~"
+    commands = [f"+{name}" for name in grant.commands.split()]
+    keys = [f"{mark}{prefix}:{key}" for key in grant.keys.split()]
+    return f"({' '.join(commands + keys)})"
+
+
+async def password_hashes(redis: Redis, name: str) -> list[str]:
+    """What a user's passwords are known by (SHA-256, hex); empty: no such user, or none.
+
+    Raises:
+        ConfigurationError: our own user may not ask.
+        Unavailable: Redis can't be reached.
+    """
+    with redis_errors():
+        found: Any = await redis.acl_getuser(name)
+    return [] if found is None else [str(one).removeprefix("#") for one in found["passwords"]]
+
+
+def hash_of(password: str) -> str:
+    """What Redis keeps of a password."""
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+async def put_user(redis: Redis, name: str, rules: Sequence[str], hashes: Sequence[str]) -> None:
+    """Create a user or bring it to these rules, in one step; who is connected stays so.
+
+    Raises:
+        ConfigurationError: our own user may not do that.
+        Unavailable: Redis can't be reached.
+    """
+    passwords = [f"#{one}" for one in hashes]
+    with redis_errors():
+        await redis.execute_command("ACL SETUSER", name, *rules, *passwords)
+
+
+async def save_users(redis: Redis) -> bool:
+    """Keep users over a restart of Redis; false: it has neither an ACL file nor a configuration file.
+
+    Raises:
+        ConfigurationError: our own user may not do that.
+        Unavailable: Redis can't be reached.
+    """
+    for command in ("ACL SAVE", "CONFIG REWRITE"):
+        try:
+            with redis_errors():
+                await redis.execute_command(command)
+        except exceptions.ResponseError:
+            continue
+        return True
+    return False

@@ -1,0 +1,40 @@
+"""Servers with a user for each role, as ``headrace access`` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from events.access import Role, hash_of, put_user, user_name, user_rules
+from events.connection import check_server
+from events.names import Names
+
+__all__ = ["NAMES", "Doors", "open_doors"]
+
+NAMES = Names()
+_PASSWORD = "no-secret-at-all"
+
+
+@dataclass(frozen=True)
+class Doors:
+    """A Redis with users. ``ties_keys``: its users may run each command on keys of its own."""
+
+    admin_url: str
+    ties_keys: bool
+
+    def url(self, role: Role) -> str:
+        """Of the server, as one role."""
+        user = f"{user_name(role, NAMES.prefix)}:{_PASSWORD}@"
+        scheme, _, rest = self.admin_url.partition("://")
+        return f"{scheme}://{user}{rest.rpartition('@')[2]}"
+
+
+async def open_doors(redis_url: str) -> Doors:
+    """Make the users of all roles at a server."""
+    async with Redis.from_url(redis_url) as admin:
+        version = (await check_server(admin)).version
+        for role in Role:
+            rules = user_rules(role, NAMES.prefix, version)
+            await put_user(admin, user_name(role, NAMES.prefix), rules, [hash_of(_PASSWORD)])
+    return Doors(redis_url, ties_keys=version >= (7,))
