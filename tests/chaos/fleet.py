@@ -53,6 +53,12 @@ class Worker:
         return self.ended_at is None
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether SIGSTOP holds it."""
+        status = Path(f"/proc/{self.pid}/stat")
+        return self.is_running and status.read_text().rpartition(")")[2].split()[0] == "T"
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs, and for one that was killed."""
         return int(self.exit_file.read_text()) if self.exit_file.exists() else None
@@ -120,12 +126,13 @@ class Fleet:
         *arguments: str,
         environment: Mapping[str, str],
         strike: Strike | None = None,
+        chunkers: str = "",
         ready: bool = True,
     ) -> Worker:
         """``headrace worker ARGUMENTS`` with ``environment`` on top of ours.
 
-        With ``strike`` it sends itself (or somebody else) a signal at a kill point. ``ready``:
-        wait until it handles events.
+        With ``strike`` it sends itself (or somebody else) a signal at a kill point. ``chunkers``
+        names a module whose ``chunk`` cuts. ``ready``: wait until it handles events.
         """
         stem = self.directory / str(next(_numbers))
         files = [stem.with_suffix(suffix) for suffix in (".log", ".ready", ".exit")]
@@ -133,6 +140,7 @@ class Fleet:
             arguments=["worker", *arguments, "--ready-file", str(files[1])],
             environment={**os.environ, "PYTHONPATH": str(_ROOT), **environment},
             strike=[] if strike is None else strike.arguments,
+            chunkers=chunkers,
             log=str(files[0]),
             exit_file=str(files[2]),
         )

@@ -17,9 +17,13 @@ import socket
 import sys
 import threading
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 from gateway.main import run
+from processors import opening
+from processors.indexing.chunking.sandbox import ChunkingPool
 from tests.chaos.armed import arm_with
 
 __all__ = ["Order"]
@@ -33,12 +37,14 @@ class Order:
     """A process to fork: ``headrace ARGUMENTS`` with this whole environment.
 
     ``strike``: kill point, pass, victim and signal, as ``armed.py`` takes them; empty: none.
+    ``chunkers``: the module that cuts documents, where a test has its own.
     Its output goes to ``log``, and its exit code to ``exit_file`` when it ends by itself.
     """
 
     arguments: list[str]
     environment: dict[str, str]
     strike: list[str]
+    chunkers: str
     log: str
     exit_file: str
 
@@ -91,6 +97,9 @@ def _become(order: Order, parent: int) -> None:
         if order.strike:
             point, *numbers = order.strike
             arm_with(point, *map(int, numbers))
+        if order.chunkers:
+            pool = partial(ChunkingPool, chunkers=order.chunkers)
+            patch.object(opening, "ChunkingPool", pool).start()
         sys.argv[1:] = order.arguments
         run()
     except SystemExit as ended:

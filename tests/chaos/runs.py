@@ -58,12 +58,20 @@ class Run:
     workers: list[Worker] = field(default_factory=list)
 
     async def worker(
-        self, *arguments: str, strike: Strike | None = None, ready: bool = True, **settings: str
+        self,
+        *arguments: str,
+        strike: Strike | None = None,
+        chunkers: str = "",
+        ready: bool = True,
+        **settings: str,
     ) -> Worker:
-        """A further ``headrace worker ARGUMENTS``; ``settings`` as ``HEADRACE_…=value``."""
-        environment = {**self.environment, **settings}
+        """A further worker, see ``Fleet.start``; ``settings`` as ``HEADRACE_…=value``."""
         worker = await self.fleet.start(
-            *arguments, environment=environment, strike=strike, ready=ready
+            *arguments,
+            environment={**self.environment, **settings},
+            strike=strike,
+            chunkers=chunkers,
+            ready=ready,
         )
         self.workers.append(worker)
         return worker
@@ -171,6 +179,7 @@ class Chaos:
         home = self.home / names.prefix
         home.mkdir()
         return environment_of(url, database, home) | {
+            "HEADRACE_DATABASE_URL": database.worker_url,
             "HEADRACE_STREAM_PREFIX": names.prefix,
             "HEADRACE_MODEL": HASHING_MODEL,
             "HEADRACE_BATCH_DOCUMENTS": "16",

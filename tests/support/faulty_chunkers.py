@@ -14,8 +14,10 @@ __all__ = ["chunk"]
 
 
 def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Cut, unless the kind of the document is the name of a fault."""
-    fault = _FAULTS.get(source.kind)
+    """Cut, unless the kind of the document, or its file below ``faulty/``, names a fault."""
+    directory, _, file = source.uri.rpartition("/")
+    name = file.partition(".")[0] if directory == "faulty" else source.kind
+    fault = _FAULTS.get(name)
     if fault is not None:
         fault()
     return real_chunk(source, limit_tokens, count)
