@@ -25,7 +25,7 @@ from tests.support.waiting import eventually
 __all__ = ["Fleet", "Worker", "fleet"]
 
 _ROOT = Path(__file__).parents[2]
-_SERVER = Path(__file__).with_name("fork_server.py")
+_SERVER = Path("tests", "chaos", "fork_server.py")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOG_LINES = 15
@@ -116,10 +116,14 @@ class Worker:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Starts workers from a server that forks them with everything loaded."""
+    """Starts workers from a server that forks them with everything loaded.
+
+    ``root`` is the tree whose code they run.
+    """
 
     socket: Path
     directory: Path
+    root: Path = _ROOT
 
     async def start(
         self,
@@ -138,7 +142,7 @@ class Fleet:
         files = [stem.with_suffix(suffix) for suffix in (".log", ".ready", ".exit")]
         order = Order(
             arguments=["worker", *arguments, "--ready-file", str(files[1])],
-            environment={**os.environ, "PYTHONPATH": str(_ROOT), **environment},
+            environment={**os.environ, "PYTHONPATH": str(self.root), **environment},
             strike=[] if strike is None else strike.arguments,
             chunkers=chunkers,
             log=str(files[0]),
@@ -160,16 +164,16 @@ class Fleet:
 
 
 @contextmanager
-def fleet() -> Iterator[Fleet]:
-    """A fork server; it and its workers end with the context."""
+def fleet(root: Path = _ROOT) -> Iterator[Fleet]:
+    """A fork server of this tree, or of another; it and its workers end with the context."""
     directory = Path(tempfile.mkdtemp(prefix="hr-"))
     path = directory / "socket"
-    command = [sys.executable, "-P", str(_SERVER), str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    command = [sys.executable, "-P", str(root / _SERVER), str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as server:
         try:
             asyncio.run(_listening(server, path))
-            yield Fleet(path, directory)
+            yield Fleet(path, directory, root)
         finally:
             server.kill()
     shutil.rmtree(directory)
