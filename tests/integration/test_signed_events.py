@@ -28,14 +28,6 @@ URIS = "select uri from documents where generation_id = $1 and not deleted order
 
 
 @pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    """A connection to look into the streams."""
-    client = Redis.from_url(redis_url)
-    yield client
-    await client.aclose()
-
-
-@pytest.fixture
 async def key(database: Database) -> SigningKey:
     """The key of the project ``docs``."""
     return await add_key(database)

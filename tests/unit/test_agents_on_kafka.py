@@ -43,8 +43,9 @@ class FakeStream:
 
 
 def message(offset: int, value: bytes) -> ConsumerMessage:
+    headers = [("signature", b"of " + value)]
     made = ConsumerMessage(
-        TOPIC.value, 0, offset, 1000.0, 1, None, None, value, None, tp=TP(TOPIC.value, 0)
+        TOPIC.value, 0, offset, 1000.0, 1, headers, None, value, None, tp=TP(TOPIC.value, 0)
     )
     made.incref()
     return made
@@ -94,7 +95,8 @@ async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
         (f"{TOPIC}.dead", b"garbage"),
         (f"{TOPIC}.dead", b"event poison"),
     ]
-    assert harness.sent[1][1]["headers"]["detail"] == b"undrinkable"
+    headers = harness.sent[1][1]["headers"]
+    assert (headers["detail"], headers["signature"]) == (b"undrinkable", b"of event poison")
 
 
 async def test_a_failure_is_tried_again_in_process() -> None:
@@ -125,3 +127,4 @@ async def test_positions_are_made_of_time_and_offset() -> None:
     assert seen[0].number < seen[1].number
     assert seen[0].position is not None
     assert seen[0].topic is Topic.CHANGED_LIVE
+    assert seen[0].signature == b"of event 1"
