@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from runtime.errors import UsageError
+from sources.files import read_regular
 from sources.ignoring import IgnoreRules
 from sources.naming import to_uri
 from sources.types import Content, Listing, Read, Skip
@@ -62,7 +62,7 @@ class DirectorySource:
         """Reads files by their uri."""
 
         def read(uri: str, _: str) -> Content:
-            raw = _read(self._root / uri, max_bytes + 1)
+            raw = read_regular(self._root / uri, max_bytes + 1)
             return Content(raw, hashlib.sha256(raw).hexdigest())
 
         yield read
@@ -82,7 +82,7 @@ class DirectorySource:
         try:
             if entry.stat(follow_symlinks=False).st_size > max_bytes:
                 return Skip.OVERSIZED
-            return hashlib.sha256(_read(Path(entry.path), max_bytes + 1)).hexdigest()
+            return hashlib.sha256(read_regular(Path(entry.path), max_bytes + 1)).hexdigest()
         except OSError:
             return Skip.UNREADABLE
 
@@ -109,12 +109,3 @@ def _walk(root: Path) -> Iterator[tuple[os.DirEntry[str] | None, PurePosixPath]]
                 waiting.append((Path(entry.path), place, rules))
             else:
                 yield entry, place
-
-
-def _read(path: Path, most_bytes: int) -> bytes:
-    """The first bytes of a regular file; never waits on a pipe, never follows a link."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a Path can't open a descriptor
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is not a regular file")
-        return file.read(most_bytes)

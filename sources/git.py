@@ -9,10 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-
 from runtime.errors import UsageError
 from sources.git_process import GitFailed, blob_reader, run_git
+from sources.ignoring import LARGEST_RULES_BYTES, MatchClock, Rules
 from sources.naming import to_uri
 from sources.permalinks import permalink_template
 from sources.types import Listing, Read, Skip
@@ -124,12 +123,16 @@ class GitSource:
             mode, _, blob, size_bytes = facts.split()
             yield _Entry(to_uri(path), mode, blob.decode(), size_bytes)
 
-    def _ignored(self, commit: str) -> GitIgnoreSpec:
+    def _ignored(self, commit: str) -> Rules:
+        """Those of the root; none where the file is too large, or there is no such file."""
+        name = f"{commit}:.headraceignore"
         try:
-            rules = run_git(self._root, "cat-file", "blob", f"{commit}:.headraceignore")
+            size_bytes = int(run_git(self._root, "cat-file", "-s", name))
+            fits = size_bytes <= LARGEST_RULES_BYTES
+            rules = run_git(self._root, "cat-file", "blob", name) if fits else b""
         except GitFailed:
             rules = b""
-        return GitIgnoreSpec.from_lines(rules.decode(errors="surrogateescape").splitlines())
+        return Rules(rules.decode(errors="surrogateescape").splitlines(), MatchClock())
 
     def _permalink_template(self) -> str | None:
         try:
@@ -158,7 +161,7 @@ class _Entry:
     blob: str
     size_bytes: bytes
 
-    def skip(self, max_bytes: int, ignored: GitIgnoreSpec) -> Skip | None:
+    def skip(self, max_bytes: int, ignored: Rules) -> Skip | None:
         """Why it is no document, as far as can be told without reading it."""
         if self.mode == _SYMLINK_MODE:
             return Skip.SYMLINK
@@ -166,7 +169,7 @@ class _Entry:
             return Skip.SUBMODULE
         if self.uri is None:
             return Skip.NAME
-        if ignored.match_file(self.uri):
+        if ignored.verdict(self.uri):
             return Skip.IGNORED
         if not self.size_bytes.isdigit():
             return Skip.UNREADABLE

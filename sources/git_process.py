@@ -11,13 +11,17 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from select import select
+from tempfile import TemporaryFile
+from threading import Event, Timer
 from typing import IO
 
 from runtime.errors import UsageError
 from sources.types import Content, Read
 
-__all__ = ["GitFailed", "blob_reader", "run_git"]
+__all__ = ["LARGEST_OUTPUT_BYTES", "LONGEST_WAIT", "GitFailed", "blob_reader", "run_git"]
 
 _HARMLESS = (
     "--no-pager",
@@ -54,6 +58,11 @@ _FOREIGN = frozenset(
 """Set by whoever calls us, from within a hook for instance, about another repository."""
 
 
+LARGEST_OUTPUT_BYTES = 128 * 2**20
+"""Of one listing: about a million files. A few kilobytes of objects can name billions."""
+
+LONGEST_WAIT = timedelta(minutes=5)
+_LONGEST_COMPLAINT_BYTES = 4096
 _ENDED = "git ended in the middle of reading: check the repository with `git fsck`, then sync again"
 
 
@@ -66,15 +75,60 @@ def run_git(directory: Path, *arguments: str) -> bytes:
 
     Raises:
         GitFailed: it ended with an error.
-        UsageError: there is no git.
+        UsageError: there is no git; or it says too much or too little, as it does about a
+            repository that was made to exhaust memory or to keep its reader waiting.
     """
-    result = subprocess.run(  # noqa: S603 - a list of arguments, none of them the repository's
-        _command(directory, arguments), env=_environment(), capture_output=True, check=False
+    with (
+        TemporaryFile() as complaints,
+        subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
+            _command(directory, arguments),
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        ) as process,
+        _killed_in_time(process, directory),
+    ):
+        output = process.stdout.read(LARGEST_OUTPUT_BYTES + 1) if process.stdout else b""
+        if len(output) > LARGEST_OUTPUT_BYTES:
+            process.kill()
+            raise UsageError(
+                f"git lists more than {LARGEST_OUTPUT_BYTES:,} bytes of {directory}: "
+                "sync a part of it, and only what you trust"
+            )
+        if process.wait():
+            complaints.seek(0)
+            said = complaints.read(_LONGEST_COMPLAINT_BYTES).decode(errors="replace").strip()
+            raise GitFailed((said or f"exit {process.returncode}").splitlines()[0])
+    return output
+
+
+@contextmanager
+def _killed_in_time(process: subprocess.Popen[bytes], directory: Path) -> Iterator[None]:
+    """Raises UsageError where git had to be ended: a pipe in place of a file keeps it waiting."""
+    late = Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = Timer(LONGEST_WAIT.total_seconds(), end)
+    timer.start()
+    try:
+        yield
+    except GitFailed:
+        if not late.is_set():
+            raise
+    finally:
+        timer.cancel()
+    if late.is_set():
+        raise _late(directory)
+
+
+def _late(directory: Path) -> UsageError:
+    return UsageError(
+        f"git has not read {directory} after {LONGEST_WAIT}: check it with `git fsck`"
     )
-    if result.returncode:
-        said = result.stderr.decode(errors="replace").strip() or f"exit {result.returncode}"
-        raise GitFailed(said.splitlines()[0])
-    return result.stdout
 
 
 @contextmanager
@@ -91,17 +145,19 @@ def blob_reader(directory: Path) -> Iterator[Read]:
         if requests is None or answers is None:
             raise UsageError("git can't be talked to: its pipes are missing")
         try:
-            yield lambda _, blob: Content(_read_blob(requests, answers, blob), blob)
+            yield lambda _, blob: Content(_read_blob(directory, requests, answers, blob), blob)
         finally:
             process.kill()
 
 
-def _read_blob(requests: IO[bytes], answers: IO[bytes], blob: str) -> bytes:
+def _read_blob(directory: Path, requests: IO[bytes], answers: IO[bytes], blob: str) -> bytes:
     try:
         requests.write(f"{blob}\n".encode())
         requests.flush()
     except BrokenPipeError as error:
         raise UsageError(_ENDED) from error
+    if not select([answers], [], [], LONGEST_WAIT.total_seconds())[0]:
+        raise _late(directory)
     head = answers.readline().split()
     if not head:
         raise UsageError(_ENDED)

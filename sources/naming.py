@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["to_uri"]
 
-_LONGEST = 2048
+_LONGEST_BYTES = 2048
+"""As events have it."""
 
 
 def to_uri(path: bytes) -> str | None:
@@ -13,4 +14,4 @@ def to_uri(path: bytes) -> str | None:
         uri = path.decode()
     except UnicodeDecodeError:
         return None
-    return uri if len(uri) <= _LONGEST else None
+    return uri if len(path) <= _LONGEST_BYTES else None

@@ -18,12 +18,15 @@ _FORGES = {
     "forgejo": _GITEA,
     "codeberg": _GITEA,
 }
+_LONGEST = 2048
 _WEB = frozenset({"http", "https"})
 _TRANSPORTS = _WEB | {"ssh", "git", "git+ssh"}
 
 
 def permalink_template(remote: str) -> str | None:
-    """Link with the places ``{commit} {path} {start} {end}``, or None for an unknown forge.
+    """Link with the places ``{commit} {path} {start} {end}``.
+
+    None for an unknown forge, and for an address that is too long for an event.
 
     A forge is known by a label of its host name (``gitlab.example.org``); URLs may be https, ssh,
     git or scp-like. Names and passwords in the URL are left out.
@@ -33,7 +36,9 @@ def permalink_template(remote: str) -> str | None:
         return None
     labels = (urlsplit(base).hostname or "").split(".")
     lines = next((_FORGES[label] for label in labels if label in _FORGES), None)
-    return None if lines is None else base + lines
+    if lines is None or len(base) + len(lines) > _LONGEST:
+        return None
+    return base + lines
 
 
 def _web_address(remote: str) -> str | None:

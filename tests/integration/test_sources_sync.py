@@ -451,7 +451,7 @@ def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
             raise PermissionError(path)
         return path.read_bytes()[:most_bytes]
 
-    monkeypatch.setattr("sources.directory._read", refuse)
+    monkeypatch.setattr("sources.directory.read_regular", refuse)
     changes, run = sync(tmp_path)
     assert brief(changes) == [("upsert", "b")]
     assert run.report.skipped == Counter({Skip.UNREADABLE: 1})

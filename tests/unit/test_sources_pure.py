@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import PurePosixPath
 
 import pytest
-from pathspec import GitIgnoreSpec
 
+from runtime.errors import UsageError
 from sources.comparing import Step, steps
 from sources.decoding import to_text
-from sources.ignoring import IgnoreRules
+from sources.ignoring import IgnoreRules, MatchClock, Rules
 from sources.messages import document_changed
 from sources.naming import to_uri
 from sources.permalinks import permalink_template
@@ -156,8 +157,9 @@ def test_permanent_links_are_made_of_the_remote(remote: str, expected: str | Non
 
 def test_the_nearest_rule_that_matches_decides() -> None:
     """Rules further down go before those further up, as in git."""
-    top = IgnoreRules(GitIgnoreSpec.from_lines(["*.log", "build/", "/only-here"]))
-    inner = IgnoreRules(GitIgnoreSpec.from_lines(["!keep.log"]), PurePosixPath("inner"), top)
+    clock = MatchClock()
+    top = IgnoreRules(Rules(["*.log", "build/", "/only-here"], clock))
+    inner = IgnoreRules(Rules(["!keep.log"], clock), PurePosixPath("inner"), top)
     assert top.ignores(PurePosixPath("a.log"), is_directory=False)
     assert top.ignores(PurePosixPath("x/build"), is_directory=True)
     assert not top.ignores(PurePosixPath("x/build"), is_directory=False)
@@ -168,10 +170,40 @@ def test_the_nearest_rule_that_matches_decides() -> None:
 
 
 def test_names_that_no_uri_can_hold_are_refused() -> None:
-    """Not UTF-8, or too long."""
+    """Not UTF-8, or longer than the limit of uris, which is one of bytes."""
     assert to_uri("a b\n'ü".encode()) == "a b\n'ü"
     assert to_uri(b"\xff") is None
     assert to_uri(b"x" * 2049) is None
+    assert to_uri(("ü" * 1025).encode()) is None
+    assert to_uri(("ü" * 1024).encode()) == "ü" * 1024
+
+
+@pytest.mark.parametrize("line", ["!", "\\", "/\\", "![{-*]#a", ")\\-[?({-^]^", "}[\\-(b](}"])
+def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
+    """As git does; the others hold."""
+    rules = Rules([line, "*.log"], MatchClock())
+    assert rules.verdict("a.log")
+    assert rules.verdict("a.md") is None
+
+
+@pytest.mark.parametrize("line", ["*a*a*a*a*a", "**/a/**/a/**/a/**/a/**", "x/*****?*?*?*?*/y"])
+def test_rules_that_take_for_ever_are_refused(line: str) -> None:
+    """Each star multiplies the time of a match by the length of the path."""
+    with pytest.raises(UsageError, match="stars"):
+        Rules([line], MatchClock())
+
+
+def test_matching_ends_in_time() -> None:
+    """Rules that are each quick enough may still be too many."""
+    rules = Rules(["*a*a*b"] * 20, MatchClock(timedelta(microseconds=10)))
+    with pytest.raises(UsageError, match="too long to match"):
+        rules.verdict("a" * 100)
+
+
+def test_an_address_that_no_event_can_hold_gives_no_links() -> None:
+    """A remote's address is whatever a repository says."""
+    assert permalink_template("https://github.com/owner/name") is not None
+    assert permalink_template(f"https://github.com/owner/{'n' * 2000}") is None
 
 
 def test_a_state_survives_json() -> None:
