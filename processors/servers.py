@@ -46,7 +46,7 @@ class Servers:
 async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Servers]:
     """Connect and make sure that the servers are fit; closed in reverse order.
 
-    ``role``: in Postgres, instead of the workers' one.
+    ``role``: in Postgres, instead of the workers' one; its statements may take long.
 
     Raises:
         ConfigurationError: versions, roles or settings don't fit.
@@ -57,7 +57,11 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
         redis = connect(settings.redis_url)
         stack.push_async_callback(redis.aclose)
         await check_server(redis)
-        database = await Database.open(settings.database_url, role=role or settings.worker_role)
+        database = await Database.open(
+            settings.database_url,
+            role=role or settings.worker_role,
+            statement_timeout=None if role else settings.statement_timeout,
+        )
         stack.push_async_callback(database.close)
         projects = Projects(database, recipe)
         key_ring = KeyRing(PublisherKeys(database, projects).read)

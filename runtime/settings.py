@@ -138,6 +138,10 @@ class Settings(BaseSettings):
     shutdown_timeout: Duration = Field(
         default=timedelta(seconds=20), description="Longest wait for work in hand at shutdown."
     )
+    statement_timeout: Duration = Field(
+        default=timedelta(seconds=15),
+        description="Longest time of one statement of a worker in Postgres.",
+    )
     chunking_processes: PositiveInt = Field(default=1, description="Parser processes per worker.")
     chunking_timeout: Duration = Field(
         default=timedelta(seconds=5), description="Longest time to parse one document."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Self
 
 import asyncpg
@@ -22,22 +23,35 @@ EVERY_AGENT = "*"
 
 _QUERIES = named("database")
 _CONNECT_TIMEOUT_S = 10.0
-_COMMAND_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0
+_STATEMENT_TIMEOUT = timedelta(seconds=60)
+_SILENT_STATEMENTS = 2
+"""A transaction without a word for this many times the longest statement is ended by the server."""
 
 
 class Database:
     """Postgres as a worker sees it: never past row-level security."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, trusted: set[int]) -> None:
         self._pool = pool
+        self._trusted = trusted
 
     @classmethod
     async def open(
-        cls, url: str, *, role: str | None = None, min_size: int = 1, max_size: int = 12
+        cls,
+        url: str,
+        *,
+        role: str | None = None,
+        statement_timeout: timedelta | None = None,
+        min_size: int = 1,
+        max_size: int = 12,
     ) -> Self:
         """Connect, as ``role`` where given and allowed; make sure that role and schema are right.
+
+        With ``statement_timeout`` no transaction may be idle for more than twice as long either,
+        so that nothing waits long for a process that the network has cut off; without it a
+        statement may take a minute, and a transaction any time between two statements.
 
         Raises:
             Unavailable: the server can't be reached.
@@ -45,8 +59,9 @@ class Database:
                 one that this code needs.
         """
         with explained():
-            pool = await _pool(url, role, min_size, max_size)
-            database = cls(pool)
+            trusted: set[int] = set()
+            pool = await _pool(url, role, statement_timeout, trusted, min_size, max_size)
+            database = cls(pool, trusted)
             try:
                 async with pool.acquire() as connection:
                     await _check_role(connection)
@@ -68,13 +83,23 @@ class Database:
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
         """A connection with no project: the tables of tenants look empty.
 
+        After a timeout it is thrown away, and so are all others when they are next asked for: the
+        network may have forgotten each of them.
+
         Raises:
             Unavailable: the server can't be reached or went away.
             ConfigurationError: the schema isn't the one expected.
         """
         with explained():
-            async with self._pool.acquire() as connection:
+            connection = await self._trusted_connection()
+            try:
                 yield connection
+            except TimeoutError:
+                connection.terminate()
+                self._trusted.clear()
+                raise
+            finally:
+                await self._pool.release(connection)
 
     @asynccontextmanager
     async def scope(
@@ -93,11 +118,43 @@ class Database:
             await connection.execute(
                 _QUERIES["enter_scope"], str(project_id), agent or "", str(generation_id or "")
             )
-            yield connection
+            try:
+                yield connection
+            except TimeoutError:
+                connection.terminate()  # there is nobody who could roll it back
+                raise
+
+    async def _trusted_connection(self) -> asyncpg.Connection:
+        """One that was made since the last timeout."""
+        while True:
+            connection = await self._pool.acquire()
+            if connection.get_server_pid() in self._trusted:
+                return connection
+            connection.terminate()
+            await self._pool.release(connection)
 
 
-async def _pool(url: str, role: str | None, min_size: int, max_size: int) -> asyncpg.Pool:
+async def _pool(
+    url: str,
+    role: str | None,
+    statement_timeout: timedelta | None,
+    trusted: set[int],
+    min_size: int,
+    max_size: int,
+) -> asyncpg.Pool:
+    """Adds to ``trusted`` the server's process id of each connection for as long as it lives."""
+
+    async def made(connection: asyncpg.Connection) -> None:
+        pid = connection.get_server_pid()
+        connection.add_termination_listener(lambda _: trusted.discard(pid))
+        await prepare_as_role(connection)
+        trusted.add(pid)
+
     async def prepare_as_role(connection: asyncpg.Connection) -> None:
+        if statement_timeout is not None:
+            silence = statement_timeout * _SILENT_STATEMENTS
+            milliseconds = int(silence.total_seconds() * 1000)
+            await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
         if role:
             await take_role(connection, role)
         await prepare(connection)
@@ -107,11 +164,11 @@ async def _pool(url: str, role: str | None, min_size: int, max_size: int) -> asy
             url,
             min_size=min_size,
             max_size=max_size,
-            init=prepare_as_role,
+            init=made,
             reset=_nothing_to_reset,
             server_settings={"application_name": "headrace"},
             timeout=_CONNECT_TIMEOUT_S,
-            command_timeout=_COMMAND_TIMEOUT_S,
+            command_timeout=(statement_timeout or _STATEMENT_TIMEOUT).total_seconds(),
             max_inactive_connection_lifetime=_IDLE_S,
         )
     except ValueError as error:

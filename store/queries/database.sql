@@ -5,6 +5,15 @@ select
     set_config('app.agent', $2, true),
     set_config('app.generation_id', $3, true)
 
+-- name: bound_silence
+-- For this session: how long the server bears with a client that left without a word ($1: inside a
+-- transaction, whose locks others wait for). The others are seconds, and hold on TCP.
+select
+    set_config('idle_in_transaction_session_timeout', $1, false),
+    set_config('tcp_keepalives_idle', '5', false),
+    set_config('tcp_keepalives_interval', '3', false),
+    set_config('tcp_keepalives_count', '3', false)
+
 -- name: describe_role
 -- Whatever would let the current role see or change rows of any project.
 select
