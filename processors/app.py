@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
 
 import structlog
 from redis.exceptions import RedisError
 
+from events.heartbeats import Heartbeats
 from events.names import Lane, Topic
 from events.transport import App, Options
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
 from processors.archiving.opening import archiving_of
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
+from processors.heart import Heart
 from processors.opening import open_services
 from processors.servers import open_servers
 from processors.services import Services
@@ -72,9 +74,10 @@ async def run_worker(
             chores.start("trimming", _trim(services, stop))
         if "archiver" in only:
             chores.start("archiving", services.archiving.run(stop))
-        topics = sorted(frozenset().union(*(ROLES[role] for role in only)))
+        app = _app(settings, services, only)
+        chores.start("heart", Heart(services.heartbeats, only, app, services.inference).run(stop))
         try:
-            await _handle_events(settings, services, topics, stop, ready)
+            await _run_agents(app, stop, ready)
         finally:
             await chores.close()
 
@@ -87,25 +90,14 @@ async def _archive(
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", SchemaWatch(servers.database).run(stop))
         chores.start("archiving", archiving_of(servers, settings).run(stop))
+        heartbeats = Heartbeats(servers.redis, servers.names)
+        chores.start("heart", Heart(heartbeats, ["archiver"]).run(stop))
         try:
             if ready is not None:
                 ready()
             await stop.wait()
         finally:
             await chores.close()
-
-
-async def _handle_events(
-    settings: Settings,
-    services: Services,
-    topics: Sequence[Topic],
-    stop: asyncio.Event,
-    ready: Callable[[], None] | None,
-) -> None:
-    app = _app(settings, services)
-    for topic in topics:
-        _subscribe(app, topic, services, settings)
-    await _run_agents(app, stop, ready)
 
 
 async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:
@@ -123,8 +115,8 @@ async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] |
         announcement.cancel()
 
 
-def _app(settings: Settings, services: Services) -> App:
-    return App(
+def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
+    app = App(
         "headrace",
         broker=settings.broker_url or settings.redis_url,
         options=Options(
@@ -137,6 +129,9 @@ def _app(settings: Settings, services: Services) -> App:
         ),
         on_dead=services.burial,
     )
+    for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
+        _subscribe(app, topic, services, settings)
+    return app
 
 
 def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from events.heartbeats import Heartbeats
 from events.models import Kind
 from events.outcomes import Outcomes
 from events.replying import Replies
@@ -100,6 +101,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
             burial=Burial(servers.store, outcomes, replies),
             archiving=archiving_of(servers, settings),
             inference=base.inference,
+            heartbeats=Heartbeats(servers.redis, servers.names),
             maintenance=Maintenance(
                 servers.database,
                 settings.owner_database_url or None,

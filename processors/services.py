@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from events.heartbeats import Heartbeats
 from processors.answering.pipeline import Answering
 from processors.archiving.running import Archiving
 from processors.burying import Burial
@@ -27,6 +28,7 @@ class Services:
     burial: Burial
     archiving: Archiving
     inference: Inference
+    heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch
     store: Store

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import faust
 import structlog
@@ -14,6 +15,7 @@ from yarl import URL
 
 from events.dead_letters import DeadLetter
 from events.transport.driver import register
+from events.transport.held import HeldEntry
 from events.transport.options import Options
 from runtime.errors import ConfigurationError, Unavailable
 
@@ -25,6 +27,24 @@ _REDIS_SCHEMES = {"redis", "rediss", "unix"}
 _STOP_MARGIN = timedelta(seconds=12)
 # A channel that is full stops the delivery to every topic, so the windows do the bounding.
 _UNBOUNDED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Held:
+    """Events of one topic that a worker has taken, and those of them that are in work."""
+
+    in_hand: int = 0
+    in_work: int = 0
+
+    @classmethod
+    def of(cls, entries: Iterable[HeldEntry]) -> Self:
+        """Count entries."""
+        unsettled = [entry for entry in entries if not entry.settled]
+        return cls(len(unsettled), sum(entry.begun for entry in unsettled))
+
+    def __add__(self, other: Held) -> Held:
+        return Held(self.in_hand + other.in_hand, self.in_work + other.in_work)
+
 
 OnDead = Callable[[DeadLetter], Awaitable[None]]
 
@@ -86,6 +106,19 @@ class App(faust.App):
     def over_redis(self) -> bool:
         """Whether single messages can be acknowledged and handed back."""
         return bool(self.redis_url)
+
+    def held(self) -> dict[str, Held]:
+        """What is in hand now, by topic; nothing is known of it over Kafka."""
+        found: dict[str, Held] = {}
+        for tp, subscription in getattr(self.consumer, "subscriptions", {}).items():
+            known = found.get(tp.topic, Held())
+            found[tp.topic] = known + Held.of(subscription.held.values())
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """What the transport has counted since the start; nothing over Kafka."""
+        statistics = getattr(self.consumer, "statistics", None)
+        return {} if statistics is None else asdict(statistics)
 
     def Table(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - Faust's name for it
         """Tables need a changelog that can be read from any offset.

@@ -1,0 +1,84 @@
+"""What workers tell of themselves every few seconds, for ``status`` and for alarms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.connection import redis_errors
+from events.names import Names
+
+__all__ = ["FORGET_AFTER", "Heartbeat", "Heartbeats"]
+
+FORGET_AFTER = timedelta(minutes=10)
+"""A worker that was silent so long is no news any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last of one worker: ``age`` by the clock of Redis, ``state`` as its version tells it."""
+
+    worker: str
+    age: timedelta
+    state: Mapping[str, Any]
+
+
+class Heartbeats:
+    """The heartbeats of a deployment, in one hash by worker.
+
+    A worker that ends takes its own away; what one leaves that was killed goes after
+    ``FORGET_AFTER``.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._key = names.workers
+
+    async def beat(self, worker: str, state: Mapping[str, Any]) -> None:
+        """Tell the state of a worker.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            LogFull: Redis is at its memory limit.
+        """
+        with redis_errors():
+            told = json.dumps({"at_ms": await self._now_ms(), "state": state})
+            await self._redis.hset(self._key, worker, told)
+
+    async def leave(self, worker: str) -> None:
+        """Take a worker out; raises as ``beat``."""
+        with redis_errors():
+            await self._redis.hdel(self._key, worker)
+
+    async def read(self) -> list[Heartbeat]:
+        """All that are not forgotten, by name; raises as ``beat``."""
+        with redis_errors():
+            found: Any = await self._redis.hgetall(self._key)
+            now_ms = await self._now_ms()
+        beats = [_heartbeat(name.decode(), told, now_ms) for name, told in found.items()]
+        return sorted((one for one in beats if one is not None), key=lambda one: one.worker)
+
+    async def forget(self) -> None:
+        """Drop the heartbeats of workers that were silent for too long; raises as ``beat``."""
+        for one in await self.read():
+            if one.age > FORGET_AFTER:
+                await self.leave(one.worker)
+
+    async def _now_ms(self) -> int:
+        seconds, microseconds = await self._redis.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _heartbeat(worker: str, told: bytes, now_ms: int) -> Heartbeat | None:
+    """None for what no worker of ours wrote."""
+    try:
+        value = json.loads(told)
+        age = timedelta(milliseconds=max(0, now_ms - int(value["at_ms"])))
+        return Heartbeat(worker, age, dict(value["state"]))
+    except (ValueError, KeyError, TypeError):
+        return None
