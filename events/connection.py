@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ LONGEST_BLOCK = timedelta(seconds=2)
 _COMMAND_TIMEOUT = timedelta(seconds=5)
 _CONNECTIONS = 32
 _PASSING = (exceptions.ClusterDownError, exceptions.TryAgainError)
-_PASSING_CODES = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE")
+_PASSING_CODES = (
+    *("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE"),
+    *("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"),
+)
+_BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
 _REFUSED_IN_SCRIPT = "The user executing the script can't"
 _CURE = "check HEADRACE_REDIS_URL and that the server runs"
 
@@ -90,11 +95,11 @@ def redis_errors() -> Iterator[None]:
         ) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
         raise Unavailable(f"Redis can't be reached ({_line(error)}): {_CURE}") from error
-    except exceptions.ReadOnlyError as error:
-        raise Unavailable(
-            "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
-        ) from error
     except exceptions.ResponseError as error:
+        if isinstance(error, exceptions.ReadOnlyError) or _reply_of(error).startswith("READONLY"):
+            raise Unavailable(
+                "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
+            ) from error
         if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in _reply_of(error):
             raise LogFull(
                 "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
@@ -114,8 +119,11 @@ def _refused(error: Exception) -> ConfigurationError:
 
 
 def _reply_of(error: Exception) -> str:
-    """What the server said; in a pipeline redis-py puts the command before it."""
-    return str(error).rpartition("caused error: ")[2]
+    """What the server said, of a command in a pipeline and of one in a script too.
+
+    In a pipeline redis-py puts the command before it, and up to version 6 Redis the script.
+    """
+    return _BEFORE_REPLY.sub("", str(error))
 
 
 def _line(error: Exception) -> str:

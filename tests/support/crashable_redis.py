@@ -27,17 +27,28 @@ def redis_binaries() -> list[Path]:
 
 
 class CrashableRedis:
-    """A server on a unix socket, with an append-only file that is synced on every write."""
+    """A server on a unix socket, with an append-only file.
 
-    def __init__(self, binary: Path, directory: Path) -> None:
+    It is synced on every write, unless ``fsync`` says otherwise.
+    """
+
+    def __init__(self, binary: Path, directory: Path, *, fsync: str = "always") -> None:
         self._binary = binary
         self._directory = directory
+        self._fsync = fsync
         self._socket = directory / "redis.sock"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return f"unix://{self._socket}"
+
+    @property
+    def log(self) -> Path:
+        """The append-only file that it writes to; from version 7 on the newest of several."""
+        old = self._directory / "appendonly.aof"
+        new = (self._directory / "appendonlydir").glob("*.incr.aof")
+        return old if old.exists() else max(new, key=lambda path: path.stat().st_mtime)
 
     async def start(self) -> None:
         """Start it, with what its append-only file has."""
@@ -53,7 +64,7 @@ class CrashableRedis:
             [
                 *(str(self._binary), "--port", "0", "--unixsocket", str(self._socket)),
                 *("--dir", str(self._directory), "--save", "", "--loglevel", "warning"),
-                *("--appendonly", "yes", "--appendfsync", "always"),
+                *("--appendonly", "yes", "--appendfsync", self._fsync),
             ],
             stdout=subprocess.DEVNULL,
         )

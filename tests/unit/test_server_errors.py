@@ -27,10 +27,15 @@ from store.connecting import WriteConflict, explained
     ],
 )
 @pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("in_script", [False, True])
 def test_replies_of_a_redis_in_trouble(
-    reply: str, ours: type[HeadraceError], in_pipeline: bool
+    reply: str, ours: type[HeadraceError], in_pipeline: bool, in_script: bool
 ) -> None:
-    """Each is an error after which the same command may succeed."""
+    """Each is an error after which the same command may succeed; Redis 6 wraps those of scripts."""
+    if in_script:
+        reply = (
+            f"ERR Error running script (call to f_1a2b): @user_script:9: @user_script: 9: -{reply}"
+        )
     error: Exception = BaseParser.parse_error(reply)  # type: ignore[no-untyped-call]  # redis-py
     if in_pipeline:
         error.args = (f"Command # 1 (XADD s * event x) of pipeline caused error: {error}",)

@@ -1,0 +1,204 @@
+"""Redis crashes, loses the end of its file or all that it has, or its disk is full.
+
+What may be missing afterwards is what the runbook says, and not a change more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from events.client import Client
+from events.entries import order
+from events.names import Lane
+from events.republishing import Republishing
+from processors.archiving.republishing import Republisher
+from processors.inference.hashing import HASHING_MODEL
+from store.database import Database
+from store.generations import Recipe
+from store.outbox import PostgresOutbox
+from store.projects import Projects
+from tests.chaos.load import PROJECTS
+from tests.chaos.logbook import Published
+from tests.chaos.runs import Chaos, Run
+from tests.chaos.seeds import seeds
+from tests.chaos.verifier import Allowances
+from tests.support.crashable_redis import CrashableRedis, redis_binaries
+from tests.support.small_disk import fill, small_disk
+from tests.support.waiting import eventually
+
+SOME = 40
+"""Changes: enough to see that they go on."""
+DURABLE = 6
+REFUSALS = 30
+DISK_MB = 64
+ROOM_KB = 64
+FAST = {"changes_per_second": 120.0, "questions_per_second": 15.0}
+
+
+@dataclass
+class Disaster:
+    """What becomes of a server at some moment, and what it still knew for certain before."""
+
+    run: Run
+    redis: CrashableRedis
+    rng: random.Random
+    safe_bytes: int = field(init=False)
+    safe_until_ms: int = field(init=False)
+
+    async def approach(self) -> None:
+        """From here on nothing reaches the disk for certain."""
+        self.safe_bytes = self.redis.log.stat().st_size
+        self.safe_until_ms = await _now_ms(self.run.redis)
+
+    async def crash(self) -> None:
+        """The process dies; what it wrote, the kernel has."""
+        self.redis.kill()
+        await self.redis.start()
+
+    async def lose_power(self) -> None:
+        """The machine dies in the middle of a write: the file ends anywhere behind what is safe."""
+        self.redis.kill()
+        size_bytes = self.redis.log.stat().st_size
+        os.truncate(self.redis.log, self.rng.randint(self.safe_bytes, size_bytes))
+        await self.redis.start()
+
+    async def flush(self) -> None:
+        """Somebody types the wrong command: nothing is safe."""
+        await self.run.redis.flushall()
+        self.safe_until_ms = await _now_ms(self.run.redis)
+
+    def is_safe(self, token_or_id: str) -> bool:
+        """Whether an entry was on the disk before."""
+        return order(token_or_id.rpartition(":")[2])[0] < self.safe_until_ms
+
+
+Strike = Callable[[Disaster], Awaitable[None]]
+
+
+@pytest.fixture
+async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
+    """A server of this test alone, with an append-only file as the runbook has it."""
+    server = CrashableRedis(redis_binaries()[-1], tmp_path, fsync="everysec")
+    await server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("strike", [Disaster.crash, Disaster.lose_power])
+async def test_at_most_the_end_of_the_log_is_lost(
+    chaos: Chaos, own_redis: CrashableRedis, strike: Strike, seed: int
+) -> None:
+    """What was synced is handled and answered; what came later may be gone, unless durable."""
+    async with chaos(seed, scenario=strike.__name__, redis_url=own_redis.url) as run:
+        disaster = Disaster(run, own_redis, random.Random(seed))
+        durable = await _struck(disaster, strike)
+        lost = {
+            one.position.token
+            for one in run.logbook.acknowledged
+            if one not in durable and not disaster.is_safe(one.position.token)
+        }
+        await run.verify(Allowances(lost=lost, lost_questions=True, lost_outcomes=True))
+        kept = [one for one in run.logbook.questions if disaster.is_safe(one.entry_ids[0])]
+        assert kept
+        assert not run.replies.unanswered(kept)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_a_flush_in_mid_run(chaos: Chaos, own_redis: CrashableRedis, seed: int) -> None:
+    """What was waiting may be gone, unless durable; all that comes later is handled."""
+    async with chaos(seed, scenario="flush", redis_url=own_redis.url) as run:
+        disaster = Disaster(run, own_redis, random.Random(seed))
+        durable = await _struck(disaster, Disaster.flush)
+        lost = {
+            one.position.token
+            for one in run.logbook.acknowledged
+            if one not in durable and disaster.is_safe(one.position.token)
+        }
+        await run.verify(Allowances(lost=lost, lost_questions=True, lost_outcomes=True))
+        later = [one for one in run.logbook.questions if not disaster.is_safe(one.entry_ids[0])]
+        assert later
+        assert not run.replies.unanswered(later)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_a_full_disk(chaos: Chaos, seed: int) -> None:
+    """Redis refuses every write: nothing that was acknowledged is lost, and no worker ends."""
+    with small_disk(DISK_MB) as disk:
+        server = CrashableRedis(redis_binaries()[-1], disk, fsync="everysec")
+        await server.start()
+        try:
+            async with chaos(seed, scenario="full disk", redis_url=server.url) as run:
+                worker = await run.worker()
+                async with run.load.running(**FAST):
+                    await _more_acknowledged(run)
+                    with fill(disk, ROOM_KB):
+                        await eventually(
+                            lambda: _refused(run.redis, REFUSALS), "writes are refused", timeout=30
+                        )
+                    await _more_acknowledged(run)
+                await run.answered()
+                await run.verify()
+                assert worker.is_running
+        finally:
+            server.kill()
+
+
+async def _struck(disaster: Disaster, strike: Strike) -> list[Published]:
+    """Traffic before, during and after a disaster; the durable changes just before it."""
+    run = disaster.run
+    database = await Database.open(run.database.worker_url)
+    outbox = PostgresOutbox(database, Projects(database, Recipe(HASHING_MODEL)))
+    try:
+        await run.worker()
+        async with run.load.running(**FAST):
+            await _more_acknowledged(run)
+            await disaster.approach()
+            durable = await _publish_durably(run, outbox)
+            await _more_acknowledged(run)
+            await strike(disaster)
+            await _more_acknowledged(run)
+        republishing = Republishing(run.redis, run.names)
+        await Republisher(republishing, outbox, age=timedelta()).run_once()
+    finally:
+        await database.close()
+    return durable
+
+
+async def _publish_durably(run: Run, outbox: PostgresOutbox) -> list[Published]:
+    """As `publish --durable` does."""
+    url = run.environment["HEADRACE_REDIS_URL"]
+    durable = []
+    async with Client.connect(url, prefix=run.names.prefix, outbox=outbox) as client:
+        for project in PROJECTS * (DURABLE // len(PROJECTS)):
+            [event] = run.load.journals[project].changes(1)
+            entry = run.logbook.publishing(event, Lane.LIVE)
+            entry.receipt = await client.publish(event, durable=True)
+            durable.append(entry)
+    return durable
+
+
+async def _more_acknowledged(run: Run) -> None:
+    enough = len(run.logbook.acknowledged) + SOME
+    await eventually(
+        lambda: len(run.logbook.acknowledged) >= enough, "publishing goes on", timeout=40
+    )
+
+
+async def _refused(redis: Redis, times: int) -> bool:
+    """Whether so many writes were refused for want of a disk."""
+    errors = await redis.info("errorstats")
+    return bool(errors.get("errorstat_MISCONF", {}).get("count", 0) >= times)
+
+
+async def _now_ms(redis: Redis) -> int:
+    seconds, microseconds = await redis.time()
+    return int(seconds) * 1000 + int(microseconds) // 1000
