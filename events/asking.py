@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 
 from events.connection import LONGEST_BLOCK, redis_errors
 from events.entries import Entry, entries_of
+from events.headroom import QUESTIONS_UP_TO, Headroom
 from events.models import (
     Problem,
     Query,
@@ -67,6 +68,7 @@ class Asker:
         self._reader = reader
         self._names = names
         self._client = uuid4().hex
+        self._headroom = Headroom(redis, up_to=QUESTIONS_UP_TO)
         self._waiting: dict[str, asyncio.Future[_Reply]] = {}
         self._readers: dict[int, asyncio.Task[None]] = {}
 
@@ -76,6 +78,7 @@ class Asker:
         Raises:
             QueryRefused: the query has failed.
             Unavailable: no reply in time, or Redis can't be reached.
+            LogFull: Redis is so near to its memory limit that the reply might not fit.
             UsageError: a field is out of its limits.
         """
         event = self._event(query, timeout)
@@ -122,6 +125,7 @@ class Asker:
 
     async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
         """A query sent twice, because the first answer of Redis was lost, still has one reply."""
+        await self._headroom.check()
         partition = self._names.query_partition(event.id)
         self._ensure_reader(partition)
         add = partial(

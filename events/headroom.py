@@ -1,29 +1,63 @@
-"""How full Redis may be before new changes are refused."""
+"""How full Redis may be before new work is refused: changes first, questions later."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from redis.asyncio import Redis
 
+from events.connection import redis_errors
 from events.retrying import PATIENCE, retrying
 from runtime.errors import LogFull
 
-__all__ = ["Headroom"]
+__all__ = ["CHANGES_UP_TO", "QUESTIONS_UP_TO", "Headroom", "MemoryUse", "read_memory"]
 
-_FULL = 0.9
+CHANGES_UP_TO = 0.9
+QUESTIONS_UP_TO = 0.95
+"""Shares of Redis' memory limit; above them outcomes and replies still have room."""
+
 _HEADROOM_SECONDS = 1.0
 
 
-class Headroom:
-    """Refuses new work while Redis still has room for what the workers must write."""
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Memory of Redis; ``limit_bytes`` 0: it has no limit."""
 
-    def __init__(self, redis: Redis, patience: timedelta = PATIENCE) -> None:
+    used_bytes: int
+    limit_bytes: int
+
+    @property
+    def share(self) -> float:
+        """Used of the limit, 0 without one."""
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
+
+    @property
+    def refuses_changes(self) -> bool:
+        """Whether publishers get ``LogFull``."""
+        return self.share > CHANGES_UP_TO
+
+    @property
+    def refuses_questions(self) -> bool:
+        """Whether those who ask get it, too."""
+        return self.share > QUESTIONS_UP_TO
+
+
+class Headroom:
+    """Refuses new work while Redis still has room for what the workers must write.
+
+    ``up_to`` is the share of the memory limit above which it does.
+    """
+
+    def __init__(
+        self, redis: Redis, patience: timedelta = PATIENCE, up_to: float = CHANGES_UP_TO
+    ) -> None:
         self._redis = redis
         self._patience = patience
+        self._up_to = up_to
         self._checked_at = -math.inf
 
     async def check(self) -> None:
@@ -36,11 +70,25 @@ class Headroom:
         now = asyncio.get_running_loop().time()
         if now < self._checked_at + _HEADROOM_SECONDS:
             return
-        memory = await retrying(partial(self._redis.info, "memory"), self._patience)
-        limit_bytes = int(memory["maxmemory"])
-        if limit_bytes and memory["used_memory"] > _FULL * limit_bytes:
+        use = await retrying(partial(_read, self._redis), self._patience)
+        if use.share > self._up_to:
             raise LogFull(
-                f"Redis is above {_FULL:.0%} of its memory limit of {limit_bytes:,} bytes: "
-                "let the workers catch up, or raise maxmemory"
+                f"Redis is above {self._up_to:.0%} of its memory limit of {use.limit_bytes:,} "
+                "bytes: let the workers catch up, or raise maxmemory"
             )
         self._checked_at = now
+
+
+async def read_memory(redis: Redis) -> MemoryUse:
+    """How full Redis is.
+
+    Raises:
+        Unavailable: it can't be reached.
+    """
+    with redis_errors():
+        return await _read(redis)
+
+
+async def _read(redis: Redis) -> MemoryUse:
+    memory = await redis.info("memory")
+    return MemoryUse(int(memory["used_memory"]), int(memory["maxmemory"]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar
@@ -14,6 +16,7 @@ from pydantic_settings import SettingsError
 from runtime.errors import ConfigurationError, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
+from runtime.secrets import keep_secret
 from runtime.settings import Settings
 
 __all__ = ["JsonOption", "ProjectOption", "duration", "run_client", "run_service"]
@@ -24,6 +27,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the project.")]
 
 _LONGEST_SECONDS = 86_400.0
+_FIELD = re.compile(r'field "(\w+)"')
+_EXAMPLES = {"models": '{"code": "voyage/voyage-code-3"}'}
 
 
 def duration(seconds: float) -> timedelta:
@@ -49,9 +54,11 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
     return run(lambda stop: _until(main(settings), stop))
 
 
-def run_service(main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]]) -> T:
-    """Run something that goes on until a signal sets its event."""
-    settings = _load_settings()
+def run_service(
+    main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]], *, quiet: bool = False
+) -> T:
+    """Run something that goes on until a signal sets its event; ``quiet``: it logs errors only."""
+    settings = _load_settings(quiet=quiet)
     return run(lambda stop: main(settings, stop))
 
 
@@ -67,13 +74,20 @@ def _load_settings(*, quiet: bool = False) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         name = "_".join(str(part) for part in first["loc"]).upper()
         raise ConfigurationError(f"HEADRACE_{name}: {first['msg']}") from None
-    except SettingsError:
-        raise ConfigurationError(
-            'HEADRACE_MODELS must be JSON, as in {"code": "voyage/voyage-code-3"}'
-        ) from None
+    except SettingsError as error:
+        raise ConfigurationError(_not_json(error)) from None
+    keep_secret((value for _, value in settings), os.environ)
     chosen = "log_level" in settings.model_fields_set
     configure_logs(settings.log_format, "error" if quiet and not chosen else settings.log_level)
     return settings
+
+
+def _not_json(error: SettingsError) -> str:
+    """Which of the mappings can't be read, and an example of it."""
+    found = _FIELD.search(str(error))
+    name = found[1] if found else "models"
+    example = _EXAMPLES.get(name, '{"voyage": 300}')
+    return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
 
 
 async def _until(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console, Group
 
-from events import Backlog, check_server, read_backlog
+from events import check_server
+from gateway import watching
 from gateway.archive_status import archive_rows, archiver_rows
 from gateway.clients import names_of, open_database, open_redis
-from gateway.output import print_json, printable, stdout
-from gateway.session import JsonOption, run_client
+from gateway.live_tables import live_tables
+from gateway.looking import look
+from gateway.output import print_json, stdout
+from gateway.session import JsonOption, run_client, run_service
 from gateway.stack import configured, stack
+from gateway.tables import table
 from processors.recipes import recipe_of
 from runtime.embedded import find_redis
+from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
@@ -29,12 +35,27 @@ from store.store import Store
 
 __all__ = ["command"]
 
+_SHORTEST_SECONDS = 0.2
+_LONGEST_SECONDS = 3600.0
+
 _MADE_BY = ("generation", "generations", "model", "models", "chunking")
 """What a project's index is made by: a table of its own, or 80 columns would not do."""
 
 
-def command(json: JsonOption = False) -> None:
-    """Show what waits, what is stored, and how fresh it is, per stream and per project."""
+def command(
+    json: JsonOption = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
+) -> None:
+    """Show what waits, who works, what is stored, and how fresh it is; warn of what needs care.
+
+    With --watch: a live view on a terminal, elsewhere a line (with --json: an object) each time,
+    until Ctrl-C.
+    """
+    if watch:
+        every = _interval(interval)
+        run_service(lambda settings, stop: _watch(settings, stop, every, json), quiet=True)
+        return
     found = run_client(_look)
     if json:
         print_json(found)
@@ -53,7 +74,7 @@ async def _look(settings: Settings) -> dict[str, Any]:
     ):
         facts = await check_server(redis)
         names = names_of(running)
-        backlog = await read_backlog(redis, names)
+        seen = await look(redis, names)
         archiver = await archiver_rows(redis, names)
         stored = await _stored(running, database)
     version = ".".join(map(str, facts.version))
@@ -61,10 +82,28 @@ async def _look(settings: Settings) -> dict[str, Any]:
     return {
         "servers": servers,
         "redis": f"{version}{embedded}",
-        "streams": [_stream(one) for one in backlog],
+        **seen,
         "archiver": archiver,
         **stored,
     }
+
+
+async def _watch(settings: Settings, stop: asyncio.Event, every: timedelta, json: bool) -> None:
+    async with stack(settings, with_worker=False) as running, open_redis(running) as redis:
+        await check_server(redis)
+        console = stdout()
+        await watching.watch(
+            partial(look, redis, names_of(running)), every, stop, console, json=json
+        )
+
+
+def _interval(seconds: float) -> timedelta:
+    if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"--interval must be {_SHORTEST_SECONDS:g} to {_LONGEST_SECONDS:g} seconds, "
+            f"not {seconds:g}"
+        )
+    return timedelta(seconds=seconds)
 
 
 async def _stored(settings: Settings, database: Database) -> dict[str, Any]:
@@ -78,18 +117,6 @@ async def _stored(settings: Settings, database: Database) -> dict[str, Any]:
     }
 
 
-def _stream(backlog: Backlog) -> dict[str, Any]:
-    age = backlog.oldest_unacknowledged
-    return {
-        "topic": backlog.topic.value,
-        "partition": backlog.partition,
-        "lag": backlog.lag,
-        "pending": backlog.pending,
-        "oldest_unacknowledged_s": None if age is None else round(age.total_seconds(), 3),
-        "dead_letters": backlog.dead_letters,
-    }
-
-
 async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any]:
     recipe = (await store.generation(statistics.project)).recipe
     made_by = {"model": recipe.model, "models": dict(recipe.models), "chunking": recipe.chunking}
@@ -99,40 +126,22 @@ async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any
 def _print(console: Console, found: dict[str, Any]) -> None:
     console.print(f"servers: {found['servers']}; Redis {found['redis']}", markup=False)
     console.print()
-    console.print(_table(found["streams"]))
+    console.print(Group(*live_tables(found)))
     console.print()
     if found["projects"]:
-        console.print(_table(found["projects"], leave_out=(*_MADE_BY, "tombstones", "outcomes")))
+        console.print(table(found["projects"], leave_out=(*_MADE_BY, "tombstones", "outcomes")))
         console.print()
         chosen = [_picked(row, ("project", *_MADE_BY)) for row in found["projects"]]
-        console.print(_table(chosen, leave_out=("models",)))
+        console.print(table(chosen, leave_out=("models",)))
     else:
         typer.echo("no projects yet: `headrace sync PATH` makes one")
         return
     console.print()
     console.print("archive:")
-    console.print(_table(found["archiver"], leave_out=("partition",)))
+    console.print(table(found["archiver"], leave_out=("partition",)))
     console.print()
-    console.print(_table(found["archive"], leave_out=("files", "raw_bytes", "whole_from")))
+    console.print(table(found["archive"], leave_out=("files", "raw_bytes", "whole_from")))
 
 
 def _picked(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
     return {column: row[column] for column in columns}
-
-
-def _table(rows: Sequence[dict[str, Any]], leave_out: Sequence[str] = ()) -> Table:
-    columns = [column for column in rows[0] if column not in leave_out]
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        # a heading's words may stand below each other; a name must be readable
-        table.add_column(column.replace("_", " "), no_wrap=column == columns[0])
-    for row in rows:
-        table.add_row(*(Text(printable(_cell(column, row[column]))) for column in columns))
-    return table
-
-
-def _cell(column: str, value: Any) -> str:
-    """What isn't known is shown as unknown, never as 0; nothing to wait for is a dash."""
-    if value is None:
-        return "unknown" if column == "lag" else "-"
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from events import Backlog
 from events.names import Topic
-from gateway.commands.status import _stream, _table
+from gateway.looking import stream_row
 from gateway.output import printable
+from gateway.tables import table
 
 
 @pytest.mark.parametrize(
@@ -34,5 +35,5 @@ def test_status_names_each_stream_in_full() -> None:
     backlog = Backlog(Topic.CHANGED_BULK, 0, 0, 0, 0, None, 0)
     console = Console(width=80, file=io.StringIO())
     with console.capture() as shown:
-        console.print(_table([_stream(backlog)]))
+        console.print(table([stream_row(backlog)]))
     assert "document.changed.bulk" in shown.get()

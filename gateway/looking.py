@@ -1,0 +1,53 @@
+"""A look at a deployment: streams, memory, workers, models, providers, and what needs a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events import Backlog, Names, read_backlog
+from events.headroom import read_memory
+from events.heartbeats import Heartbeats
+from gateway.alarms import alarms
+from gateway.worker_status import model_rows, provider_rows, worker_rows
+
+__all__ = ["look", "stream_row"]
+
+
+async def look(redis: Redis, names: Names) -> dict[str, Any]:
+    """What Redis knows; a handful of round trips.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    memory = await read_memory(redis)
+    backlog = await read_backlog(redis, names)
+    beats = await Heartbeats(redis, names).read()
+    found = {
+        "streams": [stream_row(one) for one in backlog],
+        "memory": {
+            "used_bytes": memory.used_bytes,
+            "limit_bytes": memory.limit_bytes or None,
+            "share": round(memory.share, 3),
+            "refuses_changes": memory.refuses_changes,
+            "refuses_questions": memory.refuses_questions,
+        },
+        "workers": worker_rows(beats),
+        "models": model_rows(beats),
+        "providers": await provider_rows(redis, names, beats),
+    }
+    return found | {"warnings": alarms(found)}
+
+
+def stream_row(backlog: Backlog) -> dict[str, Any]:
+    """One stream as ``status`` shows it."""
+    age = backlog.oldest_unacknowledged
+    return {
+        "topic": backlog.topic.value,
+        "partition": backlog.partition,
+        "lag": backlog.lag,
+        "pending": backlog.pending,
+        "oldest_unacknowledged_s": None if age is None else round(age.total_seconds(), 3),
+        "dead_letters": backlog.dead_letters,
+    }

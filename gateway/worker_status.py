@@ -1,0 +1,116 @@
+"""What ``status`` says of the workers, of their models, and of the providers that these have."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.heartbeats import Heartbeat
+from events.names import Names
+from events.turns import read_held
+
+__all__ = ["model_rows", "provider_rows", "worker_rows"]
+
+_OF_PROVIDER = re.compile(r"(model_turns_waiting|model_turn_seconds)\{provider=([^}]*)\}(.*)")
+_CLOSED = "closed"
+
+Row = dict[str, Any]
+
+
+def worker_rows(beats: Sequence[Heartbeat]) -> list[Row]:
+    """By worker: what it is, what it has in hand, what it counted since its start.
+
+    A worker of another version may tell less, which then is None, 0 or ''.
+    """
+    return [_worker(beat) for beat in beats]
+
+
+def _worker(beat: Heartbeat) -> Row:
+    state = beat.state
+    transport: Mapping[str, int] = state.get("transport") or {}
+    return {
+        "worker": f"{state.get('host', '?')}:{state.get('pid', '?')}",
+        "roles": list(state.get("roles") or ()),
+        "version": str(state.get("version", "")),
+        "up_s": _up_seconds(state.get("started_at")),
+        "silent_s": round(beat.age.total_seconds(), 1),
+        "in_work": dict(state.get("in_work") or {}),
+        "in_hand": dict(state.get("in_hand") or {}),
+        "memory_bytes": state.get("memory_bytes"),
+        "loop_lag_s": float(state.get("loop_lag_s") or 0),
+        "done": transport.get("acknowledged", 0),
+        "retried": transport.get("retried", 0),
+        "taken_over": transport.get("reclaimed", 0),
+        "leases_lost": transport.get("leases_lost", 0),
+        "dead": transport.get("dead", 0),
+        "metrics": dict(state.get("metrics") or {}),
+    }
+
+
+def _up_seconds(started_at: object) -> float | None:
+    """By our clock and the worker's; None: unknown."""
+    try:
+        began = datetime.fromisoformat(str(started_at))
+        return max(0.0, round((datetime.now(UTC) - began).total_seconds(), 1))
+    except (ValueError, TypeError):
+        return None
+
+
+def model_rows(beats: Sequence[Heartbeat]) -> list[Row]:
+    """By remote model: in how many workers its circuit isn't closed, and why."""
+    circuits: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for beat in beats:
+        for circuit in beat.state.get("circuits") or ():
+            circuits[str(circuit["model"])].append(circuit)
+    return [_model(model, rows) for model, rows in sorted(circuits.items())]
+
+
+def _model(model: str, rows: Sequence[Mapping[str, Any]]) -> Row:
+    down = [row for row in rows if row["state"] != _CLOSED]
+    return {
+        "model": model,
+        "workers": len(rows),
+        "down_in": len(down),
+        "failures": sum(int(row["failures"]) for row in rows),
+        "next_probe_s": min((float(row["next_probe_s"]) for row in down), default=None),
+        "reason": next((str(row["reason"]) for row in down if row["reason"]), ""),
+    }
+
+
+async def provider_rows(redis: Redis, names: Names, beats: Sequence[Heartbeat]) -> list[Row]:
+    """By provider: whether it is left alone, how many requests wait for its limits, and how long.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    found: defaultdict[str, dict[str, float]] = defaultdict(lambda: {"waiting": 0, "p99_s": 0})
+    for beat in beats:
+        for name, value in (beat.state.get("metrics") or {}).items():
+            _add(found, name, float(value))
+    held = await read_held(redis, names, sorted(found))
+    return [
+        {
+            "provider": provider,
+            "held_s": held[provider],
+            "waiting": int(values["waiting"]),
+            "turn_p99_s": round(values["p99_s"], 3),
+        }
+        for provider, values in sorted(found.items())
+    ]
+
+
+def _add(found: Mapping[str, dict[str, float]], name: str, value: float) -> None:
+    match = _OF_PROVIDER.fullmatch(name)
+    if match is None:
+        return
+    metric, provider, part = match.groups()
+    values = found[provider]
+    if metric == "model_turns_waiting":
+        values["waiting"] += value
+    elif part == ".p99":
+        values["p99_s"] = max(values["p99_s"], value)

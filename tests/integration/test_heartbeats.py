@@ -1,0 +1,59 @@
+"""What workers tell of themselves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.heartbeats import FORGET_AFTER, Heartbeat, Heartbeats
+from events.names import Names
+from processors.inference.hashing import HASHING_MODEL
+from tests.support.databases import Database
+from tests.support.running import headrace
+from tests.support.waiting import eventually
+
+NAMES = Names()
+
+
+async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: Database) -> None:
+    """All that ``status`` shows of it, and nothing once it has ended."""
+    heartbeats = Heartbeats(redis, NAMES)
+    async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
+        await worker.change("a.md", "Text.")
+
+        async def told() -> list[Heartbeat]:
+            beats = await heartbeats.read()
+            return [one for one in beats if one.state["transport"].get("acknowledged")]
+
+        [beat] = await eventually(told, "a heartbeat after the change")
+        assert beat.age < timedelta(seconds=5)
+        state = beat.state
+        assert state["roles"] == ["answerer", "archiver", "indexer"]
+        assert state["memory_bytes"] > 2**20
+        assert state["in_hand"]["document.changed.live"] == 0
+        assert state["circuits"] == []
+        assert any(name.startswith("documents{") for name in state["metrics"])
+    assert not await heartbeats.read()
+
+
+async def test_what_a_killed_worker_left_is_forgotten_at_last(
+    redis: Redis, monkeypatch: Any
+) -> None:
+    """Until then its silence shows that it was killed."""
+    heartbeats = Heartbeats(redis, NAMES)
+    await heartbeats.beat("host:1", {"roles": []})
+    await redis.hset(NAMES.workers, "host:2", b"nonsense")
+    [killed] = await heartbeats.read()
+    assert killed.worker == "host:1"
+    await heartbeats.forget()
+    assert await heartbeats.read()
+    now_ms = heartbeats._now_ms
+
+    async def later() -> int:
+        return await now_ms() + int(FORGET_AFTER.total_seconds() * 1000) + 1000
+
+    monkeypatch.setattr(heartbeats, "_now_ms", later)
+    await heartbeats.forget()
+    assert not await heartbeats.read()
