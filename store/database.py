@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import Self
 import asyncpg
 
 from runtime.errors import ConfigurationError
-from store.connecting import explained, prepare
+from store.connecting import explained, no_postgres_url, prepare
 from store.named_queries import named
 from store.revision import check
 from store.roles import take_role
@@ -95,8 +96,7 @@ class Database:
             try:
                 yield connection
             except TimeoutError:
-                connection.terminate()
-                self._trusted.clear()
+                self._give_up(connection)
                 raise
             finally:
                 await self._pool.release(connection)
@@ -121,8 +121,13 @@ class Database:
             try:
                 yield connection
             except TimeoutError:
-                connection.terminate()  # there is nobody who could roll it back
+                self._give_up(connection)  # there is nobody who could roll it back
                 raise
+
+    def _give_up(self, connection: asyncpg.Connection) -> None:
+        self._trusted.clear()
+        with contextlib.suppress(asyncpg.InterfaceError):  # it was given up already
+            connection.terminate()
 
     async def _trusted_connection(self) -> asyncpg.Connection:
         """One that was made since the last timeout."""
@@ -176,7 +181,7 @@ async def _pool(
             raise ConfigurationError(
                 "the database has no pgvector: run `headrace migrate`"
             ) from error
-        raise ConfigurationError(f"HEADRACE_DATABASE_URL is no Postgres URL: {error}") from error
+        raise no_postgres_url() from None
 
 
 async def _nothing_to_reset(_: asyncpg.Connection) -> None:
