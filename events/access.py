@@ -1,7 +1,7 @@
 """Redis users by role: which commands each may run, on which keys.
 
-From Redis 7 on each command is tied to its keys (selectors). Redis 6.2 has one list of commands and one of
-keys for a user: there a publisher can also read what it writes to.
+From Redis 7 on each command is tied to its keys (selectors). Redis 6.2 has one list of commands
+and one of keys for a user: there a publisher can also read what it writes to, and cut it off.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """Commands on keys (behind the prefix); ``access``: R or W alone, where Redis can tell them apart."""
+    """Commands on keys (behind the prefix); ``access``: R or W alone, where Redis knows these."""
 
     commands: str
     keys: str
@@ -85,7 +85,8 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
     ),
     Role.WORKER: (
         _Grant(
-            f"{_CONSUMING} multi exec xadd xlen get set exists pexpire pttl hincrby hset hdel hgetall",
+            f"{_CONSUMING} multi exec xadd xlen get set exists pexpire pttl "
+            "hincrby hset hdel hgetall",
             "*",
         ),
     ),
@@ -149,22 +150,24 @@ async def put_user(redis: Redis, name: str, rules: Sequence[str], hashes: Sequen
         ConfigurationError: our own user may not do that.
         Unavailable: Redis can't be reached.
     """
+    client: Any = redis
     passwords = [f"#{one}" for one in hashes]
     with redis_errors():
-        await redis.execute_command("ACL SETUSER", name, *rules, *passwords)
+        await client.execute_command("ACL SETUSER", name, *rules, *passwords)
 
 
 async def save_users(redis: Redis) -> bool:
-    """Keep users over a restart of Redis; false: it has neither an ACL file nor a configuration file.
+    """Keep users over a restart of Redis; false: it has no file for that, of users or of settings.
 
     Raises:
         ConfigurationError: our own user may not do that.
         Unavailable: Redis can't be reached.
     """
+    client: Any = redis
     for command in ("ACL SAVE", "CONFIG REWRITE"):
         try:
             with redis_errors():
-                await redis.execute_command(command)
+                await client.execute_command(command)
         except exceptions.ResponseError:
             continue
         return True

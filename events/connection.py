@@ -89,11 +89,12 @@ def redis_errors() -> Iterator[None]:
         yield
     except exceptions.NoPermissionError as error:
         raise _refused(error) from error
-    except exceptions.AuthenticationError as error:
-        raise ConfigurationError(
-            f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
-        ) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        # redis-py wraps what it meets while it connects
+        if exceptions.AuthenticationError in (type(error), type(error.__cause__)):
+            raise ConfigurationError(
+                f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
+            ) from error
         raise Unavailable(f"Redis can't be reached ({_line(error)}): {_CURE}") from error
     except exceptions.ResponseError as error:
         if isinstance(error, exceptions.ReadOnlyError) or _reply_of(error).startswith("READONLY"):

@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": "Index a directory and ask it a few questions.",
     "up": "Run servers and workers, until Ctrl-C.",
     "migrate": "Bring the database to this version's schema.",
+    "access": "Make Redis users and Postgres roles, with the least rights of each.",
     "worker": "Index documents and answer queries.",
     "sync": "Publish what changed in a directory or repository.",
     "publish": "Publish events from standard input.",

@@ -25,6 +25,7 @@ from processors.services import Services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
 from runtime.settings import Settings
+from store.roles import ANSWERER, WORKER
 from store.schema_watch import SchemaWatch
 
 __all__ = ["ROLES", "run_worker"]
@@ -62,6 +63,7 @@ async def run_worker(
         ConfigurationError: versions, roles, models or settings don't fit.
         Unavailable: Redis or Postgres can't be reached at the start.
     """
+    settings = _with_least_role(settings, only)
     if not any(ROLES[role] for role in only):
         await _archive(settings, stop, ready)
         return
@@ -80,6 +82,13 @@ async def run_worker(
             await _run_agents(app, stop, ready)
         finally:
             await chores.close()
+
+
+def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
+    """Who does nothing but answer writes nothing to Postgres."""
+    if set(only) != {"answerer"} or settings.worker_role != WORKER:
+        return settings
+    return settings.model_copy(update={"worker_role": ANSWERER})
 
 
 async def _archive(

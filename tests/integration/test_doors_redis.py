@@ -36,7 +36,7 @@ REPLIES = NAMES.replies("somebody")
 SEEN = NAMES.seen("docs", "some-event", 0)
 FOREIGN = "another:{document.0}:changed.live"
 
-REFUSED = re.compile("no permissions|user executing the script can't", re.IGNORECASE)
+REFUSED = "(?i)no permissions|user executing the script can't"
 
 NOBODY = (
     "FLUSHALL",
@@ -217,14 +217,20 @@ async def test_no_role_may_do_more(doors: Doors, admin: Redis, role: Role) -> No
     """Every command is refused for lack of permission, and has no effect."""
     await admin.xadd(LIVE, {"event": "{}"})
     commands = (*NOBODY, *FORBIDDEN[role], *(FORBIDDEN_BY_KEY[role] if doors.ties_keys else ()))
-    async with Redis.from_url(doors.url(role)) as redis:
-        for command in commands:
-            with pytest.raises(ResponseError) as refused:
-                await redis.execute_command(*command.split())
-                pytest.fail(f"{role} may {command}")
-            assert REFUSED.search(str(refused.value)), command
+    client: Any = Redis.from_url(doors.url(role))
+    async with client:
+        allowed = [command for command in commands if not await _is_refused(client, command)]
+    assert allowed == []
     assert await admin.xlen(LIVE) == 1
     assert len(await refusals(admin)) > 0
+
+
+async def _is_refused(client: Any, command: str) -> bool:
+    try:
+        await client.execute_command(*command.split())
+    except ResponseError as error:
+        return re.search(REFUSED, str(error)) is not None
+    return False
 
 
 @pytest.mark.parametrize("role", Role)
@@ -233,10 +239,11 @@ async def test_users_are_brought_to_the_same_rules_again(
 ) -> None:
     """Whoever is connected stays so, and what somebody has added is gone."""
     name = f"headrace_{role}"
+    as_admin: Any = admin
     before: Any = await admin.acl_getuser(name)
     async with Redis.from_url(doors.url(role)) as redis:
         await redis.ping()
-        await admin.execute_command("ACL SETUSER", name, "+@all", "~*", "nopass")
+        await as_admin.execute_command("ACL SETUSER", name, "+@all", "~*", "nopass")
         await open_doors(doors.admin_url)
         await redis.ping()
         with pytest.raises(NoPermissionError):
@@ -248,9 +255,9 @@ async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
     """Who, what, and how to get a user who may."""
     redis = connect(doors.url(Role.PUBLISHER))
     try:
-        with pytest.raises(ConfigurationError, match="Redis refuses: .*headrace access"):
+        with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
             await read_backlog(redis, NAMES)
-        with pytest.raises(ConfigurationError, match="Redis refuses: .*headrace access"):
+        with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
             await DeadLetters(redis, NAMES).list()
     finally:
         await redis.aclose()
