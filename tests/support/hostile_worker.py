@@ -37,7 +37,7 @@ REASONS = frozenset({"MalformedEvent", "LimitExceeded", "UnsupportedContent"})
 
 _STOP_TIMEOUT = timedelta(minutes=2)
 _PATIENCE = timedelta(seconds=30)
-_DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|batch\.failed|event\.failed")
+_DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|event\.failed")
 
 
 @dataclass

@@ -1,0 +1,123 @@
+"""500 documents that break parsers: from a directory, a repository, and as events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from events import DocumentChanged, DocumentRejected, Lane, Receipt
+from events.names import Names, Topic
+from sources import Sync, document_changed, open_source
+from tests.support.databases import Database
+from tests.support.hostile_documents import HostileDocument, hostile_documents
+from tests.support.hostile_worker import REASONS, Innocents, Suspect, hostile_worker
+from tests.support.repositories import create_repository, write_files
+from tests.support.tally import Tell
+
+COUNT = 500
+LIMIT_BYTES = 2 * 2**20
+PATIENCE = timedelta(seconds=90)
+MOST_RSS_BYTES = 700 * 2**20
+SLOWEST_SECONDS = 20.0
+BULK = Names().stream(Topic.CHANGED_BULK)
+
+
+async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
+    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+) -> None:
+    """What is text is indexed as it is or refused with its reason; what isn't is not published."""
+    documents = list(hostile_documents(COUNT))
+    events, found = await asyncio.to_thread(synced, tmp_path, documents)
+    async with hostile_worker(
+        redis_url,
+        database,
+        tmp_path / "home",
+        chunking_timeout="1",
+        chunking_memory_bytes=str(2**30),
+    ) as suspect:
+        innocents = Innocents(suspect.client)
+        async with innocents.at_work():
+            receipts = await suspect.client.publish_many(events, Lane.BULK)
+            others = [one for one in documents if one.name not in {e.data.uri for e in events}]
+            dead = await refused(suspect, others)
+            indexed = await fates(suspect, receipts, events, found)
+        await suspect.settled()
+        assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
+        assert not suspect.defects()
+    assert await stored(database) == {e.data.uri: e.data.content_hash for e in indexed}
+    assert innocents.slowest_seconds < SLOWEST_SECONDS
+    tell("that are no text, as events", Counter({"refused": dead, "blank": len(others) - dead}))
+    tell(f"documents, {innocents.served} innocents served meanwhile", found)
+
+
+def synced(
+    home: Path, documents: Sequence[HostileDocument]
+) -> tuple[list[DocumentChanged], Counter[str]]:
+    """What a directory of them publishes; a repository must publish the same."""
+    files: dict[str, str | bytes] = {one.name: one.raw for one in documents}
+    directory = home / "plain"
+    write_files(directory, files)
+    repository = create_repository(home / "git", files)
+    contents = []
+    for path in (repository.path, directory):
+        run = Sync(open_source(path), None, LIMIT_BYTES)
+        events = [document_changed(change, "plain") for change in run]
+        contents.append({event.data.uri: event.data.content for event in events})
+        assert run.report.found == len(documents)
+    assert contents[0] == contents[1]
+    skips = Counter({f"skipped: {reason}": count for reason, count in run.report.skipped.items()})
+    assert len(events) + skips.total() == len(documents)
+    return events, skips
+
+
+async def refused(suspect: Suspect, documents: Sequence[HostileDocument]) -> int:
+    """How many bytes that are no text were refused, in an event that says that they are."""
+    for one in documents:
+        content = one.raw.decode(errors="surrogateescape")
+        data = {"project": "raw", "uri": one.name, "content": content}
+        event = json.dumps({"type": "document.changed", "data": data}).encode()
+        entry_id: Any = await suspect.redis.xadd(BULK, {"event": event})
+    await suspect.passed({Topic.CHANGED_BULK: entry_id.decode()})
+    letters = [letter for letter, _ in await suspect.letters() if b'"raw"' in letter.event]
+    assert {letter.error for letter in letters} <= REASONS
+    return len(letters)
+
+
+async def fates(
+    suspect: Suspect,
+    receipts: Sequence[Receipt],
+    events: Sequence[DocumentChanged],
+    found: Counter[str],
+) -> list[DocumentChanged]:
+    """Count what became of each; those that were indexed."""
+    outcomes = await suspect.client.wait(receipts, PATIENCE)
+    indexed = []
+    for receipt, event in zip(receipts, events, strict=True):
+        outcome = outcomes[receipt.token]
+        if isinstance(outcome, DocumentRejected):
+            assert outcome.data.problem.type in REASONS
+            found[f"refused: {outcome.data.problem.type}"] += 1
+        else:
+            found["indexed"] += 1
+            indexed.append(event)
+    assert len(indexed) > COUNT / 2, "most of them are odd, and still text"
+    return indexed
+
+
+async def stored(database: Database) -> dict[str, str]:
+    """Hash of the content by uri, of what was published."""
+    owner = await asyncpg.connect(database.owner_url)
+    rows = await owner.fetch(
+        "select d.uri, d.content_hash from documents d "
+        "join generations g on g.id = d.generation_id "
+        "join projects p on p.id = g.project_id where p.name = 'plain'"
+    )
+    await owner.close()
+    return {row["uri"]: row["content_hash"] for row in rows}
