@@ -32,8 +32,8 @@ MIN_TAIL = 10_000
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when more than a fourth of what it covers lies outside."""
 
-POURING_PER_S = 100.0
-"""So many new vectors a second are an import: an index that is built meanwhile is soon outgrown."""
+POURING_PER_S = 500.0
+"""At this rate an index is outgrown (``MAX_TAIL_SHARE``) by the time that it is built."""
 
 MAX_POURING_TAIL = 100_000
 """So many may an import leave outside of an index: to compare them all takes about 0.1 s."""
