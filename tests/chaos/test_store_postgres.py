@@ -1,0 +1,146 @@
+"""Postgres is killed in the middle of a batch, falls silent, or has no room left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from runtime.embedded import EmbeddedPostgres
+from runtime.errors import Unavailable
+from store.schema import upgrade
+from tests.chaos.replays import Strike
+from tests.chaos.runs import Chaos, Run
+from tests.chaos.seeds import seeds
+from tests.support.databases import Database, fresh_database
+from tests.support.processes import tree
+from tests.support.small_disk import fill, small_disk
+from tests.support.waiting import eventually
+
+SOME = 30
+"""Changes: enough to see that they go on."""
+SILENCE_SECONDS = 10
+DISK_MB = 320
+ROOM_KB = 512
+POINTS = ["indexing.prepared", "indexing.committed", "answering.found"]
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_killed_in_mid_batch(
+    chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
+) -> None:
+    """By workers at points of their pipelines, three times in one run: all is done in the end."""
+    async with (
+        fresh_database(breakable_postgres) as database,
+        chaos(seed, scenario="Postgres killed", database=database) as run,
+    ):
+        async with run.load.running():
+            for point in POINTS:
+                strike = Strike(point, 2 + seed % 5, victim=breakable_postgres.pid)
+                await run.worker(strike=strike)
+                await eventually(
+                    lambda: not _is_up(breakable_postgres), f"killed at {point}", timeout=30
+                )
+                await breakable_postgres.stop()
+                await breakable_postgres.start()
+                await _more_noted(run)
+        await run.answered()
+        await run.verify()
+        assert all(worker.is_running for worker in run.workers)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_silent_for_a_while(
+    chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
+) -> None:
+    """Stopped (SIGSTOP) with connections open, for longer than a lease; then it goes on."""
+    async with (
+        fresh_database(breakable_postgres) as database,
+        chaos(seed, scenario="Postgres silent", database=database) as run,
+    ):
+        for _ in range(2):
+            await run.worker()
+        async with run.load.running():
+            await _more_noted(run)
+            with _stopped(breakable_postgres):
+                await asyncio.sleep(SILENCE_SECONDS)  # the fault itself, not a wait for something
+            await _more_noted(run)
+        await run.answered()
+        await run.verify()
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
+    """No room for rows or the log of writes, until Postgres itself gives up; then there is some."""
+    with small_disk(DISK_MB) as disk:
+        server = EmbeddedPostgres(disk, shared_buffers_mb=32)
+        await server.start()
+        try:
+            urls = server.urls()
+            await upgrade(urls.owner)
+            database = Database("headrace", urls.owner, urls.worker, urls.operator)
+            async with chaos(seed, scenario="full disk", database=database) as run:
+                worker = await run.worker()
+                async with run.load.running():
+                    await _more_noted(run)
+                    with fill(disk, ROOM_KB):
+                        await eventually(
+                            lambda: _complains(worker.log), "there is no room", timeout=60
+                        )
+                    if not _is_up(server):
+                        await server.stop()
+                        await server.start()
+                    await _more_noted(run)
+                await run.answered()
+                await run.verify()
+                assert worker.is_running
+        finally:
+            await server.stop()
+
+
+@contextmanager
+def _stopped(server: EmbeddedPostgres) -> Iterator[None]:
+    """The server and all that it forked stand still."""
+    pids = tree(server.pid)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _is_up(server: EmbeddedPostgres) -> bool:
+    try:
+        return server.pid > 0
+    except Unavailable:
+        return False
+
+
+def _complains(log: Path) -> bool:
+    return "no room left" in log.read_text(errors="replace")
+
+
+async def _more_noted(run: Run) -> None:
+    """Wait until workers have noted some more changes."""
+    enough = await _noted(run) + SOME
+
+    async def more() -> bool:
+        return await _noted(run) >= enough
+
+    await eventually(more, "workers note changes", timeout=40, every=0.1)
+
+
+async def _noted(run: Run) -> int:
+    owner = await asyncpg.connect(run.database.owner_url)
+    try:
+        return int(await owner.fetchval("SELECT count(*) FROM ledger"))
+    finally:
+        await owner.close()
