@@ -28,7 +28,10 @@ _CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0
 _STATEMENT_TIMEOUT = timedelta(seconds=60)
 _SILENT_STATEMENTS = 2
-"""A transaction without a word for this many times the longest statement is ended by the server."""
+_LONGEST_SILENCE = timedelta(seconds=5)
+"""A worker's transaction without a word for this many times the longest statement, or so long, is
+ended by the server: a process that was stopped shall hold rows no longer than ``HEADRACE_LEASE``
+lets it hold entries."""
 
 
 class Database:
@@ -50,8 +53,8 @@ class Database:
     ) -> Self:
         """Connect, as ``role`` where given and allowed; make sure that role and schema are right.
 
-        With ``statement_timeout`` no transaction may be idle for more than twice as long either,
-        so that nothing waits long for a process that the network has cut off; without it a
+        With ``statement_timeout`` no transaction may be idle for twice as long, or 5 s, either, so
+        that nothing waits long for a process that is stopped or cut off; without it a
         statement may take a minute, and a transaction any time between two statements.
 
         Raises:
@@ -157,7 +160,7 @@ async def _pool(
 
     async def prepare_as_role(connection: asyncpg.Connection) -> None:
         if statement_timeout is not None:
-            silence = statement_timeout * _SILENT_STATEMENTS
+            silence = min(statement_timeout * _SILENT_STATEMENTS, _LONGEST_SILENCE)
             milliseconds = int(silence.total_seconds() * 1000)
             await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
         if role:

@@ -13,12 +13,13 @@ from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.chaos.takeovers import owed
-from tests.chaos.verifier import Allowances
 from tests.support.waiting import eventually
 
 SHORT_LEASE = "PT2S"
+WITH_A_ZOMBIE_SECONDS = 30.0
+"""It may hold rows until Postgres ends its transactions."""
+
 ROUNDS = 2
-LONGEST_HANDOVER_SECONDS = 10.0
 ZOMBIES = ("indexing.prepared", "indexing.committed", "answering.found")
 
 
@@ -44,12 +45,12 @@ async def test_a_rolling_restart_costs_nothing(chaos: Chaos, seed: int) -> None:
         seed, scenario="rolling SIGTERM", HEADRACE_MAX_DELIVERIES="1", HEADRACE_LEASE="PT60S"
     ) as run:
         workers = list(await asyncio.gather(run.worker(), run.worker()))
-        async with run.load.running(changes_per_second=80, questions_per_second=10):
+        async with run.load.running(changes_per_second=24, questions_per_second=4):
             for _ in range(ROUNDS * len(workers)):
                 retiring = workers.pop(0)
                 workers.append(await run.worker())
                 await retiring.stop()
-        await run.verify(Allowances(settled_seconds=LONGEST_HANDOVER_SECONDS))
+        await run.verify()
 
 
 @pytest.mark.parametrize("seed", seeds())
@@ -66,9 +67,9 @@ async def _zombie(chaos: Chaos, point: str, seed: int) -> None:
         other, zombie = await asyncio.gather(run.worker(), run.worker(strike=strike))
         async with run.load.running(questions_per_second=10):
             await eventually(lambda: zombie.is_stopped, "the worker is stopped")
-        await run.verifier.assert_settled()
+        await run.verifier.assert_settled(WITH_A_ZOMBIE_SECONDS)
         await _edit_everything(run)
-        await run.verifier.assert_settled()
+        await run.verifier.assert_settled(WITH_A_ZOMBIE_SECONDS)
         zombie.send(signal.SIGCONT)
         await _serves(run)
         await other.stop()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import asyncpg
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from events.backlog import read_backlog
 from events.dead_letters import DeadLetters
@@ -36,6 +37,12 @@ __all__ = ["Allowances", "Verifier"]
 SETTLED_SECONDS = 15.0
 MOST_MEMORY_MB = 600.0
 _MOST_LETTERS = 100_000
+_BUSY_CONNECTIONS = """
+    SELECT pid, state, wait_event, now() - xact_start AS age, pg_blocking_pids(pid) AS blocked_by,
+           left(query, 100) AS query
+      FROM pg_stat_activity
+     WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()
+"""
 _OF_A_GENERATION = (
     "JOIN generations g ON g.id = t.generation_id JOIN projects p ON p.id = g.project_id"
 )
@@ -86,7 +93,7 @@ class Verifier:
         """Call it when all faults are healed and at least one worker of each role runs."""
         self.allowed = allowed or Allowances()
         assert not self.logbook.perhaps, "publish them again, and then verify"
-        await self.assert_settled()
+        await self.assert_settled(self.allowed.settled_seconds)
         self.assert_bounded(workers)
         async with self._owner() as owner:
             nothing = await self._lost(owner) | await self._dead_tokens()
@@ -98,10 +105,19 @@ class Verifier:
             await self.assert_apart(owner)
         self.assert_answered()
 
-    async def assert_settled(self) -> None:
-        """I5: no entry waits, none is pending, no question is open."""
-        limit = self.allowed.settled_seconds
-        await eventually(self._is_settled, "all is settled", timeout=limit, every=0.05)
+    async def assert_settled(self, within: float = SETTLED_SECONDS) -> None:
+        """I5: no entry waits, none is pending, no question is open; ``within``: seconds."""
+        waiting = ["not looked yet"]
+
+        async def settled() -> bool:
+            waiting[:] = await self._unsettled()
+            return not waiting
+
+        try:
+            await eventually(settled, "all is settled", timeout=within, every=0.05)
+        except AssertionError:
+            rows = "\n".join(waiting + await self._busy_connections())
+            raise AssertionError(f"I5: not settled within {within} s:\n{rows}") from None
 
     def assert_bounded(self, workers: Sequence[Worker]) -> None:
         """I5: no worker ever took more memory than a worker should."""
@@ -147,19 +163,22 @@ class Verifier:
                 for reply in self.replies.by_query.get(question.id, []):
                     assert foreign not in reply.raw, f"I4: a foreign word in {reply.raw!r}"
 
-    async def _is_settled(self) -> bool:
-        """Raises nothing: a server that is just coming back is not settled."""
+    async def _unsettled(self) -> list[str]:
+        """What waits, in words; a server that is just coming back is a reason too."""
         try:
             backlog = await read_backlog(self.redis, self.names)
-        except HeadraceError:
-            return False
-        await self.replies.collect(self.logbook.questions)
-        waiting = [one for one in backlog if one.oldest_unacknowledged is not None]
-        opened = [] if self.allowed.lost_questions else self._open()
-        return not waiting and not opened
+            await self.replies.collect(self.logbook.questions)
+        except (HeadraceError, RedisError) as error:
+            return [str(error)]
+        waiting = [str(one) for one in backlog if one.oldest_unacknowledged is not None]
+        if not self.allowed.lost_questions:
+            waiting += map(str, self.replies.unanswered(self.logbook.questions))
+        return waiting
 
-    def _open(self) -> list[Question]:
-        return self.replies.unanswered(self.logbook.questions)
+    async def _busy_connections(self) -> list[str]:
+        """What Postgres does and who waits for whom, where something hangs."""
+        async with self._owner() as owner:
+            return [str(dict(row)) for row in await owner.fetch(_BUSY_CONNECTIONS)]
 
     async def _lost(self, owner: asyncpg.Connection) -> set[str]:
         """Changes that may be gone, and are: what was handled is not."""

@@ -11,6 +11,7 @@ from time import monotonic
 import pytest
 
 from runtime.errors import Unavailable
+from runtime.settings import Settings
 from store.database import Database
 from tests.support.databases import Database as Fresh
 from tests.support.proxy import Proxy, running_proxy
@@ -62,6 +63,16 @@ async def test_a_silent_transaction_gives_its_locks_back(proxy: Proxy, pool: Dat
         await be_cut_off(proxy, pool)
     proxy.heal()
     await eventually(lambda: can_lock(pool), "the lock is free", timeout=10)
+
+
+async def test_a_transaction_is_silent_for_less_than_a_lease(database: Fresh) -> None:
+    """Also where statements may take long: a worker that is stopped would stop all others."""
+    settings = Settings()
+    pool = await Database.open(database.worker_url, statement_timeout=settings.statement_timeout)
+    async with pool.connection() as connection:
+        query = "SELECT current_setting('idle_in_transaction_session_timeout')::interval"
+        assert await connection.fetchval(query) < settings.lease
+    await pool.close()
 
 
 async def be_cut_off(proxy: Proxy, pool: Database) -> None:
