@@ -11,15 +11,17 @@ from functools import partial
 import structlog
 from redis.exceptions import RedisError
 
+from events.access import require_reading
+from events.connection import connect
 from events.heartbeats import Heartbeats
-from events.names import Lane, Topic
+from events.names import Lane, Names, Topic
 from events.transport import App, Options
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
 from processors.archiving.opening import archiving_of
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.heart import Heart
-from processors.opening import open_services
+from processors.opening import WAITING_PER_WORKING, open_services
 from processors.servers import open_servers
 from processors.services import Services
 from runtime.errors import HeadraceError
@@ -44,8 +46,6 @@ LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
 TRIM_EVERY = timedelta(minutes=1)
 
-WAITING_PER_WORKING = 4
-"""Questions taken for each one in work: the others may wait for a change to be indexed."""
 CHORE_PATIENCE = timedelta(seconds=2)
 """An index build can take minutes; one that is interrupted is begun again by the next worker."""
 
@@ -67,6 +67,7 @@ async def run_worker(
     if not any(ROLES[role] for role in only):
         await _archive(settings, stop, ready)
         return
+    await _require_reading(settings, only)
     async with open_services(settings) as services:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", services.schema_watch.run(stop))
@@ -89,6 +90,18 @@ def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
     if set(only) != {"answerer"} or settings.worker_role != WORKER:
         return settings
     return settings.model_copy(update={"worker_role": ANSWERER})
+
+
+async def _require_reading(settings: Settings, only: Collection[str]) -> None:
+    """Raises ConfigurationError where our user may not read, which agents would wait out."""
+    if settings.broker_url:
+        return
+    redis = connect(settings.redis_url)
+    try:
+        names = Names(settings.stream_prefix, settings.partitions)
+        await require_reading(redis, names, frozenset().union(*(ROLES[role] for role in only)))
+    finally:
+        await redis.aclose()
 
 
 async def _archive(
@@ -161,7 +174,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
 def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
     """Batch size, how long to wait for a full one, and batches at once."""
     if topic is Topic.QUERY:
-        return 1, timedelta(), settings.query_concurrency * WAITING_PER_WORKING
+        return 1, timedelta(), settings.query_concurrency * (1 + WAITING_PER_WORKING)
     if topic.lane is Lane.LIVE:
         return LIVE_BATCH, LIVE_PATIENCE, settings.concurrency
     return settings.batch_documents, BULK_PATIENCE, settings.concurrency

@@ -42,9 +42,12 @@ from store.maintenance import Maintenance
 from store.schema_watch import SchemaWatch
 from store.search import Search
 
-__all__ = ["open_services"]
+__all__ = ["WAITING_PER_WORKING", "open_services"]
 
 log = structlog.get_logger(__name__)
+
+WAITING_PER_WORKING = 3
+"""Questions that may wait for a change to be indexed, for each one in work."""
 
 _START_PATIENCE = timedelta(seconds=10)
 
@@ -144,7 +147,9 @@ def _answering(
         search,
         QueryVectors(base.inference),
         Freshness(
-            base.servers.store, partial(read_watermark, base.servers.redis, base.servers.names)
+            base.servers.store,
+            partial(read_watermark, base.servers.redis, base.servers.names),
+            places=base.settings.query_concurrency * WAITING_PER_WORKING,
         ),
         Assembler(search, count_tokens),
         notices,

@@ -24,6 +24,7 @@ __all__ = [
     "MODEL_TURNS",
     "MODEL_TURN_SECONDS",
     "QUERIES",
+    "QUERIES_NOT_WAITED",
     "Counter",
     "Gauge",
     "Histogram",
@@ -166,6 +167,9 @@ CHANGES_REPUBLISHED = _declare(
 CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries that left the streams of changes."))
 ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Times that archiving had to wait."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
+QUERIES_NOT_WAITED = _declare(
+    Counter("queries_not_waited", "Queries answered as stale, too many being waiting already.")
+)
 MODEL_REQUESTS = _declare(Counter("model_requests", "Requests to models.", "model", "outcome"))
 CIRCUIT = _declare(
     Gauge("circuit", "1: the model isn't asked; 0.5: a probe asks it; 0: all is well.", "model")

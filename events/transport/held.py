@@ -14,6 +14,10 @@ __all__ = ["EVENT_FIELD", "HeldEntry", "HeldMessage", "Window"]
 
 EVENT_FIELD = b"event"
 _SEQUENCE_BITS = 20
+_MOST_AT_ONCE = 128
+"""Entries of one read: what comes before it is known how large they are."""
+
+_FADING = 0.98
 
 
 @dataclass(slots=True, eq=False)
@@ -39,6 +43,11 @@ class HeldEntry:
         """The id as one number, which is what Faust knows entries by."""
         milliseconds, _, sequence = self.id.partition("-")
         return int(milliseconds) << _SEQUENCE_BITS | int(sequence)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what it carries."""
+        return sum(map(len, self.fields.values()))
 
     @property
     def event(self) -> bytes:
@@ -84,39 +93,60 @@ class HeldMessage(ConsumerMessage):
 
 
 class Window:
-    """Bounds the entries of one topic that are in hand, over all its partitions."""
+    """Bounds the entries of one topic that are in hand, over all its partitions: number and bytes.
 
-    def __init__(self, limit: int) -> None:
+    Redis can't be asked for so many bytes, so how many entries fit is judged by the largest of
+    those that came lately.
+    """
+
+    def __init__(self, limit: int, limit_bytes: int = 32 * 2**20) -> None:
         self.limit = limit
+        self.limit_bytes = limit_bytes
         self.held = 0
+        self.held_bytes = 0
+        self._large = 0.0
         self._closed = False
         self._changed = asyncio.Event()
 
     async def room(self) -> int:
-        """Wait until half of the window is free; how much is free. 0 once it is closed.
+        """Wait until half of the window is free; how many entries fit. 0 once it is closed.
 
         Refilling by halves makes reads few and large.
         """
-        while self.limit - self.held < max(1, self.limit // 2) and not self._closed:
+        while not self._half_free() and not self._closed:
             self._changed.clear()
             await self._changed.wait()
-        return 0 if self._closed else self.limit - self.held
+        if self._closed:
+            return 0
+        fit = int((self.limit_bytes - self.held_bytes) / max(1.0, self._large))
+        return min(self.limit - self.held, _MOST_AT_ONCE, max(1, fit))
 
-    def enter(self) -> None:
+    def enter(self, size_bytes: int = 0) -> None:
         """Count one entry."""
         self.held += 1
+        self.held_bytes += size_bytes
+        self._large = max(size_bytes, _FADING * self._large)
 
-    def leave(self, after: timedelta = timedelta()) -> None:
-        """Count one entry less, at once or later.
+    def leave(self, size_bytes: int = 0, after: timedelta = timedelta()) -> None:
+        """Count one entry less, at once or later; its bytes are free at once.
 
         An entry that waits to be tried again keeps its place meanwhile: while a database is down
         a worker holds one window of failed events, and not the whole backlog.
         """
+        self.held_bytes -= size_bytes
+        self._changed.set()
         if after:
-            asyncio.get_running_loop().call_later(after.total_seconds(), self.leave)
-            return
+            asyncio.get_running_loop().call_later(after.total_seconds(), self._free_place)
+        else:
+            self._free_place()
+
+    def _free_place(self) -> None:
         self.held -= 1
         self._changed.set()
+
+    def _half_free(self) -> bool:
+        places = self.limit - self.held >= max(1, self.limit // 2)
+        return places and 2 * self.held_bytes <= self.limit_bytes
 
     def close(self) -> None:
         """Let nothing more in, and end every wait for room."""

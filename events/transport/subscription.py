@@ -53,13 +53,13 @@ class Subscription:
     def hold(self, entry: HeldEntry) -> None:
         """Take an entry in hand."""
         self.held[entry.id] = entry
-        self.window.enter()
+        self.window.enter(entry.size_bytes)
         self.statistics.delivered += 1
 
     def acknowledge(self, entry: HeldEntry) -> None:
         """Mark an entry as finished; Redis is told within the linger time."""
         if self._settle(entry):
-            self.window.leave()
+            self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             self._finished.append(entry)
 
@@ -72,7 +72,7 @@ class Subscription:
         if not self._settle(entry):
             return
         self.statistics.retried += 1
-        self.window.leave(after=delay)
+        self.window.leave(entry.size_bytes, after=delay)
         here = max(delay - self.group.lease, timedelta())
         idle = self.group.lease - min(delay, self.group.lease)
         deliveries = entry.attempt if counted else entry.attempt - 1
@@ -85,7 +85,7 @@ class Subscription:
     def bury(self, entry: HeldEntry) -> None:
         """Forget an entry that lies in the dead letters now."""
         if self._settle(entry):
-            self.window.leave()
+            self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
         self.held.pop(entry.id, None)
 
@@ -110,7 +110,7 @@ class Subscription:
             entry.lost = True
             del self.held[entry.id]
             if self._settle(entry):
-                self.window.leave()
+                self.window.leave(entry.size_bytes)
         self.statistics.leases_lost += len(lost)
         return [entry.id for entry in lost]
 

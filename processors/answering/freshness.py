@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
 
 from events.models import Query
 from events.names import Position
+from runtime import metrics
 from store.store import Store
 
 __all__ = ["Freshness", "Observed"]
@@ -29,10 +31,15 @@ class Observed:
 
 
 class Freshness:
-    """Reads the ledger for one event, and the log's groups for all."""
+    """Reads the ledger for one event, and the log's groups for all.
 
-    def __init__(self, store: Store, read_watermark: ReadWatermark) -> None:
+    At most ``places`` questions wait at once: one that finds no place is answered as things are,
+    and says that it is stale, so that waiting ones never keep all others from being answered.
+    """
+
+    def __init__(self, store: Store, read_watermark: ReadWatermark, places: int = 48) -> None:
         self._store = store
+        self._places = places
         self._read_watermark = read_watermark
         self._watermark: dict[str, str] = {}
         self._read_at = -WATERMARK_AGE_SECONDS
@@ -50,14 +57,26 @@ class Freshness:
         assert query.min_event is not None
         position = Position.from_token(query.min_event)
         key = query.project, position.partition, position.number
-        give_up = monotonic() + query.max_wait_ms / 1000
+        if await self._store.handled([key]):
+            return True
+        if not self._places:
+            metrics.QUERIES_NOT_WAITED.inc()
+            return False
+        self._places -= 1
+        try:
+            return await self._poll(key, timedelta(milliseconds=query.max_wait_ms))
+        finally:
+            self._places += 1
+
+    async def _poll(self, key: tuple[str, int, int], patience: timedelta) -> bool:
+        give_up = monotonic() + patience.total_seconds()
         pause = FIRST_POLL_SECONDS
-        while not await self._store.handled([key]):
-            if monotonic() + pause > give_up:
-                return False
+        while monotonic() + pause <= give_up:
             await asyncio.sleep(pause)
+            if await self._store.handled([key]):
+                return True
             pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
-        return True
+        return False
 
     async def _current_watermark(self) -> dict[str, str]:
         async with self._reading:

@@ -9,6 +9,7 @@ from time import monotonic
 from processors.inference.hashing import HASHING_MODEL
 from tests.support.databases import Database
 from tests.support.running import headrace
+from tests.support.waiting import eventually
 
 NEVER = "live:0:1-0"
 LONG = timedelta(seconds=4)
@@ -27,4 +28,24 @@ async def test_waiting_for_a_change_takes_no_place(redis_url: str, database: Dat
         assert monotonic() - began < LONG.total_seconds() / 2
         assert answer.results
         assert not any(task.done() for task in waiting)
+        assert all(one.stale for one in await asyncio.gather(*waiting))
+
+
+async def test_no_number_of_waiting_questions_keeps_others_from_their_answer(
+    redis_url: str, database: Database
+) -> None:
+    """Those that find no place to wait are answered at once, and say that they are stale."""
+    async with headrace(redis_url, database, model=HASHING_MODEL, query_concurrency=1) as running:
+        await running.change("a.md", "Weirs hold water.")
+        waiting = [
+            asyncio.create_task(running.client.ask("docs", "weirs", min_event=NEVER, max_wait=LONG))
+            for _ in range(12)
+        ]
+        await eventually(
+            lambda: sum(task.done() for task in waiting) == 9,
+            "nine are answered while three wait",
+            timeout=LONG.total_seconds() * 0.75,
+        )
+        assert (await running.client.ask("docs", "weirs")).results
+        assert sum(task.done() for task in waiting) == 9
         assert all(one.stale for one in await asyncio.gather(*waiting))

@@ -101,6 +101,32 @@ async def test_a_window_refills_by_halves() -> None:
     assert await room == 2
 
 
+async def test_a_window_bounds_bytes_too() -> None:
+    """However many places are free, large entries are read a few at a time, or not at all."""
+    window = Window(1000, limit_bytes=1000)
+    window.enter(100)
+    assert await window.room() == 9
+    window.enter(500)
+    room = asyncio.create_task(window.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    window.leave(500, after=timedelta(hours=1))
+    assert await room == 1
+    window.leave(100)
+    for _ in range(500):
+        window.enter(1)
+        window.leave(1)
+    assert await window.room() > 100
+
+
+async def test_an_entry_larger_than_the_window_passes_alone() -> None:
+    """Or it would stay in its stream for ever."""
+    window = Window(1000, limit_bytes=1000)
+    window.enter(5000)
+    window.leave(5000)
+    assert await window.room() == 1
+
+
 async def test_a_closed_window_has_no_room() -> None:
     """Closing ends every wait."""
     window = Window(1)
