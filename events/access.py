@@ -7,7 +7,7 @@ and one of keys for a user: there a publisher can also read what it writes to, a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,12 +16,14 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
+from events.names import GROUPS, Names, Topic
 
 __all__ = [
     "Role",
     "hash_of",
     "password_hashes",
     "put_user",
+    "require_reading",
     "save_users",
     "user_name",
     "user_rules",
@@ -154,6 +156,26 @@ async def put_user(redis: Redis, name: str, rules: Sequence[str], hashes: Sequen
     passwords = [f"#{one}" for one in hashes]
     with redis_errors():
         await client.execute_command("ACL SETUSER", name, *rules, *passwords)
+
+
+async def require_reading(redis: Redis, names: Names, topics: Iterable[Topic]) -> None:
+    """Make sure that our user may read topics by their groups, and that these are there.
+
+    A reader would wait for permission, as for a Redis that has lost its users.
+
+    Raises:
+        ConfigurationError: it may not.
+        Unavailable: Redis can't be reached.
+    """
+    for topic in topics:
+        for partition in range(names.partitions):
+            key = names.stream(topic, partition)
+            try:
+                with redis_errors():
+                    await redis.xgroup_create(key, GROUPS[topic], id="0", mkstream=True)
+            except exceptions.ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
 
 
 async def save_users(redis: Redis) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
-from events.entries import entries_of, order
+from events.entries import entries_of, is_absent, order
 from events.names import ARCHIVER, GROUPS, Names, Topic
 
 __all__ = ["ARCHIVERS", "Backlog", "read_backlog"]
@@ -101,7 +101,7 @@ async def _cursors(redis: Redis, streams: Sequence[_Stream]) -> list[_Cursor]:
 
 def _cursor(name: str, groups: Any, pending: Any) -> _Cursor:
     """A stream or a group that doesn't exist answers with an error."""
-    if isinstance(groups, Exception) or isinstance(pending, Exception):
+    if is_absent(groups) or is_absent(pending):
         return _Cursor()
     group: Mapping[str, Any] = next(item for item in groups if item["name"] == name.encode())
     return _Cursor(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from redis.exceptions import ResponseError
+
 from events.names import LARGEST_SEQUENCE
 
-__all__ = ["Entry", "entries_of", "order", "preceding"]
+__all__ = ["Entry", "entries_of", "is_absent", "order", "preceding"]
 
 
 class Entry(NamedTuple):
@@ -23,6 +25,19 @@ def entries_of(reply: Iterable[Any] | None) -> list[Entry]:
     Redis 6.2 returns nil for an entry that was trimmed while it was pending; it is left out.
     """
     return [Entry(item[0].decode(), item[1]) for item in reply or () if item and item[1]]
+
+
+def is_absent(reply: Any) -> bool:
+    """Whether a reply says that there is no such stream or group.
+
+    Raises:
+        RedisError: it says something else, such as that we may not ask.
+    """
+    if not isinstance(reply, Exception):
+        return False
+    if isinstance(reply, ResponseError) and str(reply).startswith(("no such key", "NOGROUP")):
+        return True
+    raise reply
 
 
 def order(entry_id: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
-from events.entries import order
+from events.entries import is_absent, order
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 
 __all__ = ["changes_needed_from", "read_trimmed", "trim_changes", "trim_queries"]
@@ -108,7 +108,7 @@ async def _floor(
         pipeline.xrevrange(key, count=1)
         pipeline.time()
         *pending, last, (seconds, microseconds) = await pipeline.execute(raise_on_error=False)
-    if any(isinstance(one, Exception) for one in pending):
+    if any(is_absent(one) for one in pending):
         return None
     end = last[0][0].decode() if last else "0-0"
     oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
@@ -123,4 +123,4 @@ async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.xinfo_groups(key)
         (reply,) = await pipeline.execute(raise_on_error=False)
-    return [] if isinstance(reply, Exception) else reply
+    return [] if is_absent(reply) else reply

@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
-from events.entries import order, preceding
+from events.entries import is_absent, order, preceding
 from events.names import GROUPS, Lane, Names, Position, Topic
 
 __all__ = ["reached", "read_watermark"]
@@ -46,15 +46,15 @@ async def read_watermark(
                 pipeline.xinfo_groups(key)
                 pipeline.xpending(key, group)
             replies = await pipeline.execute(raise_on_error=False)
-    return {
-        f"{lane}:{partition}": _handled(group, replies[2 * i], replies[2 * i + 1])
-        for i, (lane, partition) in enumerate(streams)
-    }
+        return {
+            f"{lane}:{partition}": _handled(group, replies[2 * i], replies[2 * i + 1])
+            for i, (lane, partition) in enumerate(streams)
+        }
 
 
 def _handled(name: str, groups: Any, pending: Any) -> str:
     """A stream or a group that doesn't exist answers with an error: nothing is handled."""
-    if isinstance(groups, Exception) or isinstance(pending, Exception):
+    if is_absent(groups) or is_absent(pending):
         return "0-0"
     for group in groups:
         if group["name"] == name.encode():

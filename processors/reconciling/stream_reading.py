@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from events.change_log import Admit, LoggedChange, StreamedChange, streamed_change
 from events.connection import redis_errors
-from events.entries import Entry, entries_of, order
+from events.entries import Entry, entries_of, is_absent, order
 from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
 from runtime.errors import MalformedEvent
 from store.archive.claims import claim
@@ -106,7 +106,8 @@ async def _position_of_now(redis: Redis) -> int:
 async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
     try:
         groups: Sequence[Mapping[str, Any]] = await redis.xinfo_groups(key)
-    except ResponseError:  # no such stream
+    except ResponseError as error:
+        is_absent(error)
         return Cursor()
     for one in groups:
         if one["name"] == group.encode():

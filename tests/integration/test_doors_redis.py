@@ -18,7 +18,10 @@ from events.connection import connect
 from events.dead_letters import DeadLetter, DeadLetters
 from events.models import DocumentIndexed
 from events.names import Topic
+from events.trimming import trim_queries
+from events.watermark import read_watermark
 from processors.inference.hashing import HASHING_MODEL
+from processors.reconciling.stream_reading import read_streams
 from runtime.errors import ConfigurationError
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.databases import Database
@@ -249,6 +252,30 @@ async def test_users_are_brought_to_the_same_rules_again(
         with pytest.raises(NoPermissionError):
             await redis.flushall()
     assert await admin.acl_getuser(name) == before
+
+
+async def test_a_refusal_is_never_taken_for_an_empty_stream(admin: Redis, doors: Doors) -> None:
+    """Nothing handled, nothing waiting: whoever may not look doesn't know that."""
+    as_admin: Any = admin
+    name = "headrace_operator"
+    rules = "reset on nopass +@all ~* -xinfo"
+    await as_admin.execute_command("ACL SETUSER", name, *rules.split())
+    redis = connect(doors.url(Role.OPERATOR))
+    try:
+        for look in (read_watermark, read_backlog, trim_queries, read_streams):
+            with pytest.raises((ConfigurationError, NoPermissionError), match=r"(?i)permission"):
+                await look(redis, NAMES)
+    finally:
+        await redis.aclose()
+
+
+async def test_a_worker_by_a_publisher_s_user_does_not_start(
+    doors: Doors, database: Database
+) -> None:
+    """It would wait for permission as for a server that is away."""
+    with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
+        async with headrace(doors.url(Role.PUBLISHER), database, model=HASHING_MODEL):
+            pytest.fail("it is ready")
 
 
 async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
