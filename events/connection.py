@@ -60,8 +60,12 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
     }
     try:
         pool = _pool(redis_url, options, blocking=blocking)
-    except ValueError as error:
-        raise ConfigurationError(f"HEADRACE_REDIS_URL is not a Redis URL: {error}") from None
+    except ValueError:
+        # not quoted: where a password has a slash in it, the error takes it for the port
+        raise ConfigurationError(
+            "HEADRACE_REDIS_URL is not a Redis URL: write redis://user:password@host:port/0 "
+            "(or rediss://, unix://), with %2F for a slash in the password, %23 for a #"
+        ) from None
     pool.connection_class = cancellable(pool.connection_class)
     return Redis.from_pool(pool)
 

@@ -17,8 +17,9 @@ from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
 from events.scripts import Redrive
 from events.signing import LONGEST_SIGNATURE, SIGNATURE_FIELD
 from runtime.errors import MalformedEvent, UsageError
+from runtime.secrets import masked
 
-__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable", "storable_signature"]
+__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable", "storable_signature", "tellable"]
 
 _DETAIL_CHARACTERS = 4000
 _ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
@@ -127,6 +128,11 @@ class _Place:
 def storable(text: str) -> str:
     """Without what neither UTF-8 nor Postgres can hold: errors quote whatever they met."""
     return text.encode(errors="replace").decode().replace("\x00", "")
+
+
+def tellable(detail: str) -> str:
+    """What was wrong, as publishers and askers may read it: storable, and without secrets."""
+    return storable(masked(detail))
 
 
 def storable_signature(fields: Mapping[bytes, bytes]) -> str:

@@ -8,6 +8,7 @@ import traceback
 
 from runtime.errors import HeadraceError
 from runtime.printing import printable
+from runtime.secrets import masked
 
 __all__ = ["INTERRUPTED", "one_line", "report"]
 
@@ -18,7 +19,7 @@ _LONGEST = 500
 def report(error: BaseException) -> int:
     """Print the error to stderr as one line; the exit code that goes with it."""
     if os.environ.get("HEADRACE_LOG_LEVEL", "").lower() == "debug":
-        print(printable("".join(traceback.format_exception(error))), file=sys.stderr)  # noqa: T201
+        print(printable(masked("".join(traceback.format_exception(error)))), file=sys.stderr)  # noqa: T201
     cause = _first_cause(error)
     if isinstance(cause, KeyboardInterrupt):
         return INTERRUPTED
@@ -32,7 +33,7 @@ def report(error: BaseException) -> int:
 
 def one_line(error: BaseException) -> str:
     """An error of ours says it itself; another one is a defect, and how to learn more."""
-    text = printable(" ".join(str(error).split()))[:_LONGEST]
+    text = printable(masked(" ".join(str(error).split())))[:_LONGEST]
     if isinstance(error, HeadraceError):
         return text
     kind = type(error).__name__

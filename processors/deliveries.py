@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from events.dead_letters import DeadLetter, instant_of, storable, storable_signature
+from events.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
 from events.signing import SIGNATURE_FIELD
 from events.transport import App, HeldEntry, kept_position
@@ -235,7 +235,7 @@ class _KafkaDeliveries(Deliveries):
             entry_id=self._entry_id(message),
             group=GROUPS[self._topic],
             error=error,
-            detail=storable(detail),
+            detail=tellable(detail),
             attempts=attempts,
             first_at=instant_of(message.timestamp * 1000),
             last_at=datetime.now(UTC),

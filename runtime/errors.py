@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from runtime.secrets import masked
+
 __all__ = [
     "CircuitOpen",
     "ConfigurationError",
@@ -43,8 +45,12 @@ __all__ = [
 class HeadraceError(Exception):
     """Root of every error that Headrace raises on purpose.
 
-    The message is one line for a person and names the cure where there is one.
+    The message is one line for a person and names the cure where there is one. It often quotes what
+    a server or a library said, so that secrets are masked in it.
     """
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
 
     @property
     def code(self) -> str:

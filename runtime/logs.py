@@ -17,6 +17,7 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from runtime.printing import printable
+from runtime.secrets import masked
 
 __all__ = ["configure_logs", "without_secrets"]
 
@@ -25,7 +26,6 @@ _TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "L
 # tells a traceback for each connection that an outage costs; whoever needs one says so in a line
 _TELLS_TRACEBACKS = "asyncpg.pool"
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s]+@")
 _MASK = "***"
 
 
@@ -57,7 +57,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
+        _Masking(
             foreign_pre_chain=steps,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
@@ -74,18 +74,29 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
 
 
 def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Mask what must not reach a log: values with a telling name, and passwords in URLs."""
-    for name, value in event.items():
+    """Mask values with a telling name."""
+    for name in event:
         if _SECRET_NAMES.search(name):
             event[name] = _MASK
-        elif isinstance(value, str) and "://" in value:
-            event[name] = _PASSWORD_IN_URL.sub(rf"\1:{_MASK}@", value)
     return event
+
+
+class _Masking(structlog.stdlib.ProcessorFormatter):
+    """What libraries log, and every line of a traceback, may quote what they were given."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The rendered line, without secrets."""
+        return masked(super().format(record))
 
 
 def _rendering(form: Literal["console", "json"]) -> list[Processor]:
     if form == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        # no local variables: they may hold secrets, and the texts of tenants
+        tracebacks = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [
+            structlog.processors.ExceptionRenderer(tracebacks),
+            structlog.processors.JSONRenderer(),
+        ]
     return [
         _printable_values,
         structlog.dev.ConsoleRenderer(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from runtime.secrets import masked
 
 __all__ = ["LOCAL_MODEL", "Settings"]
 
@@ -201,6 +204,11 @@ class Settings(BaseSettings):
     hnsw_ef_search: Annotated[int, Field(ge=10, le=1000)] = Field(
         default=100, description="Breadth of an HNSW search (pgvector's hnsw.ef_search)."
     )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Whoever prints settings prints no password."""
+        for name, value in super().__repr_args__():
+            yield name, masked(value) if isinstance(value, str) else value
 
     @property
     def home_directory(self) -> Path:

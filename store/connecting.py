@@ -12,7 +12,7 @@ import numpy as np
 from runtime.errors import ConfigurationError, Unavailable
 from store.types import Vector
 
-__all__ = ["WriteConflict", "connect", "encode_vector", "explained", "prepare"]
+__all__ = ["WriteConflict", "connect", "encode_vector", "explained", "no_postgres_url", "prepare"]
 
 _CONNECT_TIMEOUT_S = 10.0
 _HEADER_BYTES = 4
@@ -104,8 +104,16 @@ async def prepare(connection: asyncpg.Connection) -> None:
 def _sound_url() -> Iterator[None]:
     try:
         yield
-    except ValueError as error:
-        raise ConfigurationError(f"HEADRACE_DATABASE_URL is no Postgres URL: {error}") from error
+    except ValueError:
+        raise no_postgres_url() from None
+
+
+def no_postgres_url() -> ConfigurationError:
+    """The error for a URL that can't be read; it quotes nothing, which may be of a password."""
+    return ConfigurationError(
+        "HEADRACE_DATABASE_URL is no Postgres URL: write "
+        "postgresql://user:password@host:port/name, with %2F for a slash in a password, %23 for a #"
+    )
 
 
 def _unavailable(error: BaseException) -> Unavailable:

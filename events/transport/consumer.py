@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.connection import connect
-from events.dead_letters import DeadLetter, instant_of, storable, storable_signature
+from events.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.kept_position import kept_position
 from events.names import GROUPS, Position, Topic
 from events.transport.acks import AckLog, NoOffsets
@@ -184,7 +184,7 @@ class Consumer(base.Consumer):
             entry_id=entry.id,
             group=self.subscriptions[entry.tp].group.name,
             error=error,
-            detail=storable(detail),
+            detail=tellable(detail),
             attempts=attempts,
             first_at=instant_of(int(entry.id.partition("-")[0])),
             last_at=datetime.now(UTC),

@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -23,6 +23,9 @@ _REFUSALS = frozenset({400, 404, 413, 422})
 """Answers that stay the same however often these texts are sent to this model."""
 
 _KEY_IN_URL = re.compile(r"([?&][\w-]*key=)[^&\s'\"]+", re.IGNORECASE)
+_OBJECT = re.compile(r" ?\w*:?<[\w.]+ object at 0x[0-9a-f]+>")
+"""A library's own affairs, as aiohttp tells of its TLS context."""
+
 _MASK = "***"
 
 
@@ -35,7 +38,7 @@ class Endpoint:
     """Where a model is, and how it is asked. ``dimensions``: the width to ask for, if any."""
 
     model: str
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     base_url: str = ""
     dimensions: int | None = None
     timeout: timedelta = timedelta(seconds=30)
@@ -201,4 +204,5 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    text = _OBJECT.sub("", str(error)).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

@@ -1,0 +1,88 @@
+"""Keeps passwords and keys out of whatever this process says.
+
+Servers and libraries quote what they were given: a URL, a key, a header. So the secrets of a
+process are told here once, by composition roots, and everything on its way out (logs, errors, dead
+letters, outcomes, replies) passes ``masked``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from pydantic import SecretStr
+
+__all__ = ["keep_secret", "masked", "secrets_of"]
+
+_MASK = "***"
+_TELLING_NAME = re.compile(r"pass(word|wd)?|secret|token|credential|key", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@\"']*):[^/\s\"']+@")
+_KEY_IN_URL = re.compile(r"([?&][\w-]*(?:key|password|token)=)[^&\s'\"]+", re.IGNORECASE)
+_USER_INFO = re.compile(r"://[^/\s:@]*:(.+)@")
+_SHORTEST = 6
+_WORD = re.compile(r"[a-z]+")
+
+_known: set[str] = set()
+_pattern: re.Pattern[str] | None = None
+
+
+def keep_secret(values: Iterable[object], environment: Mapping[str, str] = {}) -> None:
+    """Mask from now on what is secret among settings, and in variables with telling names.
+
+    A secret that is short, or a word, can't be told from other text; only in URLs is it masked.
+    """
+    global _pattern  # noqa: PLW0603 - one for the process, as logging is
+    found = [secret for value in values for secret in secrets_of(value)]
+    found += [value for name, value in environment.items() if _TELLING_NAME.search(name)]
+    for secret in found:
+        if len(secret) >= _SHORTEST and not _WORD.fullmatch(secret):
+            _known.update(_spellings(secret))
+    if _known:
+        longest_first = sorted(_known, key=len, reverse=True)
+        _pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+
+def masked(text: str) -> str:
+    """Text without the secrets of this process, and without passwords and keys in URLs."""
+    if _pattern is not None:
+        text = _pattern.sub(_MASK, text)
+    if "://" not in text and "=" not in text:
+        return text
+    text = _PASSWORD_IN_URL.sub(rf"\1:{_MASK}@", text)
+    return _KEY_IN_URL.sub(rf"\1{_MASK}", text)
+
+
+def secrets_of(value: object) -> Iterator[str]:
+    """The secrets in a setting: all of a key, and in a URL its password."""
+    if isinstance(value, SecretStr):
+        text = value.get_secret_value()
+        yield text
+        yield text.partition(":")[2]  # of <id>:<secret>
+    elif isinstance(value, str) and "://" in value:
+        yield from _passwords_in(value)
+
+
+def _passwords_in(url: str) -> Iterator[str]:
+    match = _USER_INFO.search(url)
+    if match is not None:
+        yield match[1]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    yield parts.password or ""
+    for name, value in parse_qsl(parts.query):
+        if _TELLING_NAME.search(name):
+            yield value
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """As it is, as URLs have it, and as JSON and Python quote it."""
+    for one in {secret, unquote(secret)}:
+        yield one
+        yield quote(one, safe="")
+        yield json.dumps(one)[1:-1]
+        yield json.dumps(one, ensure_ascii=False)[1:-1]
+        yield repr(one)[1:-1]
