@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from redis.asyncio import Redis
@@ -169,55 +166,3 @@ async def test_an_unreachable_redis_names_the_setting() -> None:
     with pytest.raises(Unavailable, match="HEADRACE_REDIS_URL"):
         await publisher.publish(change())
     await redis.aclose()
-
-
-async def upstream_of(redis_url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    parts = urlsplit(redis_url)
-    if parts.scheme == "unix":
-        return await asyncio.open_unix_connection(parts.path)
-    return await asyncio.open_connection(parts.hostname, parts.port)
-
-
-@asynccontextmanager
-async def stalling_proxy(redis_url: str, directory: Path) -> AsyncIterator[str]:
-    """A door to Redis that swallows the reply to the first EVALSHA, and whatever follows it."""
-    swallowing: set[asyncio.StreamWriter] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await upstream_of(redis_url)
-
-        async def forward() -> None:
-            while received := await reader.read(65536):
-                if b"EVALSHA" in received and not swallowing:
-                    swallowing.add(writer)
-                upstream_writer.write(received)
-            upstream_writer.close()
-
-        async def back() -> None:
-            while received := await upstream_reader.read(65536):
-                if writer not in swallowing:
-                    writer.write(received)
-            writer.close()
-
-        await asyncio.gather(forward(), back())
-
-    server = await asyncio.start_unix_server(serve, directory / "proxy.sock")
-    user, at, _ = urlsplit(redis_url).netloc.rpartition("@")
-    yield f"unix://{user}{at}{directory / 'proxy.sock'}?socket_timeout=0.3"
-    server.close()
-    assert swallowing
-
-
-async def test_a_stalled_reply_does_not_make_a_second_entry(
-    redis: Redis, redis_url: str, tmp_path: Path
-) -> None:
-    await Publisher(redis, NAMES).publish(change("teaches the server the script"))
-    async with stalling_proxy(redis_url, tmp_path) as proxy_url:
-        through_proxy = connect(proxy_url)
-
-        receipt = await Publisher(through_proxy, NAMES).publish(change("b.md"))
-
-        await through_proxy.aclose()
-    entries = await read_stream(redis, LIVE)
-    assert len(entries) == 2
-    assert receipt.token == f"live:0:{entries[1].id}"

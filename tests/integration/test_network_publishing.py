@@ -1,0 +1,118 @@
+"""A publisher's network fails in the middle of a call: each event is in the log once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from events import (
+    DocumentChange,
+    DocumentChanged,
+    Lane,
+    Names,
+    Publisher,
+    Receipt,
+    Topic,
+    connect,
+    parse_event,
+)
+from runtime.errors import Unavailable
+from tests.support.proxy import Fault, Proxy, Way, running_proxy
+from tests.support.streams import read_stream
+from tests.support.waiting import eventually
+
+NAMES = Names()
+BULK = NAMES.stream(Topic.CHANGED_BULK)
+CHANGES = [
+    DocumentChanged(id=f"e{number}", data=DocumentChange(project="p", uri=f"{number}", content="x"))
+    for number in range(600)
+]
+"""More than two round trips of them."""
+SOCKET_TIMEOUT = "?socket_timeout=0.3"
+PATIENCE = timedelta(seconds=0.6)
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    """Past the proxy; the server knows the script."""
+    client = connect(redis_url)
+    await Publisher(client, NAMES).publish(CHANGES[0])
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+async def proxy(redis_url: str) -> AsyncIterator[Proxy]:
+    async with running_proxy(redis_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def far(redis: Redis, proxy: Proxy) -> AsyncIterator[Redis]:
+    """Through the proxy; it gives up sooner than by default, as these tests do everything."""
+    client = connect(proxy.url + SOCKET_TIMEOUT)
+    yield client
+    await client.aclose()
+
+
+async def entries(redis: Redis) -> Counter[str]:
+    """How often each event id is in the log."""
+    found = await read_stream(redis, BULK)
+    return Counter(parse_event(entry.fields[b"event"]).id for entry in found)
+
+
+async def assert_each_is_there_once(redis: Redis, receipts: Sequence[Receipt]) -> None:
+    found = await read_stream(redis, BULK)
+    tokens = {parse_event(one.fields[b"event"]).id: f"bulk:0:{one.id}" for one in found}
+    assert len(found) == len(tokens) == len(CHANGES) - 1
+    assert {one.event_id: one.token for one in receipts[1:]} == tokens
+
+
+@pytest.mark.parametrize(
+    ("way", "pattern", "fault"),
+    [
+        *((Way.TO_SERVER, b'"e300"', fault) for fault in Fault),
+        (Way.TO_CLIENT, b"bulk:0:", Fault.CUT),
+        (Way.TO_CLIENT, b"bulk:0:", Fault.RESET),
+    ],
+)
+async def test_an_event_is_added_once(
+    redis: Redis, proxy: Proxy, far: Redis, way: Way, pattern: bytes, fault: Fault
+) -> None:
+    """Requests and replies are cut, lost, late or never come; receipts name the one entry."""
+    trap = proxy.trap(way, pattern, fault)
+    receipts = await Publisher(far, NAMES).publish_many(CHANGES, Lane.BULK)
+    proxy.heal()
+    await assert_each_is_there_once(redis, receipts)
+    assert (trap.struck, proxy.accepted) == (1, 2), "it went on by another connection"
+
+
+async def test_a_reply_that_is_late_by_more_than_two_timeouts(
+    redis: Redis, proxy: Proxy, far: Redis
+) -> None:
+    """A stall of 12 s against timeouts of 5 s, and all of it a sixteenth of that."""
+    publishing = asyncio.create_task(Publisher(far, NAMES).publish_many(CHANGES, Lane.BULK))
+    proxy.stall(Way.TO_CLIENT)
+    await eventually(lambda: proxy.accepted == 3, "it tries a third time")
+    proxy.heal()
+    await assert_each_is_there_once(redis, await publishing)
+
+
+async def test_a_call_that_failed_is_safely_repeated(
+    redis: Redis, proxy: Proxy, far: Redis
+) -> None:
+    """Patience ends before the stall; what was published then isn't published again."""
+    publisher = Publisher(far, NAMES, patience=PATIENCE)
+    proxy.trap(Way.TO_SERVER, b'"e300"', Fault.STALL, times=1_000)
+    with pytest.raises(Unavailable):
+        await publisher.publish_many(CHANGES, Lane.BULK)
+    assert 0 < len(await entries(redis)) < len(CHANGES)
+    proxy.heal()
+    receipts = await publisher.publish_many(CHANGES, Lane.BULK)
+    assert any(one.duplicate for one in receipts[1:])
+    await assert_each_is_there_once(redis, receipts)
