@@ -1,0 +1,151 @@
+"""Texts that break out of quotes, patterns, formats and markup, in every field that takes text."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from events import DocumentChanged, DocumentIndexed, Filters, Lane
+from events.models import DocumentChange, Query, SearchResult
+from events.names import Names
+from processors.inference.hashing import HASHING_MODEL
+from runtime.errors import UsageError
+from store.generations import Recipe
+from store.projects import Projects
+from store.search import Search
+from tests.support.databases import Database
+from tests.support.hostile_values import INJECTIONS
+from tests.support.running import PATIENCE, Headrace, headrace
+from tests.support.tally import Tell
+from tests.support.writes import opened
+
+PROJECT = "docs"
+HARMLESS = re.compile(r"[A-Za-z0-9._@:/{} -]+")
+TEMPLATE = "https://example.org/{commit}/{path}#{start}-{end}?"
+LONG = [f"{text} " * (100 // len(text) + 1) for text in INJECTIONS]
+
+
+def change_with(text: str, number: int) -> DocumentChange:
+    """A document that has the text in every field that holds any text."""
+    return DocumentChange(
+        project=PROJECT,
+        uri=f"{text}{number}",
+        content=f"The mill of number{number}:\n{text}\n",
+        title=text,
+        collections=(f"c{number}",),
+        permalink_template=TEMPLATE + text,
+        metadata={text: text, "number": number, f"key {text}": f"value {text}"},
+        kind=None,
+        media_type="text/plain",
+    )
+
+
+async def test_each_is_stored_as_it_is_and_found_as_it_is(
+    redis_url: str, database: Database, tell: Tell
+) -> None:
+    """In uris, titles, contents, metadata, permalinks; as filters, and as questions."""
+    changes = [change_with(text, number) for number, text in enumerate(INJECTIONS)]
+    async with headrace(redis_url, database, model=HASHING_MODEL) as running:
+        events = [DocumentChanged(data=change) for change in changes]
+        receipts = await running.client.publish_many(events, Lane.BULK)
+        outcomes = await running.client.wait(receipts, PATIENCE)
+        assert all(isinstance(one, DocumentIndexed) for one in outcomes.values())
+        for number, text in enumerate(INJECTIONS):
+            await found_by_every_filter(running, text, changes[number], changes)
+    tell("injections into fields and filters", Counter({"as they are": 10 * len(INJECTIONS)}))
+
+
+async def found_by_every_filter(
+    running: Headrace, text: str, change: DocumentChange, everything: list[DocumentChange]
+) -> None:
+    [result] = await asked(running, text, metadata={text: text})
+    assert result.citation.uri == change.uri
+    assert result.title == change.title
+    assert result.metadata == change.metadata
+    assert text in result.content or text.strip() in result.content.replace("\n", text)
+    assert result.citation.permalink is not None
+    assert result.citation.permalink.endswith(filled_in(text, result))
+    [result] = await asked(running, "mill", metadata={f"key {text}": f"value {text}"})
+    assert result.citation.uri == change.uri
+    [result] = await asked(
+        running, "mill", uri_prefix=change.uri, metadata={"number": change.metadata["number"]}
+    )
+    assert result.citation.uri == change.uri
+    uris = {one.uri for one in everything if one.uri.startswith(text)}
+    assert {one.citation.uri for one in await asked(running, "mill", uri_prefix=text)} == uris
+    assert not await asked(running, "mill", metadata={text: f"{text}?"})
+    assert not await asked(running, "mill", metadata={f"{text}?": text})
+
+
+async def asked(running: Headrace, question: str, **filters: Any) -> tuple[SearchResult, ...]:
+    """Results of a question with filters; nothing may fail on the way."""
+    answer = await running.client.ask(
+        PROJECT, question[:2000], filters=Filters(**filters), limit=100, explain=True
+    )
+    assert not answer.degraded
+    return answer.results
+
+
+def filled_in(text: str, result: SearchResult) -> str:
+    """A template's own places are filled in once; what is put there is no template."""
+    return text if "{" not in text else ""
+
+
+@pytest.mark.parametrize(
+    "field", ["project", "agent", "collections", "media_type", "commit", "kind"]
+)
+def test_names_take_no_injection(field: str, tell: Tell) -> None:
+    """A name is refused, or it is made of letters, digits and a few marks."""
+    found: Counter[str] = Counter()
+    for text in (*INJECTIONS, *LONG):
+        values: dict[str, Any] = {"project": PROJECT, "uri": "u", "content": "c"}
+        try:
+            DocumentChange(**values | {field: (text,) if field == "collections" else text})
+        except ValidationError:
+            found["refused"] += 1
+        else:
+            found["harmless"] += 1
+            assert HARMLESS.fullmatch(text), text
+    tell(f"injections into {field}", found)
+
+
+@pytest.mark.parametrize("field", ["project", "agent", "min_event", "reply_to", "mode"])
+def test_questions_take_no_injection(field: str, tell: Tell) -> None:
+    """What a question is addressed by is refused, or can only be a name."""
+    found: Counter[str] = Counter()
+    for text in (*INJECTIONS, *LONG):
+        values = {"project": PROJECT, "text": "mill", "reply_to": Names().replies("me")}
+        try:
+            query = Query.model_validate(values | {field: text})
+        except ValidationError:
+            found["refused"] += 1
+        else:
+            found["harmless"] += 1
+            assert HARMLESS.fullmatch(text), text
+            assert field != "reply_to" or not Names().is_replies(query.reply_to, 0)
+    tell(f"injections into a question's {field}", found)
+
+
+async def test_models_keep_their_names(database: Database, tell: Tell) -> None:
+    """The name of a model is any text: it is stored as it is, and leads to itself."""
+    async with opened(database.worker_url) as worker:
+        for number, text in enumerate(INJECTIONS):
+            project = f"project-{number}"
+            await Projects(worker, Recipe(text, {"code": text})).ensure(project)
+            generation = await Search(worker).live(project)
+            assert generation.recipe.model == text
+            assert generation.recipe.models == {"code": text}
+    tell("injections into names of models", Counter({"as they are": len(INJECTIONS)}))
+
+
+async def test_a_client_says_what_is_wrong(redis_url: str, database: Database) -> None:
+    """Before anything is sent, in a line that a terminal can show."""
+    async with headrace(redis_url, database, only=["answerer"], model=HASHING_MODEL) as running:
+        for text in INJECTIONS:
+            with pytest.raises(UsageError) as caught:
+                await running.client.ask(text + "'", "mill")
+            assert str(caught.value).isprintable()
