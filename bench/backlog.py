@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import statistics
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,7 +35,7 @@ from events.names import GROUPS, Lane, Names, Topic
 from events.publishing import Receipt
 from processors.inference.hashing import HASHING_MODEL
 
-__all__ = ["measure"]
+__all__ = ["drain", "is_drained", "measure", "open_redis"]
 
 PROJECT = "backlog"
 CHANGES = 100_000
@@ -80,7 +80,7 @@ async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, 
     async with (
         bench_stack() as stack,
         Client.connect(stack.redis_url) as client,
-        _redis(stack) as redis,
+        open_redis(stack) as redis,
     ):
         first = await _publish(client, kind(PROJECT, count))
         before = usage_by_role()
@@ -109,15 +109,15 @@ async def _work_off(client: Client, redis: Redis, first: Receipt) -> tuple[_Cour
     async with asyncio.timeout(_PATIENCE.total_seconds()), under_traffic(traffic):
         while not (course.drained_s and course.archived_s):
             await asyncio.sleep(_POLL_SECONDS)
-            if not course.drained_s and await _is_drained(redis, GROUPS):
+            if not course.drained_s and await is_drained(redis, GROUPS):
                 course.drained_s = monotonic() - began
-            if not course.archived_s and await _is_drained(redis, ARCHIVERS):
+            if not course.archived_s and await is_drained(redis, ARCHIVERS):
                 course.archived_s = monotonic() - began
             course.look(usage_by_role())
     return course, traffic
 
 
-async def _is_drained(redis: Redis, groups: dict[Topic, str]) -> bool:
+async def is_drained(redis: Redis, groups: Mapping[Topic, str]) -> bool:
     """Whether nothing but questions waits."""
     found = await read_backlog(redis, Names(), groups)
     return all(one.oldest_unacknowledged is None for one in found if one.topic != Topic.QUERY)
@@ -145,7 +145,8 @@ def _figures(count: int, course: _Course, traffic: Traffic) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def _redis(stack: Stack) -> AsyncIterator[Redis]:
+async def open_redis(stack: Stack) -> AsyncIterator[Redis]:
+    """A connection of our own."""
     redis = connect(stack.redis_url)
     try:
         yield redis

@@ -9,7 +9,7 @@ from functools import lru_cache
 from bench.corpus import python_files
 from events.models import DocumentChange, DocumentChanged
 
-__all__ = ["changes_of_all_kinds", "notes"]
+__all__ = ["changes_of_all_kinds", "new_note", "notes"]
 
 _MODULE_LINES = 120
 
@@ -18,7 +18,7 @@ def notes(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
     """So many new notes, no two alike, each of one chunk: a heading, and some 60 words."""
     rng = random.Random(seed)
     for number in range(count):
-        yield _upsert(project, _uri(number), _note(rng))
+        yield new_note(project, _uri(number), rng)
 
 
 def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
@@ -27,7 +27,7 @@ def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[Do
     files = python_files()
     for number in range(count):
         if number % 10 == 7:
-            yield _upsert(project, _uri(rng.randrange(number)), _note(rng))
+            yield new_note(project, _uri(rng.randrange(number)), rng)
         elif number % 10 == 8:
             uri = _uri(rng.randrange(number))
             yield DocumentChanged(data=DocumentChange(project=project, uri=uri, change="delete"))
@@ -36,7 +36,13 @@ def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[Do
             lines = content.splitlines()[:_MODULE_LINES]
             yield _upsert(project, f"modules/{number}/{uri}", "\n".join(lines) or "pass")
         else:
-            yield _upsert(project, _uri(number), _note(rng))
+            yield new_note(project, _uri(number), rng)
+
+
+def new_note(project: str, uri: str, rng: random.Random) -> DocumentChanged:
+    """A note, or what one is edited to."""
+    title, *rest = rng.sample(_sentences(), rng.randint(5, 8))
+    return _upsert(project, uri, f"# {title}\n\n" + "\n".join(rest) + "\n")
 
 
 def _upsert(project: str, uri: str, content: str) -> DocumentChanged:
@@ -45,11 +51,6 @@ def _upsert(project: str, uri: str, content: str) -> DocumentChanged:
 
 def _uri(number: int) -> str:
     return f"notes/{number // 1000:03}/note-{number:06}.md"
-
-
-def _note(rng: random.Random) -> str:
-    title, *rest = rng.sample(_sentences(), rng.randint(5, 8))
-    return f"# {title}\n\n" + "\n".join(rest) + "\n"
 
 
 @lru_cache(1)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from runtime.child import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.settings import Settings
 from runtime.worker_process import worker_process
@@ -29,7 +30,7 @@ class Stack:
     archive_url: str
 
     @asynccontextmanager
-    async def worker(self, *arguments: str, **environment: str) -> AsyncIterator[None]:
+    async def worker(self, *arguments: str, **environment: str) -> AsyncIterator[ChildProcess]:
         """One worker process (``headrace worker ARGUMENTS``), ready, ended at the end.
 
         Raises:
@@ -41,8 +42,8 @@ class Stack:
                 environment={**self.environment(), **environment},
                 stop_timeout=_PATIENCE,
                 log=Path(directory) / "worker.log",
-            ):
-                yield
+            ) as child:
+                yield child
 
     def settings(self) -> Settings:
         """Settings of a process that works with these servers."""

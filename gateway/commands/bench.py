@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from bench.figures import Report
-from gateway.output import print_json
+from gateway.output import print_json, stderr
 from gateway.session import JsonOption, run_client
 
 __all__ = ["Measurement", "command"]
@@ -24,11 +25,18 @@ class Measurement(StrEnum):
     REPLAYING = "replaying"
     REPLAY_LOAD = "replay-load"
     BACKLOG = "backlog"
+    SOAK = "soak"
 
 
-def command(name: Annotated[Measurement, typer.Argument()], json: JsonOption = False) -> None:
+def command(
+    name: Annotated[Measurement, typer.Argument()],
+    minutes: Annotated[float, typer.Option(help="Length of a soak.", min=0.5)] = 5.0,
+    json: JsonOption = False,
+) -> None:
     """Measure on this machine, with servers of its own; takes minutes."""
     measure = import_module(f"bench.{name.replace('-', '_')}").measure
+    if name is Measurement.SOAK:
+        measure = partial(measure, minutes, stderr().print)
     report: Report = run_client(lambda _settings: measure())
     if json:
         print_json(
