@@ -6,17 +6,30 @@ from pathlib import Path
 import pytest
 
 from runtime.settings import Settings
+from tests.support.deployment import COMPOSE
 
 ROOT = Path(__file__).parents[2]
 LOCK = (ROOT / "requirements.lock").read_text()
-PASSWORDS = {"OWNER_PASSWORD", "WORKER_PASSWORD"}
+OWNED = {"redis", "postgres", "migrate", "access"}
 
 
 @pytest.mark.parametrize("file", ["docker-compose.yml", "Dockerfile"])
 def test_deployment_names_only_settings_that_exist(file: str) -> None:
     """A misspelt variable would be ignored in silence."""
     named = set(re.findall(r"HEADRACE_([A-Z_]+)", (ROOT / file).read_text()))
-    assert named <= {name.upper() for name in Settings.model_fields} | PASSWORDS
+    assert named <= {name.upper() for name in Settings.model_fields} | {"OWNER_PASSWORD"}
+
+
+def test_only_the_owner_s_services_know_its_password() -> None:
+    """Everybody else has a user with the rights of its role, in Redis and in Postgres."""
+    for name, service in COMPOSE["services"].items():
+        environment = service["environment"]
+        assert ("OWNER" in str(environment)) == (name in OWNED), name
+        if name not in OWNED:
+            role = name if name in ("answerer", "operator") else "worker"
+            for variable in ("HEADRACE_REDIS_URL", "HEADRACE_DATABASE_URL"):
+                user = f"://headrace_{role}:${{HEADRACE_{role.upper()}_PASSWORD:"
+                assert user in environment[variable], name
 
 
 def test_deployed_redis_keeps_what_it_acknowledged() -> None:
