@@ -39,7 +39,7 @@ async def _follow_partition(
     outcomes: Outcomes, partition: int, tokens: set[str], patience: timedelta
 ) -> AsyncIterator[Outcome]:
     now = asyncio.get_running_loop().time
-    last = _start(tokens)
+    last = _start(tokens, await outcomes.clock())
     heard_at = now()
     while tokens:
         left = timedelta(seconds=heard_at + patience.total_seconds() - now())
@@ -56,7 +56,12 @@ async def _follow_partition(
                 yield entry.outcome
 
 
-def _start(tokens: set[str]) -> str:
-    """An outcome is younger than its change, and one server's clock stamps both."""
-    oldest = min(order(Position.from_token(token).entry_id)[0] for token in tokens)
-    return f"{max(0, oldest - _MARGIN_MILLISECONDS)}-0"
+def _start(tokens: set[str], now: int) -> str:
+    """An outcome is younger than its change, and one server's clock stamps both.
+
+    Where that clock was set back, there are changes of the future, with outcomes of any time.
+    """
+    times = [order(Position.from_token(token).entry_id)[0] for token in tokens]
+    if max(times) > now:
+        return "0-0"
+    return f"{max(0, min(times) - _MARGIN_MILLISECONDS)}-0"

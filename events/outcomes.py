@@ -63,6 +63,15 @@ class Outcomes:
                 )
             await pipeline.execute()
 
+    async def clock(self) -> int:
+        """What Redis takes for the time, in milliseconds.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+        """
+        seconds, microseconds = await retrying(self._redis.time)
+        return seconds * 1000 + microseconds // 1000
+
     async def read(
         self, partition: int, after: str, *, limit: int = 500, block: timedelta | None = None
     ) -> list[OutcomeEntry]:

@@ -1,0 +1,117 @@
+"""Changes come twice, late, in any order, and by clocks that are wrong: the log's order decides.
+
+``HEADRACE_TEST_SEEDS=20`` runs as many seeds of each.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from events.client import Client
+from events.models import DocumentChanged
+from events.names import Lane, Position, Topic
+from events.publishing import Receipt
+from tests.chaos.runs import Chaos, Run
+from tests.chaos.seeds import seeds
+
+HOUR = timedelta(hours=1)
+PATIENCE = timedelta(seconds=10)
+CHANGES = 60
+"""Of each project."""
+COPIES = 5
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> None:
+    """Deletes come before what they delete, renames before what they rename, and all of it again.
+
+    Two workers get them by both lanes, as a redrive adds them: with their place in the log.
+    """
+    rng = random.Random(seed)
+    async with chaos(seed, scenario="five times, shuffled") as run:
+        changes = list(placed(run, rng))
+        for position, event in changes:
+            note(run, event, position)
+        copies = changes * COPIES
+        rng.shuffle(copies)
+        await run.worker()
+        await run.worker()
+        for position, event in copies:
+            await add(run, rng.choice(list(Lane)), event, position=str(position.number))
+        await run.verify()
+        await assert_all_told(run.client, run.logbook.receipts)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
+    """That of Redis goes from an hour ago to an hour ahead and back; publishers' are anywhere."""
+    rng = random.Random(seed)
+    async with chaos(seed, scenario="wrong clocks") as run:
+        now = datetime.now(UTC)
+        await run.worker()
+        for number, offset in enumerate([-HOUR, timedelta(), HOUR]):
+            milliseconds = int((now + offset).timestamp() * 1000) + number
+            for event in wrongly_dated(drawn(run), rng):
+                lane = rng.choice(list(Lane))
+                milliseconds += 1
+                await add(run, lane, event, f"{milliseconds}-0")
+                note(run, event, Position(lane, 0, f"{milliseconds}-0"))
+        for event in wrongly_dated(drawn(run), rng):
+            await run.load.publish_these([event], rng.choice(list(Lane)))
+        await run.load.ask(10)
+        await run.verify()
+        await assert_all_told(run.client, run.logbook.receipts)
+        await assert_all_told(run.client, [max(run.logbook.receipts, key=place)])
+
+
+def place(receipt: Receipt) -> int:
+    """Its change's, as a number."""
+    return Position.from_token(receipt.token).number
+
+
+async def assert_all_told(client: Client, receipts: Sequence[Receipt]) -> None:
+    """A publisher hears what became of each."""
+    assert len(await client.wait(receipts, PATIENCE)) == len(receipts)
+
+
+def drawn(run: Run) -> Iterator[DocumentChanged]:
+    """The next changes of both projects, which make sense in this order."""
+    return chain(*(journal.changes(CHANGES // 4) for journal in run.load.journals.values()))
+
+
+def placed(run: Run, rng: random.Random) -> Iterator[tuple[Position, DocumentChanged]]:
+    """Changes with their places in a log of an hour ago."""
+    milliseconds = int((datetime.now(UTC) - HOUR).timestamp() * 1000)
+    for _ in range(4):
+        for event in drawn(run):
+            milliseconds += 1
+            yield Position(rng.choice(list(Lane)), 0, f"{milliseconds}-0"), event
+
+
+def wrongly_dated(
+    events: Iterable[DocumentChanged], rng: random.Random
+) -> Iterator[DocumentChanged]:
+    """Whoever made them has a clock that is up to an hour wrong."""
+    for event in events:
+        yield event.model_copy(update={"time": event.time + HOUR * rng.uniform(-1, 1)})
+
+
+def note(run: Run, event: DocumentChanged, position: Position) -> None:
+    """In the logbook, as acknowledged."""
+    entry = run.logbook.publishing(event, position.lane)
+    entry.receipt = Receipt(position.token, event.id, duplicate=False)
+
+
+async def add(
+    run: Run, lane: Lane, event: DocumentChanged, entry_id: str = "*", **more: str
+) -> None:
+    """An entry as any client may add it."""
+    stream = run.names.stream(Topic.of_lane(lane))
+    fields: dict[Any, Any] = {"event": event.to_bytes(), **more}
+    await run.redis.xadd(stream, fields, id=entry_id)
