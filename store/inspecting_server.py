@@ -29,6 +29,7 @@ class PostgresFacts:
     is_a_superuser: bool
     has_bypassrls: bool
     owns_tables: bool
+    user_is_superuser: bool
     fsync: bool
     shared_buffers_bytes: int
     vector_index_bytes: int

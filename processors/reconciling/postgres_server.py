@@ -85,7 +85,10 @@ def _role(facts: PostgresFacts) -> Condition:
             f"{facts.role} {' and '.join(found)}: row-level security doesn't bind it",
             "set HEADRACE_WORKER_ROLE=headrace_worker",
         )
-    return Condition.ok("postgres.role", f"{facts.role}, bound by row-level security")
+    detail = f"{facts.role}, bound by row-level security"
+    if facts.user_is_superuser:
+        detail += "; its user may do everything: `headrace access` makes users with less"
+    return Condition.ok("postgres.role", detail)
 
 
 def _durability(facts: PostgresFacts) -> Condition:

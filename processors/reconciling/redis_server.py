@@ -28,16 +28,19 @@ async def redis_facts(redis: Redis) -> Mapping[str, Any]:
         async with redis.pipeline(transaction=False) as pipeline:
             for section in ("server", "memory", "persistence"):
                 pipeline.info(section)
-            parts = await pipeline.execute()
-    return {name: value for part in parts for name, value in part.items()}
+            pipeline.acl_whoami()
+            *parts, user = await pipeline.execute()
+    facts = {name: value for part in parts for name, value in part.items()}
+    return {**facts, "user": str(user)}
 
 
 def judge_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
-    """Version, persistence, eviction, memory."""
+    """Version, persistence, eviction, memory, our user."""
     yield _version(str(facts["redis_version"]))
     yield _persistence(facts)
     yield _eviction(str(facts["maxmemory_policy"]))
     yield _memory(facts)
+    yield _user(str(facts["user"]))
 
 
 def _version(version: str) -> Condition:
@@ -85,3 +88,12 @@ def _memory(facts: Mapping[str, Any]) -> Condition:
     if share >= _NEARLY_FULL:
         return Condition.warning(name, detail, cure)
     return Condition.ok(name, detail)
+
+
+def _user(name: str) -> Condition:
+    """A note, no flaw: servers of one's own need no users."""
+    if name == "default":
+        return Condition.ok(
+            "redis.user", "default, who may do everything: `headrace access` makes users with less"
+        )
+    return Condition.ok("redis.user", name)

@@ -6,6 +6,7 @@ select
     rolname as role,
     rolsuper as is_a_superuser,
     rolbypassrls as has_bypassrls,
+    (select u.rolsuper from pg_roles u where u.rolname = session_user) as user_is_superuser,
     exists (
         select
         from pg_class

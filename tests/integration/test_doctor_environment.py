@@ -53,6 +53,17 @@ async def test_a_sound_environment(environment: Environment) -> None:
     }
 
 
+async def test_more_rights_than_needed_are_noted(
+    environment: Environment, database: Database
+) -> None:
+    """Of users who may do everything, such as those of embedded servers; it is no flaw."""
+    assert "may do everything" in (await judged(environment))["redis.user"].detail
+    found = await judged(environment, database_url=database.owner_url)
+    assert found["postgres.role"].state is State.OK
+    assert "may do everything" in found["postgres.role"].detail
+    assert "everything" not in (await judged(environment))["postgres.role"].detail
+
+
 async def test_servers_that_cannot_be_reached(environment: Environment) -> None:
     """They are problems like others, and the rest is judged all the same."""
     found = await judged(

@@ -25,6 +25,7 @@ REDIS = {
     "maxmemory_policy": "noeviction",
     "used_memory": 100 * MIB,
     "maxmemory": GIB,
+    "user": "headrace_operator",
 }
 POSTGRES = PostgresFacts(
     version=180004,
@@ -34,6 +35,7 @@ POSTGRES = PostgresFacts(
     is_a_superuser=False,
     has_bypassrls=False,
     owns_tables=False,
+    user_is_superuser=False,
     fsync=True,
     shared_buffers_bytes=512 * MIB,
     vector_index_bytes=100 * MIB,
