@@ -28,7 +28,7 @@ from tests.chaos.fleet import Worker
 from tests.chaos.load import MARKERS
 from tests.chaos.logbook import Logbook, Question
 from tests.chaos.replies import Replies
-from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
+from tests.chaos.wholeness import MODEL_TOKENS, assert_nothing_left_over, assert_whole
 from tests.support.databases import Database
 from tests.support.waiting import eventually
 
@@ -85,6 +85,7 @@ class Verifier:
     logbook: Logbook
     replies: Replies
     count_tokens: CountTokens
+    limit_tokens: int = MODEL_TOKENS
     allowed: Allowances = field(default_factory=Allowances)
 
     async def verify(
@@ -100,7 +101,7 @@ class Verifier:
             await self.assert_handled(owner)
             for project in self.logbook.projects:
                 oracle = self.logbook.oracle(project, without=nothing)
-                await assert_whole(owner, project, oracle, self.count_tokens)
+                await assert_whole(owner, project, oracle, self.count_tokens, self.limit_tokens)
             await assert_nothing_left_over(owner)
             await self.assert_apart(owner)
         self.assert_answered()

@@ -12,9 +12,11 @@ from store.digests import index_digest, stored_documents
 from store.inspecting_postings import survey_postings
 from tests.support.indexes import assert_equals_oracle
 
-__all__ = ["assert_nothing_left_over", "assert_whole", "generations", "live_digest"]
+__all__ = ["MODEL_TOKENS", "assert_nothing_left_over", "assert_whole", "generations", "live_digest"]
 
-_MODEL_TOKENS = 254
+MODEL_TOKENS = 254
+"""Longest text of the models that count as the built-in one does."""
+
 _OWNED_TABLES = """
     SELECT c.table_name
       FROM information_schema.columns c
@@ -25,14 +27,18 @@ _OWNED_TABLES = """
 
 
 async def assert_whole(
-    owner: asyncpg.Connection, project: str, oracle: Mapping[str, str], count: CountTokens
+    owner: asyncpg.Connection,
+    project: str,
+    oracle: Mapping[str, str],
+    count: CountTokens,
+    limit_tokens: int = MODEL_TOKENS,
 ) -> None:
     """The live generation is the fold of the log by its recipe, and its rows are as written.
 
     Chunks, lines, vectors (I1), digests, postings.
     """
     live = await _live(owner, project)
-    limit = Chunking.parse(live["chunking"]).limit(_MODEL_TOKENS)
+    limit = Chunking.parse(live["chunking"]).limit(limit_tokens)
     await assert_equals_oracle(owner, project, oracle, limit, count)
     async with owner.transaction():
         async for one in stored_documents(owner, live["id"]):
