@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.typing import EncodableT, FieldT
 
 from events.connection import redis_errors
-from events.entries import entries_of
+from events.entries import Entry, entries_of, order
 from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
 from events.scripts import Redrive
 from events.signing import LONGEST_SIGNATURE, SIGNATURE_FIELD
@@ -78,9 +78,13 @@ class DeadLetter:
 
     @classmethod
     def from_fields(cls, fields: Mapping[bytes, bytes], dead_entry_id: str = "") -> Self:
-        """Inverse of ``to_fields``."""
+        """Inverse of ``to_fields``.
+
+        Raises:
+            KeyError, ValueError, OverflowError: these were never made by it.
+        """
         text = {
-            key.decode(): value.decode(errors="replace")
+            key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in fields.items()
             if key != b"event"
         }
@@ -93,8 +97,8 @@ class DeadLetter:
             error=text["error"],
             detail=text["detail"],
             attempts=int(text["attempts"]),
-            first_at=datetime.fromisoformat(text["first_at"]),
-            last_at=datetime.fromisoformat(text["last_at"]),
+            first_at=datetime.fromisoformat(text["first_at"]).astimezone(UTC),
+            last_at=datetime.fromisoformat(text["last_at"]).astimezone(UTC),
             position=int(text["position"]) if "position" in text else None,
             signature=text.get("signature", ""),
             dead_entry_id=dead_entry_id,
@@ -172,8 +176,8 @@ class DeadLetters:
                     pipeline.xrevrange(self._dead_key(place), count=limit)
                 replies = await pipeline.execute()
         letters = [
-            DeadLetter.from_fields(entry.fields, entry.id)
-            for reply in replies
+            _letter(place, entry)
+            for place, reply in zip(places, replies, strict=True)
             for entry in entries_of(reply)
         ]
         letters.sort(key=lambda letter: letter.last_at, reverse=True)
@@ -190,7 +194,7 @@ class DeadLetters:
         with redis_errors():
             reply = await self._redis.xrange(self._dead_key(place), entry_id, entry_id)
         for entry in entries_of(reply):
-            return DeadLetter.from_fields(entry.fields, entry.id)
+            return _letter(place, entry)
         raise _unknown(letter_id)
 
     async def redrive(self, letter_id: str) -> str:
@@ -258,6 +262,28 @@ class DeadLetters:
             for name in topics
             for partition in range(self._names.partitions)
         ]
+
+
+def _letter(place: _Place, entry: Entry) -> DeadLetter:
+    """What lies there; something that no worker has put there hides no other letter."""
+    try:
+        letter = DeadLetter.from_fields(entry.fields, entry.id)
+    except (KeyError, ValueError, OverflowError):
+        added_at = instant_of(order(entry.id)[0])
+        letter = DeadLetter(
+            event=entry.fields.get(b"event", b""),
+            topic="",
+            partition=0,
+            entry_id="",
+            group="",
+            error="Unknown",
+            detail="no worker has put this here",
+            attempts=0,
+            first_at=added_at,
+            last_at=added_at,
+            dead_entry_id=entry.id,
+        )
+    return replace(letter, topic=place.topic, partition=place.partition)
 
 
 def _unknown(letter_id: str) -> UsageError:

@@ -51,7 +51,8 @@ class Replies:
             True when this was the first reply.
 
         Raises:
-            MalformedEvent: ``reply_to`` is not a reply stream; nothing was written.
+            MalformedEvent: ``reply_to`` is not a reply stream, or the key holds something else;
+                nothing was written.
             Unavailable: Redis could not be reached for 10 s.
         """
         if not self._names.is_replies(reply_to, partition):

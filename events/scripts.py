@@ -14,6 +14,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
 from events.names import Position
+from runtime.errors import MalformedEvent
 
 __all__ = [
     "ForgetConsumers",
@@ -171,7 +172,10 @@ class ReplyOnce(_Script):
     if redis.call('EXISTS', KEYS[2]) == 1 then
       return 0
     end
-    redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[1])
+    local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[1])
+    if type(added) == 'table' and added.err then
+      return string.find(added.err, 'WRONGTYPE') and -1 or added
+    end
     redis.call('PEXPIRE', KEYS[1], ARGV[4])
     redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
     return 1
@@ -189,11 +193,16 @@ class ReplyOnce(_Script):
         keep: timedelta,
         keep_replies: int,
     ) -> bool:
-        """True when this was the first reply."""
+        """True when this was the first reply.
+
+        Raises:
+            MalformedEvent: ``reply_stream`` is a key of another kind.
+        """
         keys = [reply_stream, replied, query_stream]
-        return bool(
-            await self._run(keys, [event, group, entry_id, _milliseconds(keep), keep_replies])
-        )
+        sent = await self._run(keys, [event, group, entry_id, _milliseconds(keep), keep_replies])
+        if sent < 0:
+            raise MalformedEvent(f"reply_to {reply_stream!r} holds something that is no stream")
+        return bool(sent)
 
 
 class Redrive(_Script):
@@ -204,12 +213,15 @@ class Redrive(_Script):
     if not letter then
       return false
     end
-    local entry = {}
+    local fields = {}
     for i = 1, #letter[2], 2 do
-      local name = letter[2][i]
-      if name == 'event' or name == 'signature' or name == 'position' then
+      fields[letter[2][i]] = letter[2][i + 1]
+    end
+    local entry = {'event', fields['event'] or ''}
+    for _, name in ipairs({'signature', 'position'}) do
+      if fields[name] then
         entry[#entry + 1] = name
-        entry[#entry + 1] = letter[2][i + 1]
+        entry[#entry + 1] = fields[name]
       end
     end
     local entry_id = redis.call('XADD', KEYS[2], '*', unpack(entry))
