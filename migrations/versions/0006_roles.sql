@@ -21,8 +21,8 @@ begin
         grant headrace_worker to headrace_operator;
     end if;
 exception when insufficient_privilege then
-    raise insufficient_privilege using message =
-        'the owner of the tables may not create roles: as a superuser, create role headrace_publisher login; '
+    raise undefined_object using message =
+        'the owner of the tables may not make roles: as a superuser, create role headrace_publisher login; '
         'create role headrace_answerer login role headrace_worker; '
         'create role headrace_operator login in role headrace_worker';
 end $$;

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
+import asyncpg
 import numpy as np
 import pytest
 
 from events.models import Filters
 from runtime.embedded import EmbeddedPostgres
+from runtime.errors import ConfigurationError
 from store.generations import Recipe
 from store.schema import upgrade
 from store.search import Search
@@ -87,3 +89,16 @@ async def test_a_migrated_index_has_the_recipe_that_it_was_made_by(urls: tuple[s
         assert created.id not in {alpha.id, beta.id, empty.id}
         await store.apply([document_write("a", 10, ["one"], project="new")])
         assert await contents_of(worker, created) == {("", "a"): ["one"]}
+
+
+async def test_roles_that_the_owner_may_not_make(postgres_server: EmbeddedPostgres) -> None:
+    """The message says what a superuser has to do first."""
+    owner = await plain_owner_url(postgres_server, "without_roles")
+    superuser = await asyncpg.connect(postgres_server.urls("without_roles").owner)
+    await superuser.execute("revoke headrace_worker from headrace_operator")
+    try:
+        with pytest.raises(ConfigurationError, match="as a superuser, create role"):
+            await upgrade(owner)
+    finally:
+        await superuser.execute("grant headrace_worker to headrace_operator")
+        await superuser.close()
