@@ -29,6 +29,7 @@ _GONE = (
     asyncpg.InvalidCachedStatementError,
     asyncpg.InternalClientError,
 )
+_LOST_BETWEEN_STATEMENTS = ("clos", "released back to the pool")
 _CONFLICTS = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
 _REFUSED = (
     asyncpg.InvalidCatalogNameError,
@@ -77,7 +78,7 @@ def explained() -> Iterator[None]:
     except _GONE as error:
         raise _unavailable(error) from error
     except asyncpg.InterfaceError as error:
-        if "clos" not in str(error):
+        if not any(words in str(error) for words in _LOST_BETWEEN_STATEMENTS):
             raise
         raise _unavailable(error) from error
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 
+import asyncpg
 import pytest
 
 from runtime.errors import Unavailable
@@ -73,6 +74,32 @@ async def test_a_transaction_is_silent_for_less_than_a_lease(database: Fresh) ->
         query = "SELECT current_setting('idle_in_transaction_session_timeout')::interval"
         assert await connection.fetchval(query) < settings.lease
     await pool.close()
+
+
+async def test_a_connection_lost_between_two_statements_is_an_outage(
+    database: Fresh, pool: Database
+) -> None:
+    """And no defect of the event in hand, whose attempts it would count against."""
+    with pytest.raises(Unavailable):
+        await be_ended(database, pool)
+    await use(pool)
+
+
+async def be_ended(database: Fresh, pool: Database) -> None:
+    async with pool.scope(1) as connection:
+        pid = connection.get_server_pid()
+        owner = await asyncpg.connect(database.owner_url)
+        await owner.execute("SELECT pg_terminate_backend($1)", pid)
+        await owner.close()
+        await eventually(lambda: is_lost(connection), "the loss is seen")
+        await connection.execute("SELECT 1")
+
+
+def is_lost(connection: asyncpg.Connection) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True
 
 
 async def be_cut_off(proxy: Proxy, pool: Database) -> None:
