@@ -38,6 +38,7 @@ from processors.servers import Servers, open_servers
 from processors.services import Services
 from runtime.errors import Retryable
 from runtime.settings import Settings
+from store.generations import Recipe
 from store.maintenance import Maintenance
 from store.schema_watch import SchemaWatch
 from store.search import Search
@@ -93,7 +94,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     """
     async with _open_foundation(settings) as base:
         servers = base.servers
-        await _start_models(base.inference)
+        await _start_models(base.inference, servers.recipe)
         reader = await base.inference.loaded(servers.recipe.model_of(Kind.TEXT))
         notices = RecipeNotices(servers.recipe if chooses_models(settings) else None)
         outcomes = Outcomes(servers.redis, servers.names)
@@ -117,7 +118,9 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         )
 
 
-async def _start_models(inference: Inference) -> None:
+async def _start_models(inference: Inference, recipe: Recipe) -> None:
+    for model in recipe.model_names:
+        await inference.loaded(model)
     try:
         async with asyncio.timeout(_START_PATIENCE.total_seconds()):
             await inference.start()

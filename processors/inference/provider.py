@@ -14,6 +14,7 @@ from typing import Any
 
 from processors.inference.retrying import retry_after
 from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unavailable
+from runtime.secrets import masked
 
 __all__ = ["Endpoint", "Provider", "RequestRefused", "Response"]
 
@@ -22,11 +23,11 @@ _WRONG_KEY = frozenset({401, 403})
 _REFUSALS = frozenset({400, 404, 413, 422})
 """Answers that stay the same however often these texts are sent to this model."""
 
-_KEY_IN_URL = re.compile(r"([?&][\w-]*key=)[^&\s'\"]+", re.IGNORECASE)
 _OBJECT = re.compile(r" ?\w*:?<[\w.]+ object at 0x[0-9a-f]+>")
 """A library's own affairs, as aiohttp tells of its TLS context."""
 
 _MASK = "***"
+_LONGEST_REASON = 300
 
 
 class RequestRefused(ConfigurationError):
@@ -130,7 +131,7 @@ class Provider:
 
     def _translated(self, error: Exception) -> HeadraceError:
         litellm, model = self._litellm, self._endpoint.model
-        reason = self._without_key(_first_line(error))
+        reason = self._reason(error)
         code = getattr(error, "status_code", None)
         if code in _WRONG_KEY:
             return ConfigurationError(f"{model} refused the key: set {self._key_names()}")
@@ -141,15 +142,16 @@ class Provider:
             return RequestRefused(f"{model} refused the request, check its name: {reason}")
         return Unavailable(f"{model} can't be reached: {reason}")
 
-    def _without_key(self, text: str) -> str:
-        """Some providers take their key in the URL, which libraries quote in their errors."""
-        key = self._endpoint.api_key
-        return _KEY_IN_URL.sub(rf"\1{_MASK}", text.replace(key, _MASK) if key else text)
+    def _reason(self, error: Exception) -> str:
+        """The first line of an error; masked before it is cut, or half a key might be left."""
+        key, text = self._endpoint.api_key, _first_line(error)
+        return masked(text.replace(key, _MASK) if key else text)[:_LONGEST_REASON]
 
     def _missing_keys(self) -> list[str]:
         """Variables of the provider's key, where neither they nor our own setting are set."""
         if self._endpoint.api_key:
             return []
+        _drop_empty_keys()
         missing = self._litellm.validate_environment(self._endpoint.model)["missing_keys"]
         return [variable for variable in missing if variable.endswith("_KEY")]
 
@@ -193,6 +195,13 @@ def _load_litellm() -> Any:
     return litellm
 
 
+def _drop_empty_keys() -> None:
+    """LiteLLM takes a variable that is set but empty for a key, and fails at the first request."""
+    for name, value in list(os.environ.items()):
+        if not value.strip() and name.endswith("_KEY"):
+            del os.environ[name]
+
+
 def _count(sent: object) -> int | None:
     """What a provider says it counted, where that can be a count."""
     return sent if isinstance(sent, int) and sent > 0 else None
@@ -205,4 +214,4 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 def _first_line(error: Exception) -> str:
     text = _OBJECT.sub("", str(error)).strip() or type(error).__name__
-    return text.splitlines()[0][:300]
+    return text.splitlines()[0]

@@ -239,6 +239,14 @@ async def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch)
         await LiteLLMEmbedder("voyage/voyage-code-3").start()
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+async def test_an_empty_key_is_a_missing_one(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
+    """A variable that a deployment sets to nothing must not look like a server that is down."""
+    monkeypatch.setenv("OPENAI_API_KEY", empty)
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        await LiteLLMEmbedder("openai/text-embedding-3-small").start()
+
+
 async def test_an_unknown_provider_is_named() -> None:
     """A typing mistake in the model's name is told from a server that is down."""
     with pytest.raises(ConfigurationError, match="no provider"):
