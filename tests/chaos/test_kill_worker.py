@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -19,6 +18,7 @@ from events.publishing import Receipt
 from processors.inference.hashing import HASHING_MODEL
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from tests.chaos.journal import PROJECT, Journal
+from tests.chaos.seeds import seeds
 from tests.support.databases import Database
 from tests.support.indexes import (
     assert_all_handled,
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 DOCUMENTS = 2_000
 KILLS = 2
-SEEDS = range(int(os.environ.get("HEADRACE_TEST_SEEDS", "2")))
+SEEDS = seeds()
 LIMIT_TOKENS = 254
 
 

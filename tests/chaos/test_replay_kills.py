@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
@@ -16,10 +15,11 @@ from runtime.errors import Unavailable
 from runtime.kill_points import REPLAY_POINTS
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Strike
+from tests.chaos.seeds import seeds
 from tests.chaos.staging import Stage
 from tests.support.waiting import eventually
 
-SEEDS = range(int(os.environ.get("HEADRACE_TEST_SEEDS", "1")))
+SEEDS = seeds()
 DOCUMENTS = 100
 MOST_PASSES = {"replay.building": 4, "replay.catching_up": 2, "replay.dropping": 10}
 CHANGES_PER_SECOND = 5.0

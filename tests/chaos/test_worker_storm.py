@@ -19,7 +19,7 @@ from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import count_of, seeds
 
 QUERIES = count_of("HEADRACE_TEST_QUERIES", 300)
-QUESTIONS_PER_SECOND = 40.0
+QUESTIONS_PER_SECOND = 50.0
 CHANGES_PER_SECOND = 16.0
 WORKERS = 3
 LONGEST_LIFE_SECONDS = 1.5

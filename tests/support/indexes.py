@@ -34,8 +34,15 @@ async def assert_equals_oracle(
     }
     stored = await _stored_chunks(connection, project)
     assert len(stored) == len(set(stored)), "a chunk is stored twice"
-    assert set(stored) == expected
-    assert await _documents(connection, project) == set(oracle)
+    assert set(stored) == expected, _difference(set(stored), expected)
+    documents = await _documents(connection, project)
+    assert documents == set(oracle), sorted(documents ^ set(oracle))
+
+
+def _difference(stored: set[Place], expected: set[Place]) -> str:
+    missing, foreign = sorted(expected - stored), sorted(stored - expected)
+    counts = f"I1: {len(missing)} chunks are missing, {len(foreign)} are not what the log says"
+    return f"{counts}: {[place[:3] for place in (*missing, *foreign)]}"
 
 
 def _chunks(uri: str, content: str, limit_tokens: int, count: CountTokens) -> Sequence[Chunk]:
