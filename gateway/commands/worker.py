@@ -16,6 +16,7 @@ from gateway.session import run_service
 from gateway.stack import configured, require_database
 from processors.app import ROLES, run_worker
 from runtime.errors import ConfigurationError, UsageError
+from runtime.heap import settle_heap
 from runtime.metrics import snapshot
 from runtime.settings import Settings
 
@@ -79,6 +80,7 @@ def _readiness(file: Path | None) -> Iterator[Callable[[], None]]:
     """Readiness is told on standard output, and by a file for whoever can't read that."""
 
     def ready() -> None:
+        settle_heap()
         print("worker ready", flush=True)  # noqa: T201
         if file is not None:
             file.touch()

@@ -28,6 +28,7 @@ from processors.indexing.chunking.frames import (
 )
 from processors.indexing.chunking.types import CountTokens
 from processors.inference.tokenizer import TokenCounter
+from runtime.heap import settle_heap
 
 __all__ = ["OUT_OF_MEMORY", "main"]
 
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     _limit(settings["memory_bytes"])
     count = _counter(Path(settings["tokenizer"]))
     chunk = import_module(settings["chunkers"]).chunk
+    settle_heap()
     _answer(answers, {"ready": True})
     while (body := _read(requests)) is not None:
         signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
