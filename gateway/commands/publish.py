@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Annotated, BinaryIO
 
 import typer
 
 from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
+from events.models import LARGEST_EVENT_BYTES
 from gateway.clients import open_publisher
 from gateway.output import print_json
 from gateway.session import JsonOption, duration, run_client
@@ -59,8 +61,12 @@ async def _publish(
 
 
 def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
-    """Raises UsageError naming the line that is no event; those before it may be published."""
-    for number, line in enumerate(lines, start=1):
+    """Raises UsageError naming the line that is no event; those before it may be published.
+
+    No more is read of a line than an event may have: somebody may pipe a disk into us.
+    """
+    read = partial(lines.readline, LARGEST_EVENT_BYTES + 1)
+    for number, line in enumerate(iter(read, b""), start=1):
         if line.strip():
             try:
                 yield DocumentChanged.from_bytes(line)

@@ -39,20 +39,20 @@ class Resolver:
     async def _resolve(self, change: LoggedChange) -> ResolvedDocument:
         data = change.event.data
         content = await self._content(data)
-        self._check_size(data, content)
+        self._check_size(data, len(content.encode()))
         kind = data.kind or kind_of(data.uri, data.media_type, content)
         return ResolvedDocument(change, content, str(kind))
 
     async def _content(self, data: DocumentChange) -> str:
         if data.content_ref is None:
             return data.content or ""
+        self._check_size(data, data.content_ref.size_bytes)
         content = await self._fetch(data.project, data.content_ref.sha256)
         if content_hash(content) != data.content_ref.sha256:
             raise MalformedEvent(f"{data.uri}: the stored content is not what content_ref names")
         return content
 
-    def _check_size(self, data: DocumentChange, content: str) -> None:
-        size = len(content.encode())
+    def _check_size(self, data: DocumentChange, size: int) -> None:
         if size > self._max_document_bytes:
             raise LimitExceeded(
                 f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}; "

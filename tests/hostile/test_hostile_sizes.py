@@ -1,0 +1,66 @@
+"""What is too large is refused before any work is done for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from events.change_log import LoggedChange
+from events.models import ContentReference, DocumentChange, DocumentChanged
+from events.names import Names, Topic
+from processors.indexing.resolving import Resolver
+from runtime.errors import LimitExceeded
+from tests.support.cli import Cli, environment_of
+from tests.support.databases import Database
+from tests.support.hostile_worker import Innocents, hostile_worker
+from tests.support.tally import Tell
+
+BODY_BYTES = 64 * 2**20
+MOST_RSS_BYTES = 900 * 2**20
+
+
+async def test_a_body_of_64_mb(
+    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+) -> None:
+    """By a stream it is a dead letter, by the command line one line; others are served."""
+    head = b'{"type": "document.changed", "data": {"project": "big", "uri": "u", "content": "'
+    body = head + b"x" * BODY_BYTES + b'"}}'
+    async with hostile_worker(redis_url, database, tmp_path / "home") as suspect:
+        async with Innocents(suspect.client).at_work():
+            key = Names().stream(Topic.CHANGED_LIVE)
+            entry_id: Any = await suspect.redis.xadd(key, {"event": body})
+            await suspect.passed({Topic.CHANGED_LIVE: entry_id.decode()})
+        await suspect.settled()
+        [(letter, _)] = await suspect.letters()
+        assert letter.error == "MalformedEvent"
+        assert "33,554,432" in letter.detail
+        assert hashlib.sha256(letter.event).digest() == hashlib.sha256(body).digest()
+        assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
+        assert not suspect.defects()
+    cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
+    line = (await cli("publish", stdin=body)).line
+    assert "line 1: " in line
+    assert "too many for an event" in line
+    tell("bodies of 64 MB", Counter({"refused": 2}))
+
+
+async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_large() -> None:
+    """And when it says less than it is, it goes no further than to the worker."""
+
+    async def fetch(project: str, sha256: str) -> str:
+        fetched.append(sha256)
+        return content
+
+    fetched: list[str] = []
+    content = "x" * 101
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    for size_bytes, times in ((101, 0), (1, 1)):
+        reference = ContentReference(sha256=digest, size_bytes=size_bytes)
+        change = DocumentChange(project="p", uri="u", content_ref=reference)
+        logged = LoggedChange(0, 1, DocumentChanged(data=change))
+        resolved, [failure] = await Resolver(fetch, 100).resolve([logged])
+        assert isinstance(failure.error, LimitExceeded)
+        assert not resolved
+        assert len(fetched) == times
