@@ -86,7 +86,7 @@ async def test_a_connection_lost_between_two_statements_is_an_outage(
 
 
 async def be_ended(database: Fresh, pool: Database) -> None:
-    async with pool.scope(1) as connection:
+    async with pool.connection() as connection:
         pid = connection.get_server_pid()
         owner = await asyncpg.connect(database.owner_url)
         await owner.execute("SELECT pg_terminate_backend($1)", pid)
