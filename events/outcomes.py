@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -20,6 +21,11 @@ __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
 
 Outcome = DocumentIndexed | DocumentRejected
 _KEEP_OUTCOMES = 100_000
+_MOST_READS = 32
+"""At once: each has a connection of its own, and any number of publishers' calls may follow."""
+
+_CROWDED_BLOCK = timedelta(milliseconds=100)
+"""Longest wait of one read while others wait to read at all."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +46,7 @@ class Outcomes:
     def __init__(self, redis: Redis, names: Names) -> None:
         self._redis = redis
         self._names = names
+        self._reads = asyncio.Semaphore(_MOST_READS)
 
     async def publish(self, outcomes: Sequence[Outcome]) -> None:
         """Tell outcomes, in one round trip; each goes to the partition of its token.
@@ -69,7 +76,8 @@ class Outcomes:
         Raises:
             Unavailable: Redis could not be reached for 10 s.
         """
-        seconds, microseconds = await retrying(self._redis.time)
+        async with self._reads:
+            seconds, microseconds = await retrying(self._redis.time)
         return seconds * 1000 + microseconds // 1000
 
     async def read(
@@ -82,11 +90,13 @@ class Outcomes:
         Raises:
             Unavailable: Redis could not be reached for 10 s.
         """
+        if block is not None and self._reads.locked():
+            block = min(block, _CROWDED_BLOCK)
         milliseconds = None if block is None else max(1, int(block.total_seconds() * 1000))
         key = self._names.stream(Topic.OUTCOME, partition)
-        reply: Any = await retrying(
-            partial(self._redis.xread, {key: after}, count=limit, block=milliseconds)
-        )
+        read = partial(self._redis.xread, {key: after}, count=limit, block=milliseconds)
+        async with self._reads:
+            reply: Any = await retrying(read)
         found = []
         for entry in entries_of(reply[0][1] if reply else None):
             outcome = _outcome_of(entry)

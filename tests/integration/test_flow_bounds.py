@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,12 +13,15 @@ from redis.asyncio import Redis
 
 from events.backlog import read_backlog
 from events.client import Client
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed, DocumentIndexedData
 from events.names import Lane, Names, Topic
+from events.outcomes import Outcomes
+from events.publishing import Receipt
 from processors.inference.hashing import HASHING_MODEL
 from runtime.errors import LogFull
 from tests.support.databases import Database
 from tests.support.running import PATIENCE, headrace
+from tests.support.waiting import eventually
 
 IMPORT = 1500
 QUESTIONS = 12
@@ -37,6 +41,10 @@ async def filled(redis: Redis, share: float) -> AsyncIterator[None]:
 
 def change(uri: str, content: str = "Weirs hold water.") -> DocumentChanged:
     return DocumentChanged(data=DocumentChange(project="docs", uri=uri, content=content))
+
+
+async def connections(redis: Redis) -> int:
+    return int((await redis.info("clients"))["connected_clients"])
 
 
 async def waiting_bulk(redis: Redis) -> bool:
@@ -82,3 +90,32 @@ async def test_an_import_starves_no_question(
         assert sorted(took_seconds)[QUESTIONS // 2] < 1.5
         outcomes = await worker.client.wait(receipts, 2 * PATIENCE + timedelta(seconds=30))
         assert all(isinstance(one, DocumentIndexed) for one in outcomes.values())
+
+
+async def test_any_number_of_waits_share_a_few_connections(redis_url: str, redis: Redis) -> None:
+    """A publisher that follows each change by itself doesn't take all that Redis has."""
+    async with Client.connect(redis_url) as client:
+        receipts = await client.publish_many([change(f"{n}.md") for n in range(100)])
+        before = await connections(redis)
+        waits = [asyncio.create_task(client.wait([one], PATIENCE)) for one in receipts]
+        await eventually(lambda: _more(redis, before + 20), "many read")
+        assert await connections(redis) <= before + 40
+        await Outcomes(redis, Names()).publish([_indexed(one) for one in receipts])
+        found = await asyncio.gather(*waits)
+    assert [list(one) for one in found] == [[one.token] for one in receipts]
+
+
+async def _more(redis: Redis, least: int) -> bool:
+    return await connections(redis) >= least
+
+
+def _indexed(receipt: Receipt) -> DocumentIndexed:
+    data = DocumentIndexedData(
+        event_id=receipt.event_id,
+        token=receipt.token,
+        project="docs",
+        uri="a.md",
+        change="upsert",
+        outcome="indexed",
+    )
+    return DocumentIndexed(data=data)
