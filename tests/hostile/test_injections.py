@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from events.models import DocumentChange, Query, SearchResult
 from events.names import Names
 from processors.inference.hashing import HASHING_MODEL
 from runtime.errors import UsageError
+from runtime.printing import printable
 from store.generations import Recipe
 from store.projects import Projects
 from store.search import Search
+from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.hostile_values import INJECTIONS
 from tests.support.running import PATIENCE, Headrace, headrace
@@ -45,7 +49,7 @@ def change_with(text: str, number: int) -> DocumentChange:
 
 
 async def test_each_is_stored_as_it_is_and_found_as_it_is(
-    redis_url: str, database: Database, tell: Tell
+    redis_url: str, database: Database, tmp_path: Path, tell: Tell
 ) -> None:
     """In uris, titles, contents, metadata, permalinks; as filters, and as questions."""
     changes = [change_with(text, number) for number, text in enumerate(INJECTIONS)]
@@ -56,6 +60,11 @@ async def test_each_is_stored_as_it_is_and_found_as_it_is(
         assert all(isinstance(one, DocumentIndexed) for one in outcomes.values())
         for number, text in enumerate(INJECTIONS):
             await found_by_every_filter(running, text, changes[number], changes)
+        cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
+        ask = ("ask", "mill", "-p", PROJECT, "--limit", "100", "--explain")
+        for shown in await asyncio.gather(cli(*ask), cli(*ask, "--json")):
+            assert shown.code == 0
+            assert shown.stdout == printable(shown.stdout), "a terminal would obey it"
     tell("injections into fields and filters", Counter({"as they are": 10 * len(INJECTIONS)}))
 
 
