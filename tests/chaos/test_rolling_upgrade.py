@@ -93,8 +93,8 @@ async def test_workers_that_a_migration_shuts_out_end(
 
 async def _begin(run: Run) -> None:
     """Have something in each project, so that nobody asks one that doesn't exist."""
-    published = await run.load.publish(SOME)
-    assert {one.event.data.project for one in published} == set(PROJECTS)
+    for project in PROJECTS:
+        await run.load.publish_these(list(run.load.journals[project].changes(SOME)))
     await run.client.wait(run.logbook.receipts)
 
 

@@ -28,6 +28,7 @@ SOME = 30
 SILENCE_SECONDS = 10
 DISK_MB = 320
 ROOM_KB = 512
+KILLS = 2
 POINTS = ["indexing.prepared", "indexing.committed", "answering.found"]
 
 
@@ -35,13 +36,14 @@ POINTS = ["indexing.prepared", "indexing.committed", "answering.found"]
 async def test_killed_in_mid_batch(
     chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
 ) -> None:
-    """By workers at points of their pipelines, three times in one run: all is done in the end."""
+    """By workers at points of their pipelines, again and again: all is done in the end."""
     async with (
         fresh_database(breakable_postgres) as database,
         chaos(seed, scenario="Postgres killed", database=database) as run,
     ):
         async with run.load.running():
-            for point in POINTS:
+            for number in range(KILLS):
+                point = POINTS[(seed + number) % len(POINTS)]
                 strike = Strike(point, 2 + seed % 5, victim=breakable_postgres.pid)
                 await run.worker(strike=strike)
                 await eventually(
