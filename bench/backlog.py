@@ -40,7 +40,7 @@ __all__ = ["drain", "is_drained", "measure", "open_redis"]
 PROJECT = "backlog"
 CHANGES = 100_000
 MIXED_CHANGES = 20_000
-WORKERS = 2
+WORKERS = 1
 QUESTIONS_PER_SECOND = 4.0
 _POLL_SECONDS = 0.25
 _PATIENCE = timedelta(minutes=20)

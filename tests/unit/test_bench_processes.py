@@ -1,0 +1,34 @@
+"""What child processes cost, as ``/proc`` tells it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.processes import usage_by_role
+
+BURNING = """
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < .3: pass"])
+while time.process_time() < .3: pass
+print("burnt", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
+    """Only our children count, by a word of their command."""
+    command = [sys.executable, "-c", BURNING, "gateway.main", "worker"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"burnt\n"
+        [usage] = usage_by_role()["worker"]
+        assert usage.pid == child.pid
+        assert 0.5 <= usage.cpu_s < 5
+        assert usage.rss_bytes > 2**20
+        child.communicate()
+    assert "worker" not in usage_by_role()
