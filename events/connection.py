@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 
 from events.cancellable import cancellable
 from runtime.errors import ConfigurationError, LogFull, Unavailable
+from runtime.secrets import masked
 
 __all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_errors"]
 
@@ -132,7 +133,7 @@ def _reply_of(error: Exception) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return masked(" ".join(str(error).split()))[:200] or type(error).__name__
 
 
 async def check_server(client: Redis) -> ServerFacts:

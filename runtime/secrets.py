@@ -86,3 +86,4 @@ def _spellings(secret: str) -> Iterator[str]:
         yield json.dumps(one)[1:-1]
         yield json.dumps(one, ensure_ascii=False)[1:-1]
         yield repr(one)[1:-1]
+        yield repr(one.encode())[2:-1]

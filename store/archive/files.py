@@ -18,6 +18,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from runtime.errors import ConfigurationError, Unavailable
+from runtime.secrets import masked
 
 __all__ = ["Files", "StoredFile"]
 
@@ -132,7 +133,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "no space is left"
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return masked(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
 
 
 def _modified(details: dict[str, Any]) -> datetime:
