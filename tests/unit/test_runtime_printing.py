@@ -14,9 +14,9 @@ from rich.console import Console
 
 from events.dead_letters import DeadLetter
 from gateway.commands import dead
-from gateway.commands.status import _table
 from gateway.failures import one_line, report
 from gateway.output import print_json
+from gateway.tables import table
 from runtime.errors import UsageError
 from runtime.logs import configure_logs
 from runtime.printing import printable
@@ -89,7 +89,7 @@ def test_names_in_status_are_shown_as_they_are(hostile: str) -> None:
     """The name of a model is no markup, and no escape sequence."""
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as shown:
-        console.print(_table([{"project": "p", "model": hostile}]))
+        console.print(table([{"project": "p", "model": hostile}]))
     assert is_harmless(shown.get())
     assert printable(hostile).splitlines()[0].strip() in shown.get()
 
