@@ -51,7 +51,7 @@ planted: install ## take each promise away from a copy of the code: tests must n
 	$(BIN)/python -m tests.chaos.planted_bugs
 
 bench: install ## every measured figure (minutes)
-	@for name in indexing asking lanes replaying replay-load; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes replaying replay-load backlog; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## renew requirements.lock after a change of dependencies
 	tools/lock
