@@ -19,7 +19,7 @@ from runtime.logs import configure_logs
 from runtime.secrets import keep_secret
 from runtime.settings import Settings
 
-__all__ = ["JsonOption", "ProjectOption", "duration", "run_client", "run_service"]
+__all__ = ["JsonOption", "ProjectOption", "duration", "run_client", "run_service", "wrong_setting"]
 
 T = TypeVar("T")
 
@@ -70,24 +70,25 @@ def _load_settings(*, quiet: bool = False) -> Settings:
     """
     try:
         settings = Settings()
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = "_".join(str(part) for part in first["loc"]).upper()
-        raise ConfigurationError(f"HEADRACE_{name}: {first['msg']}") from None
-    except SettingsError as error:
-        raise ConfigurationError(_not_json(error)) from None
+    except (ValidationError, SettingsError) as error:
+        raise ConfigurationError(wrong_setting(error)) from None
     keep_secret((value for _, value in settings), os.environ)
     chosen = "log_level" in settings.model_fields_set
     configure_logs(settings.log_format, "error" if quiet and not chosen else settings.log_level)
     return settings
 
 
-def _not_json(error: SettingsError) -> str:
-    """Which of the mappings can't be read, and an example of it."""
-    found = _FIELD.search(str(error))
-    name = found[1] if found else "models"
-    example = _EXAMPLES.get(name, '{"voyage": 300}')
-    return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
+def wrong_setting(error: ValidationError | SettingsError) -> str:
+    """One line that names the variable, and the key in it where it holds a mapping."""
+    if isinstance(error, SettingsError):
+        found = _FIELD.search(str(error))
+        name = found[1] if found else "models"
+        example = _EXAMPLES.get(name, '{"voyage": 300}, or a number')
+        return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
+    first = error.errors(include_url=False, include_input=False)[0]
+    name, *keys = (str(part) for part in first["loc"])
+    where = "".join(f" ({key})" for key in keys if key)
+    return f"HEADRACE_{name.upper()}{where}: {first['msg']}"
 
 
 async def _until(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
