@@ -41,6 +41,7 @@ LOCK_SPACE = 0x48444B57
 """Of the advisory locks that keep two from doing the upkeep of one generation at a time."""
 
 _QUERIES = named("maintenance")
+_ANALYZE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Maintenance:
     async def _analyze(self) -> None:
         async with self._database.connection() as connection:
             if await connection.fetchval(_QUERIES["has_new_tables"]):
-                await connection.execute(_QUERIES["analyze_new_tables"])
+                await connection.execute(_QUERIES["analyze_new_tables"], timeout=_ANALYZE_TIMEOUT_S)
 
     async def tidy_keywords(self, generation: Generation) -> None:
         """Fold a generation's segments and sort in its words, each step in a transaction."""
