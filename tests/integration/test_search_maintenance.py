@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from events.models import Filters, Kind
+from store import vector_indexes
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.keyword.merging import list_sizes
@@ -143,8 +144,11 @@ async def index_names(database: Fresh) -> list[str]:
 
 
 @pytest.mark.parametrize("as_owner", [True, False])
-async def test_large_projects_get_an_index(index: Index, database: Fresh, as_owner: bool) -> None:
+async def test_large_projects_get_an_index(
+    index: Index, database: Fresh, as_owner: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """HNSW with an exact tail finds 95% of the true ten nearest, and follows writes at once."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", 1.0)  # however slow the machine
     vectors = unit_vectors(7, 3000, DIMENSIONS)
     texts = [f"c{i}" for i in range(3000)]
     for start in range(0, 2600, 650):
@@ -321,3 +325,24 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -
     await eventually(lambda: faulty.turns >= 2, "two turns of the other project")
     stop.set()
     await running
+
+
+async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None:
+    """A build takes minutes; questions would meet every small segment that was written since."""
+
+    class Building(Maintenance):
+        folded = 0
+
+        async def tidy_keywords(self, generation: Generation) -> None:
+            self.folded += 1
+
+        async def _refresh_indexes(self, live: Generation) -> None:
+            await asyncio.Event().wait()
+
+    await index.write("a", "text")
+    building = Building(index.database, interval=timedelta(milliseconds=10))
+    running = asyncio.create_task(building.run(asyncio.Event()))
+    await eventually(lambda: building.folded >= 3, "three turns during one build")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
