@@ -33,6 +33,7 @@ from tests.support.waiting import eventually
 
 __all__ = ["Chaos", "Run"]
 
+_TOLD_WORKERS = 6
 _numbers = count(1)
 
 
@@ -94,7 +95,8 @@ class Run:
 
     def report(self) -> str:
         """For a run that failed."""
-        return "\n".join([self.logbook.tail(), *(one.tail() for one in self.workers)])
+        latest = self.workers[-_TOLD_WORKERS:]
+        return "\n".join([self.logbook.tail(), *(one.tail() for one in latest)])
 
 
 @dataclass(frozen=True)
