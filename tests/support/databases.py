@@ -19,7 +19,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Database:
-    """A migrated database of one test: as the owner of the tables, a worker, an operator sees it."""
+    """A migrated database of one test: as owner of the tables, as a worker, as an operator."""
 
     name: str
     owner_url: str
