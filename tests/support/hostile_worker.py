@@ -117,13 +117,12 @@ async def hostile_worker(
     }
     log = home / "worker.log"
     await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
-    redis = connect(redis_url)
     async with (
+        connect(redis_url) as redis,
         worker_process(environment=environment, stop_timeout=_STOP_TIMEOUT, log=log) as process,
         Client.connect(redis_url) as client,
     ):
         yield Suspect(process, redis, client, log)
-    await redis.aclose()
 
 
 @dataclass
