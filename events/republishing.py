@@ -92,9 +92,7 @@ class Republishing:
             return await pipeline.execute()
 
     def _seen(self, event: WaitingEvent) -> str:
-        return self._names.seen(
-            event.project, event.event_id, event.partition, event.signature
-        )
+        return self._names.seen(event.project, event.event_id, event.partition, event.signature)
 
 
 def is_lost(trace: Trace, archived: Mapping[str, str]) -> bool:

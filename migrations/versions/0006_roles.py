@@ -1,4 +1,4 @@
-"""Roles of their own for answerers, publishers and operators; workers lose what only operators need."""
+"""Roles of their own for answerers, publishers and operators; workers have what they need."""
 
 from __future__ import annotations
 

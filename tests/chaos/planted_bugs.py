@@ -20,7 +20,7 @@ __all__ = ["BUGS", "Bug", "planted"]
 
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = (".git", ".venv", ".*_cache", ".hypothesis", "__pycache__")
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
