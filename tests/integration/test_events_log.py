@@ -240,7 +240,7 @@ async def test_a_wrong_password_is_a_matter_of_settings(redis_url: str) -> None:
 
 def documented_command() -> list[str]:
     text = EVENTS_PAGE.read_text(encoding="utf-8")
-    [line] = [line for line in text.splitlines() if line.startswith("redis-cli XADD")]
+    line = next(line for line in text.splitlines() if line.startswith("redis-cli XADD"))
     return shlex.split(line)
 
 
