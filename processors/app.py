@@ -68,7 +68,7 @@ async def run_worker(
         await _archive(settings, stop, ready)
         return
     await _require_reading(settings, only)
-    async with open_services(settings) as services:
+    async with open_services(settings, stop) as services:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", services.schema_watch.run(stop))
         if "indexer" in only:

@@ -83,10 +83,13 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings) -> AsyncIterator[Services]:
+async def open_services(
+    settings: Settings, ending: asyncio.Event | None = None
+) -> AsyncIterator[Services]:
     """Both pipelines with everything below them, the models of the settings started.
 
     A model that doesn't answer keeps nobody from working: words can be searched, and changes wait.
+    Once ``ending`` is set, no question waits for a change any more.
 
     Raises:
         ConfigurationError: versions, roles, models or settings don't fit.
@@ -101,7 +104,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         replies = Replies(servers.redis, servers.names)
         yield Services(
             indexing=_indexing(base, notices, outcomes),
-            answering=_answering(base, notices, replies, reader.count_tokens),
+            answering=_answering(base, notices, replies, reader.count_tokens, ending),
             burial=Burial(servers.store, outcomes, replies),
             archiving=archiving_of(servers, settings),
             inference=base.inference,
@@ -142,7 +145,11 @@ def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> 
 
 
 def _answering(
-    base: _Foundation, notices: RecipeNotices, replies: Replies, count_tokens: CountTokens
+    base: _Foundation,
+    notices: RecipeNotices,
+    replies: Replies,
+    count_tokens: CountTokens,
+    ending: asyncio.Event | None,
 ) -> Answering:
     servers = base.servers
     search = Search(servers.database, ef_search=base.settings.hnsw_ef_search)
@@ -153,6 +160,7 @@ def _answering(
             base.servers.store,
             partial(read_watermark, base.servers.redis, base.servers.names),
             places=base.settings.query_concurrency * WAITING_PER_WORKING,
+            ending=ending,
         ),
         Assembler(search, count_tokens),
         notices,

@@ -5,7 +5,8 @@
     HeadraceError
     ├── Retryable            the same event may succeed later: it stays pending
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
-    │   │   └── CircuitOpen  a model failed so often that it isn't even asked (``retry_after``)
+    │   │   ├── CircuitOpen  a model failed so often that it isn't even asked (``retry_after``)
+    │   │   └── WorkerEnding this process ends; its successor goes on
     │   ├── RateLimited      a model asked us to wait (``retry_after``)
     │   └── LogFull          Redis is near its memory limit: publishing is refused for now
     ├── Poison               trying again can't help: straight to the dead letters
@@ -39,6 +40,7 @@ __all__ = [
     "Unavailable",
     "UnsupportedContent",
     "UsageError",
+    "WorkerEnding",
 ]
 
 
@@ -72,6 +74,10 @@ class Unavailable(Retryable):
 
 class CircuitOpen(Unavailable):
     """A model failed so often that only a probe asks it, now and then."""
+
+
+class WorkerEnding(Unavailable):
+    """This process was asked to end: what only waits is left to another one."""
 
 
 class RateLimited(Retryable):

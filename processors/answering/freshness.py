@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +12,7 @@ from time import monotonic
 from events.models import Query
 from events.names import Position
 from runtime import metrics
+from runtime.errors import WorkerEnding
 from store.store import Store
 
 __all__ = ["Freshness", "Observed"]
@@ -35,11 +37,19 @@ class Freshness:
 
     At most ``places`` questions wait at once: one that finds no place is answered as things are,
     and says that it is stale, so that waiting ones never keep all others from being answered.
+    None waits on once ``ending`` is set.
     """
 
-    def __init__(self, store: Store, read_watermark: ReadWatermark, places: int = 48) -> None:
+    def __init__(
+        self,
+        store: Store,
+        read_watermark: ReadWatermark,
+        places: int = 48,
+        ending: asyncio.Event | None = None,
+    ) -> None:
         self._store = store
         self._places = places
+        self._ending = ending or asyncio.Event()
         self._read_watermark = read_watermark
         self._watermark: dict[str, str] = {}
         self._read_at = -WATERMARK_AGE_SECONDS
@@ -49,6 +59,10 @@ class Freshness:
         """Wait until ``min_event`` is applied, for ``max_wait_ms`` at most.
 
         The watermark was read before the search, at most 0.1 s ago: it never says too much.
+
+        Raises:
+            WorkerEnding: this process is asked to end, and the change isn't applied yet.
+            Unavailable: Postgres or Redis can't be reached.
         """
         stale = query.min_event is not None and not await self._reached(query)
         return Observed(await self._current_watermark(), stale)
@@ -72,11 +86,17 @@ class Freshness:
         give_up = monotonic() + patience.total_seconds()
         pause = FIRST_POLL_SECONDS
         while monotonic() + pause <= give_up:
-            await asyncio.sleep(pause)
+            await self._pause(pause)
             if await self._store.handled([key]):
                 return True
             pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
         return False
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+            raise WorkerEnding("this worker ends: the question is left to another one")
 
     async def _current_watermark(self) -> dict[str, str]:
         async with self._reading:

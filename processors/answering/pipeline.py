@@ -35,7 +35,7 @@ from processors.answering.wording import searchable
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
 from runtime import metrics
-from runtime.errors import HeadraceError, Poison, Retryable
+from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
 from runtime.kill_points import kill_point
 from store.generations import Generation
 from store.search import Search
@@ -95,6 +95,7 @@ class Answering:
 
         Raises:
             Unavailable: the reply can't be sent, so the query stays pending.
+            WorkerEnding: it waits for a change, and shall do so elsewhere.
         """
         event = delivery.event
         reply = await self._reply(event, delivery.entry_id)
@@ -117,6 +118,8 @@ class Answering:
         except TimeoutError:
             detail = "no answer before the deadline: ask again, with more time or for fewer results"
             return _failed(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
+        except WorkerEnding:
+            raise
         except HeadraceError as error:
             retryable = isinstance(error, Retryable)
             problem = Problem(type=error.code, detail=str(error)[:4000], retryable=retryable)

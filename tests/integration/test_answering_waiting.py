@@ -6,6 +6,11 @@ import asyncio
 from datetime import timedelta
 from time import monotonic
 
+from redis.asyncio import Redis
+
+from events.client import Client
+from events.models import DocumentChange, DocumentChanged
+from events.names import GROUPS, Names, Topic
 from processors.inference.hashing import HASHING_MODEL
 from tests.support.databases import Database
 from tests.support.running import headrace
@@ -49,3 +54,28 @@ async def test_no_number_of_waiting_questions_keeps_others_from_their_answer(
         assert (await running.client.ask("docs", "weirs")).results
         assert sum(task.done() for task in waiting) == 9
         assert all(one.stale for one in await asyncio.gather(*waiting))
+
+
+async def test_a_worker_that_ends_leaves_waiting_questions_to_another(
+    redis_url: str, redis: Redis, database: Database
+) -> None:
+    """It ends at once, and its successor answers when the change is there."""
+    stream = Names().stream(Topic.QUERY)
+    change = DocumentChange(project="docs", uri="a.md", content="Weirs hold water.")
+    async with Client.connect(redis_url) as client:
+        async with headrace(redis_url, database, only=["answerer"], model=HASHING_MODEL):
+            receipt = await client.publish(DocumentChanged(data=change))
+            fresh = {"min_event": receipt.token, "max_wait": timedelta(minutes=1)}
+            asked = asyncio.create_task(client.ask("docs", "weirs", **fresh))
+
+            async def taken() -> bool:
+                return bool((await redis.xpending(stream, GROUPS[Topic.QUERY]))["pending"])
+
+            await eventually(taken, "the question is taken")
+            began = monotonic()
+        assert monotonic() - began < 5
+        assert not asked.done()
+        async with headrace(redis_url, database, model=HASHING_MODEL):
+            answer = await asked
+    assert not answer.stale
+    assert answer.results
