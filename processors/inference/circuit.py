@@ -66,7 +66,8 @@ class CircuitStatus:
 class Circuit:
     """The circuit of one model in this process.
 
-    An answer of any kind closes it: a provider that refuses a text, or asks to slow down, is there.
+    Any answer to a request ends the count of failures: a provider that refuses a text, or asks to
+    slow down, is there. One that refuses a probe takes nothing at all.
 
     Args:
         model: named in errors and metrics.
@@ -116,8 +117,12 @@ class Circuit:
         await self._closed.wait()
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Learn from the request that is sent within."""
+    def watched(self, *, may_be_given_up: bool = False) -> Iterator[None]:
+        """Learn from the request that is sent within.
+
+        ``may_be_given_up``: somebody waits for it who loses patience. That any other is cancelled
+        says nothing of the model: a request of the same call has failed, or the worker ends.
+        """
         begun = monotonic()
         try:
             yield
@@ -129,7 +134,7 @@ class Circuit:
             raise
         except asyncio.CancelledError:
             silence = monotonic() - begun
-            if silence > _TELLING_SILENCE.total_seconds():
+            if may_be_given_up and silence > _TELLING_SILENCE.total_seconds():
                 self._failed(f"no answer within {silence:.0f} s")
             raise
         self._succeeded()
@@ -139,6 +144,17 @@ class Circuit:
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
+
+    def open(self, reason: str) -> None:
+        """Let no request pass until a probe is answered: the model takes nothing at all."""
+        self._reason = reason
+        if self.is_open:
+            return
+        self._closed.clear()
+        self._turn(CircuitState.OPEN)
+        metrics.CIRCUITS_OPENED.inc(model=self._model)
+        log.warning("circuit.opened", model=self._model, reason=reason)
+        self._probing = asyncio.create_task(self._probe_until_closed(), name="circuit probe")
 
     def _succeeded(self) -> None:
         """A late answer doesn't close a circuit: the request began before the model was down."""
@@ -151,15 +167,8 @@ class Circuit:
         self._failed_at = [at for at in self._failed_at if at >= recent][-options.failures :]
         self._failed_at.append(now)
         self._reason = reason
-        if not self.is_open and len(self._failed_at) >= options.failures:
-            self._open()
-
-    def _open(self) -> None:
-        self._closed.clear()
-        self._turn(CircuitState.OPEN)
-        metrics.CIRCUITS_OPENED.inc(model=self._model)
-        log.warning("circuit.opened", model=self._model, reason=self._reason)
-        self._probing = asyncio.create_task(self._probe_until_closed(), name="circuit probe")
+        if len(self._failed_at) >= options.failures:
+            self.open(reason)
 
     async def _probe_until_closed(self) -> None:
         pause = self._options.first_pause
@@ -181,7 +190,7 @@ class Circuit:
     async def _answers(self) -> bool:
         try:
             await self._probe()
-        except (RateLimited, RequestRefused):
+        except RateLimited:
             return True
         except Exception as error:  # noqa: BLE001 - a probe that ends would leave it open for ever
             self._reason = str(error) or repr(error)

@@ -143,10 +143,10 @@ class LiteLLMEmbedder:
         A question doesn't wait for the model's start, which may hang: what it gets is proof enough.
 
         Raises:
-            UnsupportedContent: the provider refuses these texts, though it took others before.
+            UnsupportedContent: the provider refuses these texts, though it takes others.
             CircuitOpen: the model failed so often that it isn't asked.
             Unavailable, RateLimited: no answer within the budget.
-            ConfigurationError: no key any more, or another width than before.
+            ConfigurationError: no key any more, no such model, or another width than before.
         """
         if self._width is None:
             await (self.load() if texts and urgency is Urgency.QUERY else self.start())
@@ -163,7 +163,7 @@ class LiteLLMEmbedder:
         try:
             return _joined(await asyncio.gather(*tasks))
         except RequestRefused as error:
-            if self._width is None:
+            if not await self._takes_others(str(error)):
                 raise
             raise UnsupportedContent(str(error)) from error
         finally:
@@ -212,8 +212,9 @@ class LiteLLMEmbedder:
         self.circuit.require_closed()
         tokens = await self._tokens(texts) if self._queue.counts_tokens else 0
         await self._queue.turn(tokens, urgency)
+        self.circuit.require_closed()  # the wait may have been long
         try:
-            with self.circuit.watched():
+            with self.circuit.watched(may_be_given_up=urgency is Urgency.QUERY):
                 return await self._send(texts)
         except RateLimited as error:
             await self._queue.hold_back(error.retry_after or backoff(0))
@@ -221,6 +222,19 @@ class LiteLLMEmbedder:
 
     async def _tokens(self, texts: Sequence[str]) -> int:
         return sum(await asyncio.to_thread(self.count_tokens, texts))
+
+    async def _takes_others(self, refusal: str) -> bool:
+        """Whether it is texts that were refused: a route that went astray answers 404 to all."""
+        if self._width is None:
+            return False
+        try:
+            await self._send(_PROBE)
+        except RequestRefused:
+            self.circuit.open(refusal)
+            return False
+        except HeadraceError:
+            return False
+        return True
 
     async def _probe(self) -> None:
         await self.load()

@@ -10,9 +10,16 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from processors.inference.circuit import CircuitOptions
 from processors.inference.remote import LiteLLMEmbedder
 from processors.inference.types import Urgency
-from runtime.errors import ConfigurationError, RateLimited, Unavailable, UnsupportedContent
+from runtime.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    RateLimited,
+    Unavailable,
+    UnsupportedContent,
+)
 from tests.support.model_server import (
     DIMENSIONS,
     Fault,
@@ -190,11 +197,33 @@ async def test_a_count_that_is_none_is_not_believed(server: ModelServer, tokens:
 async def test_a_refusal_is_no_outage(
     server: ModelServer, code: int, error: type[Exception]
 ) -> None:
-    """Texts that a server never takes must not be sent to it for ever."""
+    """Texts that a server never takes must not be sent to it for ever.
+
+    That it takes others is seen first; where it refuses a key, it can't be the texts.
+    """
     embedder = await started(server, status(code))
     with pytest.raises(error):
         await embedder.embed(TEXTS, Urgency.LIVE)
-    assert len(server.requests) == 1
+    others = [["width"]] if error is UnsupportedContent else []
+    assert server.requests == [TEXTS, *others]
+    assert not embedder.circuit.is_open
+
+
+@pytest.mark.parametrize("code", [400, 404])
+async def test_a_server_that_refuses_everything_blames_no_text(
+    server: ModelServer, code: int
+) -> None:
+    """A model that was taken away, or a proxy without its server, must not cost dead letters."""
+    embedder = await started(server, status(code), status(code))
+    with pytest.raises(ConfigurationError, match="refused the request"):
+        await embedder.embed(TEXTS, Urgency.LIVE)
+    with pytest.raises(CircuitOpen):
+        await embedder.embed(TEXTS, Urgency.LIVE)
+    assert server.requests == [TEXTS, ["width"]]
+    async with asyncio.timeout(10):
+        await embedder.circuit.closed()
+    assert len((await embedder.embed(TEXTS, Urgency.LIVE)).vectors) == len(TEXTS)
+    await embedder.close()
 
 
 async def test_an_error_never_tells_a_key(server: ModelServer) -> None:
@@ -294,4 +323,65 @@ async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServ
     with pytest.raises(UnsupportedContent, match="refused the request"):
         await embedder.embed(TEXTS, Urgency.BULK)
     await embedder.embed(["next"], Urgency.BULK)
-    assert len(server.requests) == 2
+    assert server.requests == [[TEXTS[0]], ["width"], ["next"]]
+
+
+async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are cancelled in flight, which doesn't make a slow model one that is down."""
+    monkeypatch.setattr("processors.inference.circuit._TELLING_SILENCE", timedelta(0))
+
+    async def refuse_in_a_crowd(server: ModelServer, texts: list[str]) -> Any:
+        await eventually(lambda: server.in_flight == len(TEXTS), "all are in flight")
+        return status(400)(server, texts)
+
+    embedder = await started(
+        server,
+        *[refuse_in_a_crowd, stall, stall, stall, stall],
+        batch_texts=1,
+        concurrency=len(TEXTS),
+        circuit=CircuitOptions(failures=1),
+    )
+    with pytest.raises(UnsupportedContent):
+        await embedder.embed(TEXTS, Urgency.BULK)
+    await embedder.embed(["next"], Urgency.BULK)
+
+
+class Gate:
+    """A limit that lets a request wait until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.waiting = 0
+
+    def tokens_per_minute(self, _: str) -> int:
+        return 0
+
+    async def take(self, _: str, __: int, *, urgent: bool) -> timedelta:
+        del urgent
+        self.waiting += 1
+        await self.opened.wait()
+        return timedelta()
+
+    async def hold_back(self, _: str, __: timedelta) -> None:
+        raise AssertionError("nobody is held back")
+
+
+async def test_who_waited_for_a_turn_does_not_ask_a_model_that_went_down_meanwhile(
+    server: ModelServer,
+) -> None:
+    """The wait for a turn may take a minute."""
+    gate = Gate()
+    gate.opened.set()
+    calm = CircuitOptions(first_pause=timedelta(minutes=1))
+    embedder = await started(server, turns=gate, circuit=calm)
+    gate.opened.clear()
+    waits = asyncio.create_task(embedder.embed(TEXTS, Urgency.LIVE))
+    await eventually(lambda: gate.waiting == 2, "it waits for its turn")
+    embedder.circuit.open("status 500")
+    gate.opened.set()
+    with pytest.raises(CircuitOpen):
+        await waits
+    await embedder.close()
+    assert not server.requests

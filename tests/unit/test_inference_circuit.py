@@ -106,13 +106,39 @@ async def test_only_a_probe_closes_it() -> None:
 
 
 async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that stalls is down, though no request failed; a quick cancellation says nothing."""
+    """A model that stalls is down, though no request failed.
+
+    A quick cancellation says nothing, nor does that of a request that nobody waits for impatiently.
+    """
     clock = [0.0]
     monkeypatch.setattr("processors.inference.circuit.monotonic", lambda: clock[0])
     async with circuit_of(Model()) as circuit:
-        for silence, is_open in ((0.1, False), (5.0, True)):
+        for silence, asked, is_open in (
+            (0.1, True, False),
+            (5.0, False, False),
+            (5.0, True, True),
+        ):
             for _ in range(FAST.failures):
-                with contextlib.suppress(asyncio.CancelledError), circuit.watched():
+                request = circuit.watched(may_be_given_up=asked)
+                with contextlib.suppress(asyncio.CancelledError), request:
                     clock[0] += silence
                     raise asyncio.CancelledError
             assert circuit.is_open is is_open
+
+
+async def test_a_probe_that_is_refused_does_not_close_it() -> None:
+    """A route that went astray answers 404 to everything."""
+    refusals = [RequestRefused("no such model")] * 2
+
+    async def probe() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    circuit = Circuit("test", probe, FAST)
+    circuit.open("no such model")
+    with pytest.raises(CircuitOpen, match="no such model"):
+        circuit.require_closed()
+    async with asyncio.timeout(5):
+        await circuit.closed()
+    assert not refusals
+    await circuit.close()
