@@ -60,7 +60,7 @@ class Heartbeats:
         with redis_errors():
             found: Any = await self._redis.hgetall(self._key)
             now_ms = await self._now_ms()
-        beats = [_heartbeat(name.decode(), told, now_ms) for name, told in found.items()]
+        beats = [_heartbeat(name, told, now_ms) for name, told in found.items()]
         return sorted((one for one in beats if one is not None), key=lambda one: one.worker)
 
     async def forget(self) -> None:
@@ -74,11 +74,11 @@ class Heartbeats:
         return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-def _heartbeat(worker: str, told: bytes, now_ms: int) -> Heartbeat | None:
+def _heartbeat(worker: bytes, told: bytes, now_ms: int) -> Heartbeat | None:
     """None for what no worker of ours wrote."""
     try:
         value = json.loads(told)
         age = timedelta(milliseconds=max(0, now_ms - int(value["at_ms"])))
-        return Heartbeat(worker, age, dict(value["state"]))
-    except (ValueError, KeyError, TypeError):
+        return Heartbeat(worker.decode(), age, dict(value["state"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

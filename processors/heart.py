@@ -20,7 +20,6 @@ from events.heartbeats import Heartbeats
 from events.transport import App
 from processors.inference import Inference
 from runtime import metrics
-from runtime.errors import HeadraceError
 from runtime.vitals import LoopLag, memory_bytes
 
 __all__ = ["BEAT_EVERY", "Heart", "WorkerState"]
@@ -126,7 +125,7 @@ class Heart:
     async def _try(self, action: Callable[[], Awaitable[None]]) -> None:
         try:
             await action()
-        except HeadraceError as error:
+        except Exception as error:  # noqa: BLE001 - no worker shall end for want of a heartbeat
             log.info("heartbeat.failed", error=str(error))
 
 

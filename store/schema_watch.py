@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from datetime import timedelta
 
-from runtime.errors import Unavailable
+from runtime.errors import OperatorError, Unavailable
 from store.database import Database
-from store.revision import check
+from store.revision import Schema, read_schema, refuse_flawed
 
 __all__ = ["SchemaWatch"]
 
@@ -24,14 +24,20 @@ class SchemaWatch:
         self._interval = interval
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look until ``stop`` is set; while Postgres is away there is nothing to see.
+        """Look until ``stop`` is set; while Postgres is away or refuses us, nothing is seen.
 
         Raises:
             ConfigurationError: a migration has shut this code out; the message names the cure.
         """
         while not stop.is_set():
-            with contextlib.suppress(Unavailable):
-                async with self._database.connection() as connection:
-                    await check(connection)
+            schema = await self._look()
+            if schema is not None:
+                refuse_flawed(schema)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), self._interval.total_seconds())
+
+    async def _look(self) -> Schema | None:
+        with contextlib.suppress(Unavailable, OperatorError):
+            async with self._database.connection() as connection:
+                return await read_schema(connection)
+        return None

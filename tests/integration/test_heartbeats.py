@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from events.heartbeats import FORGET_AFTER, Heartbeat, Heartbeats
 from events.names import Names
@@ -15,6 +16,15 @@ from tests.support.running import headrace
 from tests.support.waiting import eventually
 
 NAMES = Names()
+NONSENSE = (
+    b"nonsense",
+    b"\xff",
+    b"[]",
+    b'{"at_ms": 0, "state": 1}',
+    b'{"at_ms": -1e300, "state": {}}',
+    b'{"at_ms": Infinity, "state": {}}',
+    b"[" * 100_000,
+)
 
 
 async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: Database) -> None:
@@ -38,13 +48,29 @@ async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: 
     assert not await heartbeats.read()
 
 
+async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
+    redis_url: str, redis: Redis, database: Database
+) -> None:
+    """Whatever lies in the place of the heartbeats."""
+    await redis.set(NAMES.workers, "no hash")
+    async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
+        await worker.change("a.md", "Text.")
+        with capture_logs() as logs:
+            await eventually(
+                lambda: any(line["event"] == "heartbeat.failed" for line in logs), "a failed beat"
+            )
+        await worker.change("b.md", "Text.")
+
+
 async def test_what_a_killed_worker_left_is_forgotten_at_last(
     redis: Redis, monkeypatch: Any
 ) -> None:
     """Until then its silence shows that it was killed."""
     heartbeats = Heartbeats(redis, NAMES)
     await heartbeats.beat("host:1", {"roles": []})
-    await redis.hset(NAMES.workers, "host:2", b"nonsense")
+    for number, nonsense in enumerate(NONSENSE):
+        await redis.hset(NAMES.workers, f"nonsense:{number}", nonsense)
+    await redis.hset(NAMES.workers, b"\xff", b'{"at_ms": 0, "state": {}}')
     [killed] = await heartbeats.read()
     assert killed.worker == "host:1"
     await heartbeats.forget()

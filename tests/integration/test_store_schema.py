@@ -118,6 +118,28 @@ async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> No
             await asyncio.wait_for(watching, 10)
 
 
+async def test_a_refused_look_at_the_schema_ends_nobody(
+    database: FreshDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password that changes while workers run is no migration."""
+    looks: list[int] = []
+
+    async def refuse(_: object) -> None:
+        looks.append(1)
+        raise asyncpg.InvalidPasswordError("password authentication failed")
+
+    async with opened(database.worker_url) as worker:
+        monkeypatch.setattr(worker, "_trusted_connection", lambda: refuse(worker))
+        stop = asyncio.Event()
+        watching = asyncio.create_task(
+            SchemaWatch(worker, interval=timedelta(milliseconds=10)).run(stop)
+        )
+        await eventually(lambda: len(looks) > 2 or watching.done(), "it looks again and again")
+        assert not watching.done()
+        stop.set()
+        await watching
+
+
 async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres) -> None:
     """The message names the command that helps."""
     await create_database(postgres_server, "never_migrated")
