@@ -72,7 +72,7 @@ class WaitingEvent:
         The place is free, whatever else came into the log, and events that were kept one after
         the other stand in that order.
         """
-        if self.position is not None:
+        if self.position is not None and self.position >= 0:
             return Position.from_number(self.position, self.partition)
         milliseconds = int(self.created_at.timestamp() * 1000)
         return Position(

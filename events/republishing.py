@@ -16,6 +16,7 @@ from events.publishing import REMEMBER, Receipt
 from events.retrying import retrying
 from events.scripts import Republish
 from events.watermark import reached, read_watermark
+from runtime.errors import MalformedEvent
 
 __all__ = ["Republishing", "Trace", "is_lost"]
 
@@ -24,7 +25,8 @@ __all__ = ["Republishing", "Trace", "is_lost"]
 class Trace:
     """What Redis remembers of an event: its token and the token of the entry that holds it.
 
-    ``raw`` is empty, and the rest None, for an event that it doesn't know.
+    ``raw`` is empty for an event that it doesn't know; the rest is None then, and where nobody can
+    read what it remembers.
     """
 
     raw: bytes = b""
@@ -33,11 +35,16 @@ class Trace:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Trace:
-        """From what publishing has left."""
+        """From what publishing has left; every publisher may leave anything else there."""
         if raw is None:
             return cls()
-        token, _, entry_id = raw.decode().partition(" ")
+        token, _, entry_id = raw.decode(errors="replace").partition(" ")
         entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
+        try:
+            for one in (token, entry):
+                Position.from_token(one)
+        except MalformedEvent:
+            return cls(raw)
         return cls(raw, token, entry)
 
 
@@ -52,6 +59,10 @@ class Republishing:
         self._names = names
         self._script = Republish(redis)
         self._headroom = Headroom(redis)
+
+    def leads_somewhere(self, event: WaitingEvent) -> bool:
+        """Whether there is a stream for it: every publisher may put anything into the outbox."""
+        return 0 <= event.partition < self._names.partitions
 
     async def archived(self) -> Mapping[str, str]:
         """How far the archive has come: entry id by ``lane:partition``."""

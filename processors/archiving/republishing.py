@@ -82,7 +82,8 @@ class Republisher:
             waiting = await self._outbox.waiting(project, self._age, after=after)
             if not waiting:
                 return count
-            count += await self._republish_lost(project, waiting, archived)
+            sound = [one for one in waiting if self._republishing.leads_somewhere(one)]
+            count += await self._republish_lost(project, sound, archived)
             after = waiting[-1].event_id
 
     async def _republish_lost(

@@ -28,8 +28,10 @@ from places p
 where o.project_id = $1 and o.event_id = p.event_id
 
 -- name: waiting
--- Those that are in the outbox for so many seconds, by id.
-select event_id, lane, partition, position, number, created_at, coalesce(signature, '') as signature
+-- Those that are in the outbox for so many seconds, by id. Publishers can write any time to it.
+select
+    event_id, lane, partition, position, number,
+    greatest(created_at, 'epoch') as created_at, coalesce(signature, '') as signature
 from outbox
 where project_id = $1 and event_id > $2 and created_at < clock_timestamp() - make_interval(secs => $3)
 order by event_id

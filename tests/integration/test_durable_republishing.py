@@ -55,6 +55,25 @@ async def test_a_second_flush_changes_nothing_about_it(durable: Durable, redis: 
         assert await positions(durable) == {event.id: number_of(receipt)}
 
 
+async def test_what_a_publisher_may_have_spoilt_keeps_nothing_else(
+    durable: Durable, redis: Redis
+) -> None:
+    """It may write to the outbox, and to what Redis remembers of events."""
+    names = ("position", "time", "partition", "trace", "token", "whole")
+    events = {name: change(f"{name}.md") for name in names}
+    await durable.keep(*events.values())
+    spoil = "update outbox set {} where event_id = $1"
+    await durable.execute(spoil.format("position = -1"), events["position"].id)
+    await durable.execute(spoil.format("created_at = '-infinity'"), events["time"].id)
+    await durable.execute(spoil.format("partition = -7"), events["partition"].id)
+    await redis.set(NAMES.seen(PROJECT, events["trace"].id, 0), b"\xff")
+    await redis.set(NAMES.seen(PROJECT, events["token"].id, 0), b"live:0:1-1 of no entry")
+    assert [await durable.republish(), await durable.republish()] == [5, 0]
+    assert (await positions(durable)).keys() == {
+        event.id for name, event in events.items() if name != "partition"
+    }
+
+
 async def test_what_never_came_to_redis_is_published_once(durable: Durable) -> None:
     """At a place of the time when it was kept, which is before everything that came later."""
     event = change()
