@@ -17,7 +17,7 @@ from pydantic import SecretStr
 __all__ = ["keep_secret", "masked", "secrets_of"]
 
 _MASK = "***"
-_TELLING_NAME = re.compile(r"pass(word|wd)?|secret|token(?!s_per_)|credential|key", re.IGNORECASE)
+_TELLING_NAME = re.compile(r"pass(word|wd)?|secret|token(?!s)|credential|key", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@\"']*):[^/\s\"']+@")
 _KEY_IN_URL = re.compile(r"([?&][\w-]*(?:key|password|token)=)[^&\s'\"]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s:@]*:(.+)@")
