@@ -13,7 +13,7 @@ from events.change_log import StreamedChange
 from events.signing import Keys
 from runtime.errors import SignatureRefused
 from store.projects import Projects
-from store.standings import Standings
+from store.standings import Standings, Verdict
 
 __all__ = ["Admission", "Judged", "KeyRing", "Signed"]
 
@@ -104,13 +104,13 @@ class Admission:
         """
         refusals = await self._keys.refusals(project, changes)
         doubtful = [one for one, why in zip(changes, refusals, strict=True) if why is not None]
-        outcomes = await self._outcomes(project, doubtful) if doubtful else {}
+        verdicts = await self._verdicts(project, doubtful) if doubtful else {}
         judged = Judged()
         for one, why in zip(changes, refusals, strict=True):
             if why is None:
                 judged.admitted.append(one)
             else:
-                _pile(judged, one, outcomes.get(_own_order(one))).append(one)
+                _pile(judged, one, verdicts.get(_own_order(one))).append(one)
         return judged
 
     async def admitted(self, changes: Sequence[StreamedChange]) -> list[StreamedChange]:
@@ -128,24 +128,25 @@ class Admission:
             places |= {_place(one) for one in judged.admitted}
         return [one for one in changes if _place(one) in places]
 
-    async def _outcomes(
+    async def _verdicts(
         self, project: str, changes: Sequence[StreamedChange]
-    ) -> Mapping[tuple[int, int], str]:
+    ) -> Mapping[tuple[int, int], Verdict]:
         """By the places of the entries themselves: what they claim proves nothing."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
-        return await self._standings.outcomes(project_id, {_own_order(one) for one in changes})
+        return await self._standings.verdicts(project_id, {_own_order(one) for one in changes})
 
 
 def _refusals(keys: Keys, events: Sequence[Signed]) -> list[SignatureRefused | None]:
     return [keys.refusal(one.raw, one.signature) for one in events]
 
 
-def _pile(judged: Judged, change: StreamedChange, outcome: str | None) -> list[StreamedChange]:
-    if outcome is None:
+def _pile(judged: Judged, change: StreamedChange, verdict: Verdict | None) -> list[StreamedChange]:
+    """A place that is taken speaks for the event that took it: another may have claimed it."""
+    if verdict is None:
         return judged.undecided
-    is_taken = outcome != "rejected" and change.change.order == _own_order(change)
+    is_taken = verdict.takes(change.raw) and change.change.order == _own_order(change)
     return judged.admitted if is_taken else judged.refused
 
 

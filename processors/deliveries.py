@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,11 @@ class Delivery(Generic[E]):
     def is_at_own_place(self) -> bool:
         """Whether no redrive has kept an earlier place for it, and nobody has claimed one."""
         return self.position is not None and self.position.number == self.number
+
+    @property
+    def sha256(self) -> str:
+        """Of the event's bytes, in hex."""
+        return hashlib.sha256(self.raw).hexdigest()
 
     @property
     def event_id(self) -> str:

@@ -12,7 +12,7 @@ import asyncpg
 
 from store.named_queries import named
 
-__all__ = ["Entry", "Place", "applied", "record"]
+__all__ = ["Entry", "Place", "applied", "claimed_by", "record"]
 
 _QUERIES = named("ledger")
 
@@ -22,7 +22,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One handled change. ``detail``: why it was rejected."""
+    """One handled change. ``detail``: why it was rejected, or `claimed_by` whom."""
 
     place: Place
     event_id: str
@@ -33,15 +33,24 @@ class Entry:
 
 async def applied(
     connection: asyncpg.Connection, project_id: int, places: Sequence[Place]
-) -> set[Place]:
-    """Those that are done with. A rejected change isn't: it may be redriven and succeed."""
+) -> dict[Place, str | None]:
+    """Those that are done with. A rejected change isn't: it may be redriven.
+
+    By place: the SHA-256 (hex) of the event that was applied there from another place, as a redrive
+    does it; None: it was that of the place itself.
+    """
     rows = await connection.fetch(
         _QUERIES["applied"],
         project_id,
         [place[0] for place in places],
         [place[1] for place in places],
     )
-    return {(row["partition"], row["position"]) for row in rows}
+    return {(row["partition"], row["position"]): row["claimant"] for row in rows}
+
+
+def claimed_by(event_sha256: str | None) -> dict[str, object] | None:
+    """The detail of a change that was applied at another place than its own."""
+    return None if event_sha256 is None else {"claimant": event_sha256}
 
 
 async def record(connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]) -> None:

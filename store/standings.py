@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.named_queries import named
 
-__all__ = ["Standing", "Standings"]
+__all__ = ["Standing", "Standings", "Verdict"]
 
 _QUERIES = named("standings")
 
@@ -39,6 +40,24 @@ class Standing:
     def order(self) -> Order:
         """Place in the log."""
         return self.position, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the change at a place of the log.
+
+    ``claimant``: SHA-256 (hex) of the event, where it was applied from another place, as a redrive
+    does it; None: it was that of the place itself.
+    """
+
+    outcome: str
+    claimant: str | None
+
+    def takes(self, event: bytes) -> bool:
+        """Whether an event that lies at the place is the one that was taken."""
+        if self.outcome == "rejected":
+            return False
+        return self.claimant in (None, hashlib.sha256(event).hexdigest())
 
 
 class Standings:
@@ -113,3 +132,16 @@ class Standings:
                 _QUERIES["outcomes_at"], project_id, positions, partitions
             )
         return {(row["position"], row["partition"]): row["outcome"] for row in rows}
+
+    async def verdicts(self, project_id: int, places: Collection[Order]) -> dict[Order, Verdict]:
+        """The same, and of which event it is said."""
+        positions = [position for position, _ in places]
+        partitions = [partition for _, partition in places]
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["verdicts_at"], project_id, positions, partitions
+            )
+        return {
+            (row["position"], row["partition"]): Verdict(row["outcome"], row["claimant"])
+            for row in rows
+        }

@@ -130,8 +130,14 @@ class Store:
             applied.update(zip(indexes, results, strict=True))
         return [applied[index] for index in range(len(writes))]
 
-    async def handled(self, changes: Sequence[Change]) -> set[Change]:
-        """Those that are applied or superseded. A rejected one isn't: it may be redriven."""
+    async def handled(
+        self, changes: Sequence[Change], proofs: Mapping[Change, str] = {}
+    ) -> set[Change]:
+        """Those that are applied or superseded. A rejected one isn't: it may be redriven.
+
+        ``proofs``: SHA-256 (hex) of the events of those that don't count where another event was
+        applied that claimed their place.
+        """
         places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for project, partition, position in changes:
             places[project].append((partition, position))
@@ -142,7 +148,10 @@ class Store:
                 continue
             async with self._database.scope(project_id) as connection:
                 done = await ledger.applied(connection, project_id, wanted)
-            found |= {(project, partition, position) for partition, position in done}
+            for (partition, position), claimant in done.items():
+                change = project, partition, position
+                if claimant in (None, proofs.get(change, claimant)):
+                    found.add(change)
         return found
 
     async def record_rejected(

@@ -51,6 +51,7 @@ class DocumentWrite:
     """One change, ready to be applied. ``chunks`` is empty for a delete.
 
     ``generation_id``: which generation the chunks were made for; 0: whichever is live.
+    ``claimant``: SHA-256 (hex) of an event whose entry lies at another position than this one.
     """
 
     event_id: str
@@ -72,6 +73,7 @@ class DocumentWrite:
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     chunks: tuple[ChunkWrite, ...] = ()
     generation_id: int = 0
+    claimant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

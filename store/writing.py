@@ -171,7 +171,7 @@ async def _join_collections(batch: _Batch) -> None:
 async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[ledger.Place]:
     """Those that the ledger knows."""
     places = [(one.partition, one.position) for one in writes]
-    return await ledger.applied(batch.connection, batch.generation.project_id, places)
+    return set(await ledger.applied(batch.connection, batch.generation.project_id, places))
 
 
 def _results(
@@ -218,5 +218,9 @@ def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
     place = write.partition, write.position
     stands = result.outcome == "indexed"
     return ledger.Entry(
-        place, write.event_id, "indexed" if stands else "superseded", write.published_at
+        place,
+        write.event_id,
+        "indexed" if stands else "superseded",
+        write.published_at,
+        ledger.claimed_by(write.claimant),
     )

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from redis.asyncio import Redis
 
 from events.dead_letters import DeadLetter, DeadLetters
-from events.names import Names, Topic
+from events.names import Names, Position, Topic
 from processors.replaying.folding import Order
+from runtime.errors import MalformedEvent, SignatureRefused
 
 __all__ = ["letters_by_project"]
 
 _MOST = 1_000_000
 _CHANGES = (Topic.CHANGED_LIVE, Topic.CHANGED_BULK)
+_UNPROVED = frozenset({SignatureRefused.__name__, MalformedEvent.__name__})
 
 
 async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping[Order, str]]:
@@ -27,10 +29,21 @@ async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping
     found: defaultdict[str, dict[Order, str]] = defaultdict(dict)
     for topic in _CHANGES:
         for letter in await DeadLetters(redis, names).list(_MOST, topic):
-            project = _project(letter)
-            if project is not None and letter.position is not None:
-                found[project][letter.position, letter.partition] = letter.id
+            project, order = _project(letter), _order(letter)
+            if project is not None and order is not None:
+                found[project][order] = letter.id
     return found
+
+
+def _order(letter: DeadLetter) -> Order | None:
+    """Its place in the log: its own, where its signature wasn't found right, whatever it claims."""
+    if letter.position is None or letter.error not in _UNPROVED:
+        return None if letter.position is None else (letter.position, letter.partition)
+    try:
+        own = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id).number
+    except (ValueError, MalformedEvent):
+        return None
+    return own, letter.partition
 
 
 def _project(letter: DeadLetter) -> str | None:

@@ -1,5 +1,6 @@
 -- name: applied
-select l.partition, l.position
+-- Claimant: the event that was applied there from another place, as it claimed this one.
+select l.partition, l.position, l.detail ->> 'claimant' as claimant
 from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
 where l.outcome <> 'rejected'

@@ -56,6 +56,12 @@ select l.position, l.partition, l.outcome
 from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
 
+-- name: verdicts_at
+-- The same, with the event that was applied there from another place, as it claimed this one.
+select l.position, l.partition, l.outcome, l.detail ->> 'claimant' as claimant
+from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
+join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
+
 -- name: sizes
 -- Living documents and chunks.
 select

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 from redis.asyncio import Redis
 
+from events.dead_letters import DeadLetter
 from events.models import Problem
-from events.names import Names, Position
+from events.names import GROUPS, Lane, Names, Position, Topic
 from events.publishing import Publisher
 from events.signing import SigningKey
+from processors.reconciling.letters import letters_by_project
 from store.database import Database
-from store.ledger import Entry, record
+from store.ledger import Entry, claimed_by, record
 from store.projects import Projects
 from store.store import Store
 from tests.support.archivers import archive_all, archiver, pending
@@ -27,7 +33,13 @@ async def key(database: FreshDatabase) -> SigningKey:
     return await add_key(database)
 
 
-async def decide(worker: Database, store: Store, token: str, outcome: str) -> None:
+async def decide(
+    worker: Database,
+    store: Store,
+    token: str,
+    outcome: str,
+    detail: dict[str, object] | None = None,
+) -> None:
     """Do as the indexer does in the ledger."""
     position = Position.from_token(token).number
     if outcome == "rejected":
@@ -39,7 +51,8 @@ async def decide(worker: Database, store: Store, token: str, outcome: str) -> No
     project_id = await Projects(worker).find(PROJECT)
     assert project_id is not None
     async with worker.scope(project_id) as connection:
-        await record(connection, project_id, [Entry((0, position), "e", "indexed")])
+        entry = Entry((0, position), "e", "indexed", detail=detail)
+        await record(connection, project_id, [entry])
 
 
 async def test_the_archiver_leaves_a_doubtful_change_to_the_indexer(
@@ -76,6 +89,44 @@ async def test_a_place_that_is_only_claimed_is_not_archived(
     await archive_all(redis, worker, kept.archive)
     assert [found.event.data.uri for found in await kept.changes(project=PROJECT)] == ["a.md"]
     assert await pending(redis) == 0
+
+
+async def test_a_place_that_another_change_has_claimed_vouches_for_that_one_only(
+    redis: Redis, worker: Database, store: Store, kept: ArchiveAt, key: SigningKey
+) -> None:
+    """As a change does that was redriven, and then its key was retired."""
+    redriven = change("redriven.md").to_bytes()
+    tokens = [await add_raw(redis, one) for one in (change("forged.md").to_bytes(), redriven)]
+    for token in tokens:
+        claimant = hashlib.sha256(redriven).hexdigest()
+        await decide(worker, store, token, "indexed", claimed_by(claimant))
+    await archive_all(redis, worker, kept.archive)
+    found = [found.event.data.uri for found in await kept.changes(project=PROJECT)]
+    assert found == ["redriven.md"]
+    assert await pending(redis) == 0
+
+
+async def test_doctor_takes_no_refused_changes_word_for_its_place(redis: Redis) -> None:
+    """Or anybody could have it take a document away whose place the ledger has lost."""
+    letter = DeadLetter(
+        event=change("a.md").to_bytes(),
+        topic=Topic.CHANGED_LIVE,
+        partition=0,
+        entry_id="9-0",
+        group=GROUPS[Topic.CHANGED_LIVE],
+        error="SignatureRefused",
+        detail="no signature",
+        attempts=1,
+        first_at=datetime.now(UTC),
+        last_at=datetime.now(UTC),
+        position=7,
+    )
+    for error in ("SignatureRefused", "MalformedEvent", "LimitExceeded"):
+        fields = replace(letter, error=error).to_fields()
+        await redis.xadd(Names().dead(Topic.CHANGED_LIVE), fields)
+    found = await letters_by_project(redis, Names())
+    own = Position(Lane.LIVE, 0, "9-0").number
+    assert found[PROJECT].keys() == {(7, 0), (own, 0)}
 
 
 async def test_a_durable_change_comes_back_with_its_signature(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,7 +28,7 @@ class Restless(Store):
     def __init__(self, moves: int) -> None:
         self.moves = moves
 
-    async def handled(self, changes: Sequence[Any]) -> set[Any]:
+    async def handled(self, changes: Sequence[Any], proofs: Mapping[Any, str] = {}) -> set[Any]:
         return set()
 
     async def generation(self, project: str) -> Generation:
