@@ -28,6 +28,7 @@ from events.models import (
 )
 from events.names import Names, Topic
 from events.retrying import retrying
+from runtime import protocol
 from runtime.errors import HeadraceError, MalformedEvent, Retryable, Unavailable, UsageError
 
 __all__ = ["Asker", "QueryRefused"]
@@ -116,7 +117,8 @@ class Asker:
     def _event(self, query: dict[str, Any], timeout: timedelta) -> QueryRequested:
         query_id = uuid4().hex
         reply_to = self._names.replies(self._client, self._names.query_partition(query_id))
-        deadline = datetime.now(UTC) + timeout - min(timeout / 10, _LONGEST_WAY_BACK)
+        patience = min(timeout, protocol.QUERY_DEADLINE)
+        deadline = datetime.now(UTC) + patience - min(patience / 10, _LONGEST_WAY_BACK)
         try:
             data = Query.model_validate({**query, "reply_to": reply_to, "deadline": deadline})
         except ValidationError as error:

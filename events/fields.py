@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from runtime import protocol
+
 __all__ = [
     "Agent",
     "Collection",
@@ -34,13 +36,10 @@ def _storable(text: str) -> str:
     return text
 
 
-_URI_BYTES = 2048
-
-
 def _fits_an_index_key(uri: str) -> str:
     """A B-tree key of Postgres holds 2,704 bytes, and a character takes up to four."""
-    if len(uri.encode()) > _URI_BYTES:
-        raise ValueError(f"must have at most {_URI_BYTES:,} bytes in UTF-8")
+    if len(uri.encode()) > protocol.URI_BYTES:
+        raise ValueError(f"must have at most {protocol.URI_BYTES:,} bytes in UTF-8")
     return uri
 
 
@@ -58,7 +57,7 @@ Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
 Uri = Annotated[
-    Text, AfterValidator(_fits_an_index_key), Field(min_length=1, max_length=_URI_BYTES)
+    Text, AfterValidator(_fits_an_index_key), Field(min_length=1, max_length=protocol.URI_BYTES)
 ]
 Scalar = (
     Annotated[Text, Field(max_length=2048)]
@@ -67,7 +66,8 @@ Scalar = (
     | Annotated[float, Field(allow_inf_nan=False)]
 )
 Metadata = Annotated[
-    dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar], Field(max_length=64)
+    dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar],
+    Field(max_length=protocol.METADATA_ENTRIES),
 ]
 Token = Annotated[str, Field(pattern=r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -34,6 +34,7 @@ from events.fields import (
     Token,
     Uri,
 )
+from runtime import protocol
 from runtime.errors import MalformedEvent
 
 __all__ = [
@@ -69,10 +70,6 @@ __all__ = [
     "first_problem",
     "parse_event",
 ]
-
-
-INLINE_LIMIT_CHARACTERS = 4 * 2**20
-LARGEST_EVENT_BYTES = 32 * 2**20
 
 
 class Kind(StrEnum):
@@ -157,14 +154,14 @@ class DocumentChange(Data):
     uri: Uri
     change: Literal["upsert", "delete", "rename"] = "upsert"
     old_uri: Uri | None = None
-    content: Annotated[Text, Field(max_length=INLINE_LIMIT_CHARACTERS)] | None = None
+    content: Annotated[Text, Field(max_length=protocol.INLINE_CONTENT_CHARACTERS)] | None = None
     content_ref: ContentReference | None = None
     content_hash: Sha256 | None = None
     media_type: MediaType | None = None
     kind: Kind | None = None
-    title: Annotated[Text, Field(max_length=512)] | None = None
+    title: Annotated[Text, Field(max_length=protocol.TITLE_CHARACTERS)] | None = None
     agent: Agent | None = None
-    collections: Annotated[tuple[Collection, ...], Field(max_length=32)] = ()
+    collections: Annotated[tuple[Collection, ...], Field(max_length=protocol.COLLECTIONS)] = ()
     commit: Annotated[str, Field(pattern=r"^[0-9A-Za-z._/-]{1,64}$")] | None = None
     permalink_template: Annotated[Text, Field(max_length=2048)] | None = None
     metadata: Metadata = Field(default_factory=dict)
@@ -250,7 +247,7 @@ class Filters(Data):
     """Which documents a query may see; every condition must hold."""
 
     kinds: Annotated[tuple[Kind, ...], Field(max_length=16)] = ()
-    collections: Annotated[tuple[Collection, ...], Field(max_length=32)] = ()
+    collections: Annotated[tuple[Collection, ...], Field(max_length=protocol.COLLECTIONS)] = ()
     uri_prefix: Annotated[Text, Field(max_length=2048)] | None = None
     metadata: Annotated[Metadata, Field(max_length=16)] = Field(default_factory=dict)
 
@@ -272,9 +269,9 @@ class Query(Data):
     """A question to one project."""
 
     project: Project
-    text: Annotated[Text, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    text: Annotated[Text, Field(min_length=1, max_length=protocol.QUERY_CHARACTERS, pattern=r"\S")]
     agent: Agent | None = None
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    limit: Annotated[int, Field(ge=1, le=protocol.RESULTS)] = protocol.USUAL_RESULTS
     mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
     weights: Weights | None = None
     filters: Filters = Filters()
@@ -283,7 +280,7 @@ class Query(Data):
     deadline: Instant | None = None
     reply_to: ReplyKey
     explain: bool = False
-    context_tokens: Annotated[int, Field(ge=32, le=128_000)] | None = None
+    context_tokens: Annotated[int, Field(ge=32, le=protocol.CONTEXT_TOKENS)] | None = None
 
 
 class QueryRequested(Event):
@@ -394,9 +391,9 @@ EVENT_TYPES: dict[str, type[Event]] = {
 
 
 def _check_size(raw: bytes) -> None:
-    if len(raw) > LARGEST_EVENT_BYTES:
+    if len(raw) > protocol.EVENT_BYTES:
         raise MalformedEvent(
-            f"{len(raw):,} bytes are too many for an event (at most {LARGEST_EVENT_BYTES:,}): "
+            f"{len(raw):,} bytes are too many for an event (at most {protocol.EVENT_BYTES:,}): "
             "send the content as content_ref"
         )
 

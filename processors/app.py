@@ -21,6 +21,7 @@ from processors.agents import run_worker as run_agents
 from processors.archiving.opening import archiving_of
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.heart import Heart
+from processors.limits import Limits
 from processors.opening import WAITING_PER_WORKING, open_services
 from processors.servers import open_servers
 from processors.services import Services
@@ -162,7 +163,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
     batch_agent(
         app,
         topic,
-        decode=event.from_bytes,
+        decode=Limits.of(settings).decoder(event),
         handle=partial(HANDLERS[event], services),
         max_size=size,
         within=patience,

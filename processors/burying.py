@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from events.dead_letters import DeadLetter, storable
 from events.models import (
+    DocumentChanged,
     DocumentRejected,
     DocumentRejectedData,
     Problem,
@@ -18,8 +19,9 @@ from events.models import (
 from events.names import Position, Topic
 from events.outcomes import Outcomes
 from events.replying import Replies
+from processors.admission import KeyRing
 from runtime import metrics
-from runtime.errors import MalformedEvent, SignatureRefused
+from runtime.errors import MalformedEvent
 from store.store import Store
 
 __all__ = ["Burial"]
@@ -30,11 +32,21 @@ _LONGEST_URI = 2048
 _LONGEST_KEY = 256
 
 
+class _Claim(NamedTuple):
+    """What a letter says of its place is as good as its signature."""
+
+    raw: bytes
+    signature: bytes | None
+
+
 class Burial:
     """Tells the ledger, the outcome stream or the asker. Parts that can't be read are left out."""
 
-    def __init__(self, store: Store, outcomes: Outcomes, replies: Replies) -> None:
+    def __init__(
+        self, store: Store, key_ring: KeyRing, outcomes: Outcomes, replies: Replies
+    ) -> None:
         self._store = store
+        self._key_ring = key_ring
         self._outcomes = outcomes
         self._replies = replies
 
@@ -54,13 +66,14 @@ class Burial:
         event = _readable(letter.event)
         data = event.get("data")
         data = data if isinstance(data, dict) else {}
-        position = _position(letter)
+        project = _text(data.get("project"))
+        position = await self._position(letter, project)
         if position is None:
             return
         rejected = DocumentRejectedData(
             event_id=_text(event.get("id")),
             token=position.token,
-            project=_text(data.get("project")),
+            project=project,
             uri=_text(data.get("uri"), _LONGEST_URI),
             problem=_problem(letter),
             attempts=letter.attempts,
@@ -71,15 +84,27 @@ class Burial:
     async def _record(
         self, letter: DeadLetter, rejected: DocumentRejectedData, position: Position
     ) -> None:
-        if rejected.project is None or not await self._store.has_project(rejected.project):
+        project = rejected.project
+        if project is None or not (await self._store.has_project(project) or _is_kept(letter)):
             return
         await self._store.record_rejected(
-            project=rejected.project,
+            project=project,
             partition=letter.partition,
             position=position.number,
             event_id=rejected.event_id or "",
             problem=rejected.problem,
         )
+
+    async def _position(self, letter: DeadLetter, project: str | None) -> Position | None:
+        """Where the change first stood in the log; where it stands now, if nobody vouches for more.
+
+        What is no event, or too big for one, is refused before its signature is looked at.
+        """
+        if letter.position is not None and project is not None:
+            claim = _Claim(letter.event, letter.signature.encode() or None)
+            if (await self._key_ring.refusals(project, [claim]))[0] is None:
+                return Position.from_number(letter.position, letter.partition)
+        return _own_position(letter)
 
     async def _fail_query(self, letter: DeadLetter) -> None:
         event = _readable(letter.event)
@@ -109,13 +134,17 @@ def _readable(raw: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _position(letter: DeadLetter) -> Position | None:
-    """Where the change first stood in the log; where it stands now, if nobody vouches for more.
+def _is_kept(letter: DeadLetter) -> bool:
+    """Whether the archive takes it in, which makes its project; a replay must know of its fate."""
+    try:
+        DocumentChanged.from_bytes(letter.event)
+    except MalformedEvent:
+        return False
+    return True
 
-    None for an id that no clock has made: nobody has a token to wait for such a change with.
-    """
-    if letter.position is not None and letter.error != SignatureRefused.__name__:
-        return Position.from_number(letter.position, letter.partition)
+
+def _own_position(letter: DeadLetter) -> Position | None:
+    """None for an id that no clock has made: nobody has a token to wait for such a change with."""
     position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:
         return Position.from_token(position.token)

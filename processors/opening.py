@@ -33,6 +33,7 @@ from processors.indexing.pipeline import Indexing
 from processors.indexing.preparing import Preparer
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, tokenizer_path
+from processors.limits import Limits
 from processors.recipes import RecipeNotices, chooses_models, model_options, rate_limits
 from processors.servers import Servers, open_servers
 from processors.services import Services
@@ -76,6 +77,7 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
             processes=settings.chunking_processes,
             timeout=settings.chunking_timeout,
             memory_bytes=settings.chunking_memory_bytes,
+            max_chunks=settings.max_chunks_per_document,
             tokenizer_path=tokenizer_path(settings.model_directory),
         )
         await stack.enter_async_context(pool)
@@ -105,7 +107,7 @@ async def open_services(
         yield Services(
             indexing=_indexing(base, notices, outcomes),
             answering=_answering(base, notices, replies, reader.count_tokens, ending),
-            burial=Burial(servers.store, outcomes, replies),
+            burial=Burial(servers.store, servers.key_ring, outcomes, replies),
             archiving=archiving_of(servers, settings),
             inference=base.inference,
             heartbeats=Heartbeats(servers.redis, servers.names),
@@ -141,7 +143,8 @@ def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> 
         EmbeddingStep(base.servers.store.known_vectors, base.inference),
     )
     servers = base.servers
-    return Indexing(servers.store, servers.key_ring, preparer, notices, outcomes)
+    limits = Limits.of(base.settings)
+    return Indexing(servers.store, servers.key_ring, preparer, notices, outcomes, limits)
 
 
 def _answering(
@@ -165,6 +168,7 @@ def _answering(
         Assembler(search, count_tokens),
         notices,
         replies,
-        base.settings.default_deadline,
+        min(base.settings.default_deadline, base.settings.max_query_deadline),
         base.settings.query_concurrency,
+        Limits.of(base.settings),
     )

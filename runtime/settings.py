@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from runtime import protocol
 from runtime.secrets import masked
 
 __all__ = ["LOCAL_MODEL", "Settings"]
@@ -32,7 +33,7 @@ def _for_every_provider(value: object) -> object:
     return {"": value} if isinstance(value, int) else value
 
 
-Limits = Annotated[dict[str, PositiveInt], BeforeValidator(_for_every_provider)]
+Rates = Annotated[dict[str, PositiveInt], BeforeValidator(_for_every_provider)]
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
 
 
@@ -129,12 +130,12 @@ class Settings(BaseSettings):
     model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
         default=4, description="Further tries of one request to a model before it counts as down."
     )
-    model_requests_per_minute: Limits = Field(
+    model_requests_per_minute: Rates = Field(
         default_factory=dict,
         description="Requests that all workers together send to a provider per minute: a number "
         'for each provider, or by name, e.g. {"voyage": 300}; empty: no limit.',
     )
-    model_tokens_per_minute: Limits = Field(
+    model_tokens_per_minute: Rates = Field(
         default_factory=dict,
         description="Tokens that all workers together send to a provider per minute, likewise.",
     )
@@ -176,6 +177,43 @@ class Settings(BaseSettings):
     )
     inline_content_bytes: PositiveInt = Field(
         default=256 * 2**10, description="Larger content travels by reference, not in the event."
+    )
+    max_chunks_per_document: PositiveInt = Field(
+        default=20_000, description="A document that is cut into more is refused."
+    )
+    max_event_bytes: Annotated[int, Field(ge=1, le=protocol.EVENT_BYTES)] = Field(
+        default=protocol.EVENT_BYTES,
+        description="Bigger events are refused; keep it above HEADRACE_INLINE_CONTENT_BYTES.",
+    )
+    max_uri_bytes: Annotated[int, Field(ge=1, le=protocol.URI_BYTES)] = Field(
+        default=protocol.URI_BYTES, description="A change with a longer uri is refused."
+    )
+    max_title_characters: Annotated[int, Field(ge=1, le=protocol.TITLE_CHARACTERS)] = Field(
+        default=protocol.TITLE_CHARACTERS, description="A change with a longer title is refused."
+    )
+    max_collections: Annotated[int, Field(ge=1, le=protocol.COLLECTIONS)] = Field(
+        default=protocol.COLLECTIONS, description="A change that names more is refused."
+    )
+    max_metadata_entries: Annotated[int, Field(ge=1, le=protocol.METADATA_ENTRIES)] = Field(
+        default=protocol.METADATA_ENTRIES, description="A change that has more is refused."
+    )
+    max_metadata_bytes: Annotated[int, Field(ge=2, le=protocol.METADATA_BYTES)] = Field(
+        default=protocol.METADATA_BYTES,
+        description="A change whose metadata is longer, as JSON, is refused.",
+    )
+    max_query_characters: Annotated[int, Field(ge=1, le=protocol.QUERY_CHARACTERS)] = Field(
+        default=protocol.QUERY_CHARACTERS, description="A longer question is refused."
+    )
+    max_query_deadline: Annotated[Duration, Field(le=protocol.QUERY_DEADLINE)] = Field(
+        default=protocol.QUERY_DEADLINE,
+        description="A question that may take longer is refused.",
+    )
+    max_results: Annotated[int, Field(ge=protocol.USUAL_RESULTS, le=protocol.RESULTS)] = Field(
+        default=protocol.RESULTS, description="A question for more results is refused."
+    )
+    max_context_tokens: Annotated[int, Field(ge=32, le=protocol.CONTEXT_TOKENS)] = Field(
+        default=protocol.CONTEXT_TOKENS,
+        description="A question for a longer context is refused.",
     )
 
     archive_url: str = Field(

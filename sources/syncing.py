@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
 
-from events.models import INLINE_LIMIT_CHARACTERS
+from runtime import protocol
 from sources.comparing import Step, steps
 from sources.decoding import to_text
 from sources.state import UNSURE, State
@@ -38,7 +38,7 @@ class Sync:
 
     def __init__(self, source: Source, before: State | None, max_bytes: int) -> None:
         self._source = source
-        self._max_bytes = min(max_bytes, INLINE_LIMIT_CHARACTERS)
+        self._max_bytes = min(max_bytes, protocol.INLINE_CONTENT_CHARACTERS)
         self._listing = source.list(self._max_bytes)
         before = before or State(epoch=uuid4().hex, sequence=0)
         self._before = before

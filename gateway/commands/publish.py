@@ -12,11 +12,11 @@ from typing import Annotated, BinaryIO
 import typer
 
 from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
-from events.models import LARGEST_EVENT_BYTES
 from gateway.clients import open_publisher
 from gateway.output import print_json
 from gateway.session import JsonOption, duration, run_client
 from gateway.stack import stack
+from runtime import protocol
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 
@@ -65,7 +65,7 @@ def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
 
     No more is read of a line than an event may have: somebody may pipe a disk into us.
     """
-    read = partial(lines.readline, LARGEST_EVENT_BYTES + 1)
+    read = partial(lines.readline, protocol.EVENT_BYTES + 1)
     for number, line in enumerate(iter(read, b""), start=1):
         if line.strip():
             try:

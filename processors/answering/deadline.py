@@ -9,11 +9,9 @@ from typing import Any, TypeVar
 
 from events.entries import order
 from events.models import QueryRequested
+from runtime import protocol
 
-__all__ = ["LONGEST", "Abandoning", "time_left"]
-
-LONGEST = timedelta(minutes=5)
-"""No question is worked on for longer, whatever its deadline."""
+__all__ = ["Abandoning", "time_left"]
 
 Result = TypeVar("Result")
 
@@ -23,14 +21,15 @@ def time_left(event: QueryRequested, entry_id: str, default: timedelta, now: dat
 
     The asker's clock may be hours off, so what counts is the time from the event's ``time`` to its
     deadline, both by that clock, beginning when the log took the entry, by the log's clock.
-    ``default`` is the patience of a question that names no deadline.
+    ``default`` is the patience of a question that names no deadline. It is never more than the
+    protocol allows.
     """
     deadline = event.data.deadline
     if deadline is not None and "time" not in event.model_fields_set:
-        return min(deadline - now, LONGEST)
+        return min(deadline - now, protocol.QUERY_DEADLINE)
     patience = default if deadline is None else deadline - event.time
     waited_seconds = now.timestamp() - order(entry_id)[0] / 1000
-    return min(patience, LONGEST) - timedelta(seconds=max(0.0, waited_seconds))
+    return min(patience, protocol.QUERY_DEADLINE) - timedelta(seconds=max(0.0, waited_seconds))
 
 
 class Abandoning:

@@ -26,15 +26,16 @@ from events.models import (
 )
 from events.replying import Replies
 from processors.answering.assembling import Assembler
-from processors.answering.deadline import LONGEST, Abandoning, time_left
+from processors.answering.deadline import Abandoning, time_left
 from processors.answering.freshness import Freshness, Observed
 from processors.answering.fuse import fuse
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.stopwatch import Stopwatch
 from processors.answering.wording import searchable
 from processors.deliveries import Delivery
+from processors.limits import Limits
 from processors.recipes import RecipeNotices
-from runtime import metrics
+from runtime import metrics, protocol
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
 from runtime.kill_points import kill_point
 from store.generations import Generation
@@ -79,6 +80,7 @@ class Answering:
         replies: Replies,
         default_deadline: timedelta,
         concurrency: int,
+        limits: Limits | None = None,
     ) -> None:
         self._search = search
         self._query_vectors = query_vectors
@@ -87,6 +89,7 @@ class Answering:
         self._notices = notices
         self._replies = replies
         self._default_deadline = default_deadline
+        self._limits = limits or Limits()
         self._working = asyncio.Semaphore(concurrency)
         self._abandoning = Abandoning()
 
@@ -112,6 +115,7 @@ class Answering:
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:
         try:
+            self._limits.check_question(event)
             left = time_left(event, entry_id, self._default_deadline, datetime.now(UTC))
             answer = await self._abandoning.run(self.answer(event.id, event.data, left), left)
             return QueryAnswered(data=answer)
@@ -133,7 +137,7 @@ class Answering:
         self,
         query_id: str,
         query: Query,
-        patience: timedelta = LONGEST,
+        patience: timedelta = protocol.QUERY_DEADLINE,
         generation: Generation | None = None,
     ) -> QueryAnswer:
         """Answer without any stream in between.

@@ -21,9 +21,17 @@ from processors.deliveries import Delivery
 from processors.indexing.documents import EmbeddedDocument, Failure
 from processors.indexing.preparing import Preparer
 from processors.inference.types import Urgency
+from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from runtime import metrics
-from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
+from runtime.errors import (
+    CircuitOpen,
+    HeadraceError,
+    LimitExceeded,
+    OperatorError,
+    Poison,
+    RateLimited,
+)
 from runtime.kill_points import kill_point
 from store.store import Store
 from store.switching import GenerationMoved
@@ -63,12 +71,14 @@ class Indexing:
         preparer: Preparer,
         notices: RecipeNotices,
         outcomes: Outcomes,
+        limits: Limits | None = None,
     ) -> None:
         self._store = store
         self._key_ring = key_ring
         self._preparer = preparer
         self._notices = notices
         self._outcomes = outcomes
+        self._limits = limits or Limits()
 
     async def run(self, deliveries: Sequence[Change]) -> None:
         """Index a batch.
@@ -97,18 +107,30 @@ class Indexing:
         return [*refused, *await self._apply(fresh)]
 
     async def _sort_out(self, group: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
-        """Changes to apply, and those that aren't signed as their project asks for.
+        """Changes to apply, and those that aren't signed as their project asks for, or too big.
 
         A change that was applied at its own place was signed well enough then: its key may have
-        been retired since.
+        been retired since, as a limit may have been lowered.
         """
         found = await self._key_ring.refusals(group[0].event.data.project, group)
-        refusals = {one: why for one, why in zip(group, found, strict=True) if why is not None}
+        refusals: dict[Change, Poison] = {
+            one: why for one, why in zip(group, found, strict=True) if why is not None
+        }
         fresh = await self._skip_handled(
             [one for one in group if one not in refusals or one.is_at_own_place]
         )
+        refusals = self._over_limits(fresh) | refusals
         failures = [Failure(_logged(one), why) for one, why in refusals.items() if not one.settled]
         return [one for one in fresh if one not in refusals], failures
+
+    def _over_limits(self, changes: Sequence[Change]) -> dict[Change, Poison]:
+        found: dict[Change, Poison] = {}
+        for one in changes:
+            try:
+                self._limits.check_change(one.event.data)
+            except LimitExceeded as error:
+                found[one] = error
+        return found
 
     async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:
         """Changes of one project, prepared for the generation that is live now, and written."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from processors.answering.deadline import LONGEST
 from processors.replaying.beginning import live_generation, project_id_of
 from processors.replaying.opening import Tools
 from processors.replaying.returning import find_generation
+from runtime import protocol
 from runtime.errors import UsageError
 from runtime.kill_points import kill_point
 from store.database import Database
@@ -71,7 +71,7 @@ def _check(generation: Generation, replaced_at: datetime | None, now: datetime) 
         raise _is_live(generation)
     if replaced_at is None:
         return
-    rest = replaced_at + LONGEST - now
+    rest = replaced_at + protocol.QUERY_DEADLINE - now
     if generation.state == "former" and rest > timedelta():
         raise UsageError(
             f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "

@@ -113,5 +113,6 @@ def _pool(settings: Settings) -> ChunkingPool:
         processes=max(settings.chunking_processes, os.cpu_count() or 1),
         timeout=settings.chunking_timeout,
         memory_bytes=settings.chunking_memory_bytes,
+        max_chunks=settings.max_chunks_per_document,
         tokenizer_path=tokenizer_path(settings.model_directory),
     )

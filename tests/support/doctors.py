@@ -18,7 +18,7 @@ from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace
 from tests.support.waiting import eventually
 
-__all__ = ["doctor_at", "drift_names", "examine", "forget_archive", "indexed"]
+__all__ = ["doctor_at", "drift_names", "examine", "forget_archive", "indexed", "is_archived"]
 
 SETTLE = timedelta(milliseconds=50)
 LEASE = timedelta()
@@ -38,12 +38,13 @@ async def indexed(
     ):
         await notes(worker)
         await worker.change("listed.md", "# Listed\n", collections=("manual",))
-        await eventually(lambda: _is_archived(opened), "everything is archived")
+        await eventually(lambda: is_archived(opened), "everything is archived")
     async with tools(redis_url, database, home=home, **settings) as opened:
         yield opened
 
 
-async def _is_archived(tools: Tools) -> bool:
+async def is_archived(tools: Tools) -> bool:
+    """Whether the archiver has nothing of ``docs`` in hand or before it."""
     streams = await read_streams(tools.redis, tools.names)
     return all(streams.handled(ARCHIVER, entry) for entry in streams.of("docs"))
 

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from events.models import Query, QueryRequested
-from processors.answering.deadline import LONGEST, Abandoning, time_left
+from processors.answering.deadline import Abandoning, time_left
+from runtime import protocol
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT = timedelta(seconds=10)
@@ -39,8 +40,8 @@ def test_the_askers_clock_may_be_wrong(skew: timedelta) -> None:
         (None, None, DEFAULT),
         (None, NOW + SECOND, SECOND),
         (NOW, NOW - SECOND, -SECOND),
-        (NOW, datetime.max.replace(tzinfo=UTC), LONGEST),
-        (None, datetime.max.replace(tzinfo=UTC), LONGEST),
+        (NOW, datetime.max.replace(tzinfo=UTC), protocol.QUERY_DEADLINE),
+        (None, datetime.max.replace(tzinfo=UTC), protocol.QUERY_DEADLINE),
         (datetime.max.replace(tzinfo=UTC), None, DEFAULT),
     ],
 )

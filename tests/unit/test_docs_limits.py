@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, create_model
 
-from events.models import DocumentChange
+from events.models import DocumentChange, DocumentChanged, Event, QueryRequested
 from runtime import errors
 from runtime.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (.+?) \| ([\d,]+) \| (\S+) \| (.+) \|$", re.MULTILINE)
 ROWS = ROW.findall(PAGE)
+CLASS = re.compile(r"\[[^]]*\]")
+UNBOUNDED = re.compile(r"[*+]|,\}")
 METADATA_LIMITS = (
     {"k" * 128: 1, "text": "v" * 2048, "digits": 10**4_299},
     {"k" * 129: 1},
@@ -51,6 +54,68 @@ def test_no_row_is_overlooked() -> None:
     lines = [line for line in PAGE.splitlines() if line.startswith("|")]
     heads = 2 * sum(line.startswith("|---") for line in lines)
     assert len(ROWS) == len(lines) - heads
+
+
+def test_each_setting_that_is_a_limit_is_there() -> None:
+    """Under its own name."""
+    settings = {
+        f"`HEADRACE_{name.upper()}`" for name in Settings.model_fields if name[:4] == "max_"
+    }
+    assert settings <= {source for _, _, source, _ in ROWS}
+
+
+def without_limit(part: dict[str, Any], schema: dict[str, Any], where: str = "") -> Iterator[str]:
+    """Fields, at any depth, that could be of any size."""
+    if "$ref" in part:
+        part = schema["$defs"][part["$ref"].rpartition("/")[2]]
+    for option in part.get("anyOf", ()):
+        yield from without_limit(option, schema, where)
+    for name, field in part.get("properties", {}).items():
+        yield from without_limit(field, schema, f"{where}.{name}")
+    for inside in ("items", "additionalProperties", "propertyNames"):
+        if isinstance(part.get(inside), dict):
+            yield from without_limit(part[inside], schema, f"{where}.{inside}")
+    if not is_limited(part):
+        yield where
+
+
+def is_limited(part: dict[str, Any]) -> bool:
+    """Whether what this part of a schema says of itself, and not of what is in it, is finite.
+
+    A number without bounds is as long as Python reads, a fraction 64 bits.
+    """
+    if "const" in part or "enum" in part or "format" in part:
+        return True
+    match part.get("type"):
+        case "string":
+            pattern = part.get("pattern")
+            is_short = pattern is not None and not UNBOUNDED.search(CLASS.sub("", pattern))
+            return "maxLength" in part or is_short
+        case "array":
+            return "maxItems" in part
+        case "object":
+            return "properties" in part or {"maxProperties", "propertyNames"} <= part.keys()
+        case None:
+            return "anyOf" in part or "maxLength" in part
+    return True
+
+
+@pytest.mark.parametrize("event", [DocumentChanged, QueryRequested])
+def test_each_field_that_comes_from_outside_has_a_limit(event: type[Event]) -> None:
+    """A new one without any would be the first that somebody fills."""
+    schema = event.model_json_schema()
+    assert list(without_limit(schema, schema)) == []
+
+
+@pytest.mark.parametrize(
+    "field",
+    [str, list[int], tuple[str, ...], dict[str, int], Annotated[str, Field(pattern="^a+$")], Any],
+)
+def test_a_field_without_a_limit_is_found(field: Any) -> None:
+    """Whatever is not said to be finite."""
+    model = create_model("Model", known=(int, 1), new=(field | None, None))
+    schema = model.model_json_schema()
+    assert set(without_limit(schema, schema)) >= {".new"}
 
 
 def test_limits_of_what_is_inside_of_fields() -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from events.models import (
     EVENT_TYPES,
-    LARGEST_EVENT_BYTES,
     DocumentChange,
     DocumentChanged,
     Query,
     content_hash,
     parse_event,
 )
+from runtime import protocol
 from runtime.errors import MalformedEvent
 
 json_values = st.recursive(
@@ -116,7 +116,7 @@ def test_hostile_bytes_are_malformed(raw: bytes) -> None:
 
 def test_a_body_over_the_limit_is_refused_unread() -> None:
     with pytest.raises(MalformedEvent, match="content_ref"):
-        parse_event(b" " * (LARGEST_EVENT_BYTES + 1))
+        parse_event(b" " * (protocol.EVENT_BYTES + 1))
 
 
 def test_type_and_data_are_all_that_a_publisher_must_write() -> None:

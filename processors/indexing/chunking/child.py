@@ -26,8 +26,9 @@ from processors.indexing.chunking.frames import (
     result_message,
     source_from,
 )
-from processors.indexing.chunking.types import CountTokens
+from processors.indexing.chunking.types import Chunk, CountTokens
 from processors.inference.tokenizer import TokenCounter
+from runtime.errors import LimitExceeded
 from runtime.heap import settle_heap
 
 __all__ = ["OUT_OF_MEMORY", "main"]
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     _answer(answers, {"ready": True})
     while (body := _read(requests)) is not None:
         signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
-        answer = _work(chunk, body, count)
+        answer = _work(chunk, body, count, settings["max_chunks"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         _answer(answers, answer)
 
@@ -66,14 +67,23 @@ def _counter(tokenizer: Path) -> CountTokens:
     return WordwiseCounter(count) if is_wordwise(tokenizer) else count
 
 
-def _work(chunk: Any, body: bytes, count: CountTokens) -> dict[str, Any]:
+def _work(chunk: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[str, Any]:
     source, limit_tokens = source_from(body)
     try:
-        return result_message(chunk(source, limit_tokens, count))
+        return result_message(_bounded(chunk(source, limit_tokens, count), max_chunks))
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this document
         return error_message(error)
+
+
+def _bounded(chunks: list[Chunk], most: int) -> list[Chunk]:
+    if len(chunks) > most:
+        raise LimitExceeded(
+            f"{len(chunks):,} chunks, over the limit of {most:,}; split the document, "
+            "or raise HEADRACE_MAX_CHUNKS_PER_DOCUMENT"
+        )
+    return chunks
 
 
 def _read(requests: BinaryIO) -> bytes | None:

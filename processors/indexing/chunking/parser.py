@@ -49,6 +49,7 @@ class ParserSettings:
 
     timeout: timedelta
     memory_bytes: int
+    max_chunks: int
     tokenizer_path: Path
     chunkers: str
 
@@ -58,6 +59,7 @@ class ParserSettings:
             {
                 "timeout_seconds": self.timeout.total_seconds(),
                 "memory_bytes": self.memory_bytes,
+                "max_chunks": self.max_chunks,
                 "tokenizer": str(self.tokenizer_path),
                 "chunkers": self.chunkers,
             }

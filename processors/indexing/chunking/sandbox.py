@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -35,8 +36,9 @@ class ChunkingPool:
     A document that crashes its process, takes more than ``timeout`` of processor time (or several
     times that by the clock) or needs more than ``memory_bytes`` of address space becomes a
     ``Poison``; its process is replaced, and the other documents are cut as if it had never been
-    there. The processes inherit no secrets and end with their parent. ``tokenizer_path`` is a
-    ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` cuts (tests put theirs there).
+    there. One that is cut into more than ``max_chunks`` becomes one as well. The processes inherit
+    no secrets and end with their parent. ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers``
+    names the module whose ``chunk`` cuts (tests put theirs there).
     """
 
     def __init__(
@@ -46,8 +48,9 @@ class ChunkingPool:
         memory_bytes: int,
         tokenizer_path: Path,
         chunkers: str = CHUNKERS_MODULE,
+        max_chunks: int = sys.maxsize,
     ) -> None:
-        settings = ParserSettings(timeout, memory_bytes, tokenizer_path, chunkers)
+        settings = ParserSettings(timeout, memory_bytes, max_chunks, tokenizer_path, chunkers)
         self._parsers = [Parser(settings) for _ in range(processes)]
         self._free: asyncio.LifoQueue[Parser] = asyncio.LifoQueue()
         for parser in self._parsers:

@@ -1,0 +1,92 @@
+"""What an operator lets through: each event is measured before anything is done for it.
+
+The event models hold the protocol's limits; these can only be narrower. They are the workers' door:
+what has come in stays in, so that a replay asks for none of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Self, TypeVar
+
+from events.models import DocumentChange, Event, QueryRequested
+from runtime import protocol
+from runtime.errors import LimitExceeded
+from runtime.settings import Settings
+
+__all__ = ["Limits"]
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most of each thing; by default all that the protocol allows.
+
+    ``uri_bytes`` is the setting ``HEADRACE_MAX_URI_BYTES``, and so on. ``metadata_bytes``: as JSON
+    in UTF-8.
+    """
+
+    event_bytes: int = protocol.EVENT_BYTES
+    uri_bytes: int = protocol.URI_BYTES
+    title_characters: int = protocol.TITLE_CHARACTERS
+    collections: int = protocol.COLLECTIONS
+    metadata_entries: int = protocol.METADATA_ENTRIES
+    metadata_bytes: int = protocol.METADATA_BYTES
+    query_characters: int = protocol.QUERY_CHARACTERS
+    query_deadline: timedelta = protocol.QUERY_DEADLINE
+    results: int = protocol.RESULTS
+    context_tokens: int = protocol.CONTEXT_TOKENS
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of the settings."""
+        return cls(**{one.name: getattr(settings, f"max_{one.name}") for one in fields(cls)})
+
+    def decoder(self, event: type[E]) -> Callable[[bytes], E]:
+        """Parses events, but none that is too big.
+
+        What it returns raises LimitExceeded, and MalformedEvent as ``Event.from_bytes`` does.
+        """
+
+        def decode(raw: bytes) -> E:
+            self._check("event_bytes", "the event", len(raw))
+            return event.from_bytes(raw)
+
+        return decode
+
+    def check_change(self, change: DocumentChange) -> None:
+        """Raises LimitExceeded: a field is over its limit."""
+        self._check("uri_bytes", "uri", len(change.uri.encode()))
+        self._check("uri_bytes", "old_uri", len((change.old_uri or "").encode()))
+        self._check("title_characters", "title", len(change.title or ""))
+        self._check("collections", "collections", len(change.collections))
+        self._check("metadata_entries", "metadata", len(change.metadata))
+        metadata = json.dumps(change.metadata, ensure_ascii=False)
+        self._check("metadata_bytes", "metadata", len(metadata.encode()))
+
+    def check_question(self, event: QueryRequested) -> None:
+        """Raises LimitExceeded: a field is over its limit."""
+        query = event.data
+        self._check("query_characters", "text", len(query.text))
+        self._check("results", "limit", query.limit)
+        self._check("context_tokens", "context_tokens", query.context_tokens or 0)
+        if query.deadline is not None:
+            self._check("query_deadline", "deadline", query.deadline - event.time)
+
+    def _check(self, name: str, field: str, size: int | timedelta) -> None:
+        most = getattr(self, name)
+        if size > most:
+            raise LimitExceeded(
+                f"{field}: {_told(size, name)}, over the limit of {_told(most, name)}; "
+                f"reduce it, or raise HEADRACE_MAX_{name.upper()}"
+            )
+
+
+def _told(size: int | timedelta, name: str) -> str:
+    if isinstance(size, timedelta):
+        return f"{size.total_seconds():,.0f} s"
+    return f"{size:,} {name.rpartition('_')[2]}"
