@@ -7,7 +7,8 @@ requests. A document that can't be processed fails alone.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
@@ -35,7 +36,7 @@ from runtime.errors import (
 from runtime.kill_points import kill_point
 from store.store import Store
 from store.switching import GenerationMoved
-from store.types import Applied
+from store.types import Applied, DocumentWrite
 
 __all__ = ["Change", "Indexing"]
 
@@ -117,7 +118,7 @@ class Indexing:
             one: why for one, why in zip(group, found, strict=True) if why is not None
         }
         fresh = await self._skip_handled(
-            [one for one in group if one not in refusals or one.is_at_own_place]
+            [one for one in group if one not in refusals or one.is_at_own_place], refusals
         )
         refusals = self._over_limits(fresh) | refusals
         failures = [Failure(_logged(one), why) for one, why in refusals.items() if not one.settled]
@@ -142,15 +143,18 @@ class Indexing:
         changes = [_logged(one) for one in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         kill_point("indexing.prepared")
-        applied = await self._store.apply([document.write for document in prepared.documents])
+        applied = await self._store.apply(_writes(deliveries, prepared.documents))
         kill_point("indexing.committed")
         await self._report(deliveries, prepared.documents, applied)
         return prepared.failures
 
-    async def _skip_handled(self, group: Sequence[Change]) -> list[Change]:
+    async def _skip_handled(
+        self, group: Sequence[Change], doubtful: Collection[Change]
+    ) -> list[Change]:
         """Leave out what a worker that died had written but not acknowledged."""
         keys = {(d.event.data.project, d.partition, d.number): d for d in group}
-        handled = await self._store.handled(list(keys))
+        proofs = {key: one.sha256 for key, one in keys.items() if one in doubtful}
+        handled = await self._store.handled(list(keys), proofs)
         if handled:
             await self._finish([(keys[key], _duplicate(keys[key])) for key in handled])
         return [delivery for key, delivery in keys.items() if key not in handled]
@@ -161,7 +165,7 @@ class Indexing:
         documents: Sequence[EmbeddedDocument],
         applied: Sequence[Applied],
     ) -> None:
-        places = {(delivery.number, delivery.partition): delivery for delivery in deliveries}
+        places = _by_place(deliveries)
         await self._finish(
             [
                 (delivery := places[document.change.order], _indexed(delivery, document, result))
@@ -175,6 +179,22 @@ class Indexing:
         for delivery, data in results:
             delivery.done()
             _count(data)
+
+
+def _by_place(deliveries: Sequence[Change]) -> dict[tuple[int, int], Change]:
+    return {(delivery.number, delivery.partition): delivery for delivery in deliveries}
+
+
+def _writes(
+    deliveries: Sequence[Change], documents: Sequence[EmbeddedDocument]
+) -> list[DocumentWrite]:
+    """What is written; the ledger shall know who only claims to be at its place."""
+    places = _by_place(deliveries)
+    writes = [(document.write, places[document.change.order]) for document in documents]
+    return [
+        write if one.is_at_own_place else replace(write, claimant=one.sha256)
+        for write, one in writes
+    ]
 
 
 def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:

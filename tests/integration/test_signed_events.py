@@ -220,6 +220,21 @@ async def test_what_was_applied_before_the_keys_changed_is_found_without_an_arch
     assert archived == set(expected)
 
 
+async def test_nobody_makes_a_forgery_count_by_a_signed_change_that_claims_its_place(
+    worker: Headrace, redis: Redis, database: Database, key: SigningKey, tmp_path: Path
+) -> None:
+    """Who reads a signed entry can add it again, where it likes; still the other isn't signed."""
+    forged = await add_raw(redis, change("forged.md").to_bytes())
+    assert isinstance(await outcome_of(worker.client, forged), DocumentRejected)
+    event = change("a.md").to_bytes()
+    place = str(Position.from_token(forged).number)
+    await add_raw(redis, event, signature=key.sign(event), position=place)
+    await eventually(lambda: _holds(database, ["a.md"]), "the signed change is applied")
+    async with tools(worker.redis_url, database, home=tmp_path) as opened:
+        assert (await replay(opened)).switched
+    assert await uris(database) == ["a.md"]
+
+
 async def test_a_forger_can_claim_no_place_in_the_log(
     worker: Headrace, redis: Redis, key: SigningKey
 ) -> None:
