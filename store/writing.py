@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from store.embeddings import Embedding
 from store.generations import Generation
 from store.keyword import writing as keyword
 from store.keyword.writing import ChunkTerms
+from store.threads import in_thread
 from store.types import Applied, ChunkWrite, DocumentWrite
 
 __all__ = ["write_batch"]
@@ -140,7 +140,7 @@ async def _add(batch: _Batch, added: Added) -> None:
     if len(added) < _THREAD_FROM_CHUNKS:
         words = _words(chunk_ids, added)
     else:
-        words = await asyncio.to_thread(_words, chunk_ids, added)
+        words = await in_thread(batch.connection, _words, chunk_ids, added)
     await keyword.add(batch.connection, generation.id, words)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ import numpy as np
 
 from store.keyword.postings import MAX_CHUNKS, Postings
 from store.keyword.segments import decode_chunks, decode_inline
-from store.keyword.writing import insert_segment
+from store.keyword.writing import LARGE_TIMEOUT_S, insert_segment
 from store.named_queries import named
+from store.threads import in_thread
 
 __all__ = [
     "SegmentSize",
@@ -97,8 +97,10 @@ async def merge_segments(
     parts = await _read(connection, generation_id, segment_ids)
     chunk_ids = np.concatenate([part.chunk_ids for part in parts])
     alive = await _alive(connection, generation_id, chunk_ids.tolist())
-    merged = await asyncio.to_thread(Postings.merge, parts, np.array(alive, np.int64))
-    await connection.execute(_QUERIES["delete_postings"], generation_id, segment_ids)
+    merged = await in_thread(connection, Postings.merge, parts, np.array(alive, np.int64))
+    await connection.execute(
+        _QUERIES["delete_postings"], generation_id, segment_ids, timeout=LARGE_TIMEOUT_S
+    )
     await connection.execute(_QUERIES["delete_segments"], generation_id, segment_ids)
     if len(merged.chunk_ids):
         await insert_segment(connection, generation_id, merged)
@@ -128,11 +130,16 @@ async def _read(
             parts.append(decode_inline(row["documents"], row["postings"]))
         else:
             rows = await connection.fetch(
-                _QUERIES["read_postings_for_merge"], generation_id, row["segment_id"]
+                _QUERIES["read_postings_for_merge"],
+                generation_id,
+                row["segment_id"],
+                timeout=LARGE_TIMEOUT_S,
             )
             chunk_ids, lengths = decode_chunks(row["documents"])
             packed = [(term, data) for term, data in rows]
-            parts.append(await asyncio.to_thread(Postings.from_packed, chunk_ids, lengths, packed))
+            parts.append(
+                await in_thread(connection, Postings.from_packed, chunk_ids, lengths, packed)
+            )
     return parts
 
 

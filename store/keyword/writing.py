@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,20 @@ from store.keyword.segments import INLINE_CHUNKS, encode_chunks, encode_inline
 from store.keyword.tokens import terms
 from store.keyword.vocabulary import words_of
 from store.named_queries import named
+from store.threads import in_thread
 
-__all__ = ["ChunkTerms", "about_chunk", "about_document", "add", "insert_segment", "insert_words"]
+__all__ = [
+    "LARGE_TIMEOUT_S",
+    "ChunkTerms",
+    "about_chunk",
+    "about_document",
+    "add",
+    "insert_segment",
+    "insert_words",
+]
+
+LARGE_TIMEOUT_S = 60.0
+"""Of statements that write or read a row for each term of a large segment."""
 
 _QUERIES = named("keyword")
 _URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
@@ -70,17 +81,17 @@ async def add(
     """
     for start in range(0, len(rows), MAX_CHUNKS):
         part = rows[start : start + MAX_CHUNKS]
-        await insert_segment(connection, generation_id, await _build(part))
+        await insert_segment(connection, generation_id, await _build(connection, part))
         words = words_of(chain.from_iterable(row.terms for row in part))
         await insert_words(connection, generation_id, words)
 
 
-async def _build(rows: Sequence[ChunkTerms]) -> Postings:
+async def _build(connection: asyncpg.Connection, rows: Sequence[ChunkTerms]) -> Postings:
     """In a thread where it would hold up the event loop."""
     pairs = [(row.chunk_id, row.terms) for row in rows]
     if len(pairs) <= INLINE_CHUNKS:
         return Postings.build(pairs)
-    return await asyncio.to_thread(Postings.build, pairs)
+    return await in_thread(connection, Postings.build, pairs)
 
 
 async def insert_segment(
@@ -104,6 +115,7 @@ async def insert_segment(
             segment_id,
             [term for term, _ in packed],
             [data for _, data in packed],
+            timeout=LARGE_TIMEOUT_S,
         )
 
 
