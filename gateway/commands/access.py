@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import typer
 from redis.asyncio import Redis
@@ -35,6 +35,7 @@ _NOT_SAVED = (
     "Redis has neither an ACL file nor a configuration file to keep users in: "
     "run this again whenever it has restarted"
 )
+_USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
 _OPEN = "Redis lets everybody in as the user `default`, without a password: set `requirepass`"
 
 
@@ -141,9 +142,15 @@ def _plain(access: Access, urls: tuple[str, str]) -> dict[str, Any]:
 
 
 def _as_user(url: str, user: str, password: str) -> str:
+    """Without what the query says of the former user: it would count, or tell his password."""
     parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{quote(user)}:{quote(password)}@{place}").geturl()
+    netloc = f"{quote(user)}:{quote(password)}@{parts.netloc.rpartition('@')[2]}"
+    query = [
+        (name, value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        if name not in _USER_PARAMETERS
+    ]
+    return parts._replace(netloc=netloc, query=urlencode(query, safe="/")).geturl()
 
 
 def _print(access: dict[str, Any]) -> None:
