@@ -46,8 +46,8 @@ class HeldEntry:
 
     @property
     def size_bytes(self) -> int:
-        """Of what it carries."""
-        return sum(map(len, self.fields.values()))
+        """Of what it carries, the names of its fields included: whoever adds it chooses them."""
+        return sum(len(name) + len(value) for name, value in self.fields.items())
 
     @property
     def event(self) -> bytes:
@@ -127,20 +127,25 @@ class Window:
         self.held_bytes += size_bytes
         self._large = max(size_bytes, _FADING * self._large)
 
-    def leave(self, size_bytes: int = 0, after: timedelta = timedelta()) -> None:
-        """Count one entry less, at once or later; its bytes are free at once.
+    def leave(self, size_bytes: int = 0) -> None:
+        """Count one entry less."""
+        self.free_bytes(size_bytes)
+        self.free_place()
 
-        An entry that waits to be tried again keeps its place meanwhile: while a database is down
-        a worker holds one window of failed events, and not the whole backlog.
-        """
+    def free_bytes(self, size_bytes: int) -> None:
+        """An entry is out of memory."""
         self.held_bytes -= size_bytes
         self._changed.set()
-        if after:
-            asyncio.get_running_loop().call_later(after.total_seconds(), self._free_place)
-        else:
-            self._free_place()
 
-    def _free_place(self) -> None:
+    def free_place(self, after: timedelta = timedelta()) -> None:
+        """Count one entry less, at once or later.
+
+        One that waits to be tried again keeps its place meanwhile: while a database is down a
+        worker holds one window of failed events, and not the whole backlog.
+        """
+        if after:
+            asyncio.get_running_loop().call_later(after.total_seconds(), self.free_place)
+            return
         self.held -= 1
         self._changed.set()
 

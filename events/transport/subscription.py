@@ -72,7 +72,7 @@ class Subscription:
         if not self._settle(entry):
             return
         self.statistics.retried += 1
-        self.window.leave(entry.size_bytes, after=delay)
+        self.window.free_place(after=delay)
         here = max(delay - self.group.lease, timedelta())
         idle = self.group.lease - min(delay, self.group.lease)
         deliveries = entry.attempt if counted else entry.attempt - 1
@@ -139,6 +139,7 @@ class Subscription:
         return not settled
 
     def _age(self, entry: HeldEntry, idle: timedelta, deliveries: int) -> None:
+        self.window.free_bytes(entry.size_bytes)
         if not entry.lost:
             self._aged[idle, deliveries].append(entry)
             self.wake()

@@ -110,7 +110,10 @@ async def test_a_window_bounds_bytes_too() -> None:
     room = asyncio.create_task(window.room())
     await asyncio.sleep(0)
     assert not room.done()
-    window.leave(500, after=timedelta(hours=1))
+    window.free_place(after=timedelta(hours=1))
+    await asyncio.sleep(0)
+    assert not room.done()
+    window.free_bytes(500)
     assert await room == 1
     window.leave(100)
     for _ in range(500):
@@ -145,6 +148,19 @@ async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
     held.retry(failed, timedelta(milliseconds=20), counted=True)
     assert held.window.held == 1
     await eventually(lambda: held.window.held == 0, "the place is free")
+
+
+@pytest.mark.parametrize(("delay", "bytes_left"), [(LEASE, 0), (2 * LEASE, 7)])
+async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
+    delay: timedelta, bytes_left: int
+) -> None:
+    """A wait beyond the lease is one in our memory."""
+    held = subscription()
+    failed = entry()
+    assert failed.size_bytes == 7
+    held.hold(failed)
+    held.retry(failed, delay, counted=False)
+    assert held.window.held_bytes == bytes_left
 
 
 def test_an_entry_is_settled_once() -> None:
