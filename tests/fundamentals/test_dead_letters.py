@@ -9,17 +9,17 @@ import pytest
 from events.change_log import LoggedChange
 from events.connection import connect
 from events.dead_letters import DeadLetter, DeadLetters
-from events.models import DocumentIndexed, DocumentRejected
+from events.models import DocumentIndexed, DocumentRejected, content_hash
 from events.names import Names, Topic
 from processors.indexing.documents import ResolvedDocument
 from processors.indexing.resolving import Resolver
 from runtime.settings import LOCAL_MODEL
-from store.database import Database as Postgres
 from store.generations import Recipe
 from store.store import Store
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually
+from tests.support.writes import opened
 
 MISSING = "0" * 64
 
@@ -102,17 +102,18 @@ async def test_a_raising_event_is_tried_again_then_kept_and_can_be_redriven(
 
 async def test_a_redriven_event_never_overwrites_a_newer_one(running: Headrace) -> None:
     """A redrive keeps the event's place in the log, which by then is an old one."""
-    reference = {"sha256": MISSING, "size_bytes": 3}
+    older = "The older text."
+    reference = {"sha256": content_hash(older), "size_bytes": len(older)}
     await running.change("page.md", content_ref=reference)
     await running.change("page.md", "The newer text.")
     [letter] = await eventually(lambda: letters(running), "one dead letter")
     assert letter.position is not None
-    postgres = await Postgres.open(running.database.worker_url)
-    try:
-        stored = await Store(postgres, Recipe(LOCAL_MODEL)).handled([("docs", 0, letter.position)])
-        assert not stored, "a rejected change is not applied"
-    finally:
-        await postgres.close()
-    await redrive(running, letter)
+    place = ("docs", 0, letter.position)
+    async with opened(running.database.worker_url) as postgres:
+        store = Store(postgres, Recipe(LOCAL_MODEL))
+        assert not await store.handled([place]), "a rejected change is not applied"
+        assert (await store.put("docs", older)).sha256 == reference["sha256"]
+        await redrive(running, letter)
+        await eventually(lambda: store.handled([place]), "the redriven event is done with")
     answer = await running.client.ask("docs", "text")
     assert [one.content for one in answer.results] == ["The newer text."]
