@@ -14,10 +14,14 @@ from processors.reconciling.case import Case, label
 from processors.reconciling.findings import Subject
 from processors.reconciling.stream_reading import INDEXER, StreamEntry
 from runtime.errors import UsageError
-from store.ledger import Entry
+from store.ledger import Entry, claimed_by
 from store.mending import enter_outcome
 
 __all__ = ["acknowledge", "drop_letters", "enter_outcomes"]
+
+
+_NOBODY = ""
+"""Whose bytes aren't at hand; the place shall speak for no other entry either."""
 
 
 async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
@@ -32,7 +36,11 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
             case.generation,
             [(data.agent or "", uri) for uri in uris],
             Entry(
-                (change.partition, change.position), change.event.id, "indexed", change.event.time
+                (change.partition, change.position),
+                change.event.id,
+                "indexed",
+                change.event.time,
+                claimed_by(None if entry.is_at_own_place else _NOBODY),
             ),
         )
         if not entered:

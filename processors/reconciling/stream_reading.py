@@ -38,8 +38,17 @@ class StreamEntry:
     @property
     def token(self) -> str:
         """What its publisher got."""
+        return self._own.token
+
+    @property
+    def is_at_own_place(self) -> bool:
+        """Whether no redrive has kept an earlier place for it, and nobody has claimed one."""
+        return self._own.number == self.change.position
+
+    @property
+    def _own(self) -> Position:
         topic, partition = self.place
-        return Position(topic.lane, partition, self.entry_id).token
+        return Position(topic.lane, partition, self.entry_id)
 
 
 @dataclass(frozen=True, slots=True)

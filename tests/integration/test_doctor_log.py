@@ -6,19 +6,20 @@ import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from events.change_log import read_changes
 from events.dead_letters import DeadLetter
 from events.entries import entries_of
-from events.names import Topic
+from events.names import ARCHIVER, Lane, Position, Topic
 from processors.reconciling.stream_reading import INDEXER
 from processors.replaying.opening import Tools
 from tests.support.archives import flip
 from tests.support.databases import Database
 from tests.support.doctors import drift_names, examine, forget_archive, indexed
-from tests.support.replays import damage
+from tests.support.replays import damage, rows
 
 LIVE = Topic.CHANGED_LIVE
 
@@ -76,6 +77,25 @@ async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
     repaired = await examine(opened, repair=True)
     assert (drift_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
     assert await redis.xlen(opened.names.dead(LIVE)) == 0
+
+
+async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database: Database) -> None:
+    """For an entry that was redriven, too; then the place speaks for no other one."""
+    redis, key = opened.redis, opened.names.stream(LIVE)
+    _, first, second = entries_of(await redis.xrange(key, count=3))
+    await redis.xdel(key, second.id)
+    place = Position(Lane.LIVE, 0, second.id).number
+    redriven: dict[Any, Any] = {**second.fields, b"position": place}
+    await redis.xadd(key, redriven)
+    for group in (INDEXER, ARCHIVER):
+        await redis.xgroup_setid(key, group, "$")
+    lost = Position(Lane.LIVE, 0, first.id).number, place
+    where = f"where $1::int > 0 and position in {lost}"
+    await damage(database, f"delete from ledger {where}")  # noqa: S608 - two numbers
+    repaired = await examine(opened, repair=True)
+    assert (drift_names(repaired), repaired.remaining) == ({"ledger.missing"}, [])
+    query = f"select detail ->> 'claimant' as one from ledger {where} order by position"  # noqa: S608
+    assert [row["one"] for row in await rows(database, "docs", query)] == [None, ""]
 
 
 async def test_a_change_that_was_never_indexed(opened: Tools, database: Database) -> None:
