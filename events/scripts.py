@@ -164,21 +164,24 @@ class ReplyOnce(_Script):
     """Add the terminal reply to a query and acknowledge it, unless it has its reply.
 
     One step, so that a worker that dies can leave a query unanswered and pending or answered and
-    acknowledged, and nothing between.
+    acknowledged, and nothing between. Where Redis is full, the reply is added all the same: a
+    script that has begun to write may go on, and the first XACK is a write that changes nothing.
     """
 
     LUA = """
+    redis.call('XACK', KEYS[3], ARGV[2], '0-0')
+    local replied = 0
+    if redis.call('EXISTS', KEYS[2]) == 0 then
+      local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[1])
+      if type(added) == 'table' and added.err then
+        return string.find(added.err, 'WRONGTYPE') and -1 or added
+      end
+      redis.call('PEXPIRE', KEYS[1], ARGV[4])
+      redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
+      replied = 1
+    end
     redis.call('XACK', KEYS[3], ARGV[2], ARGV[3])
-    if redis.call('EXISTS', KEYS[2]) == 1 then
-      return 0
-    end
-    local added = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[1])
-    if type(added) == 'table' and added.err then
-      return string.find(added.err, 'WRONGTYPE') and -1 or added
-    end
-    redis.call('PEXPIRE', KEYS[1], ARGV[4])
-    redis.call('SET', KEYS[2], 1, 'PX', ARGV[4])
-    return 1
+    return replied
     """
 
     async def __call__(

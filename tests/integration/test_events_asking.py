@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from events import (
     GROUPS,
@@ -227,6 +228,42 @@ async def test_a_hostile_reply_to_writes_nothing(redis: Redis, reply_to: str) ->
 
     assert sorted(await redis.keys()) == before
     assert await redis.xlen(QUERIES) == 1
+
+
+@pytest.mark.parametrize(
+    ("blocked", "error"),
+    [
+        ("SET {key} occupied", MalformedEvent),
+        ("XADD {key} 18446744073709551615-18446744073709551615 a b", ResponseError),
+    ],
+)
+async def test_a_query_whose_reply_can_not_be_added_stays_pending(
+    redis: Redis, blocked: str, error: type[Exception]
+) -> None:
+    """Until it is in the dead letters: a worker may die before that."""
+    reply_to = NAMES.replies("me")
+    await redis.execute_command(*blocked.format(key=reply_to).split())
+    entry_id, query = await pending_query(redis, reply_to)
+    with pytest.raises(error):
+        await Replies(redis, NAMES).reply(
+            answered(query), query_id=query.id, reply_to=reply_to, entry_id=entry_id
+        )
+    assert (await redis.xpending(QUERIES, GROUP))["pending"] == 1
+
+
+async def test_a_reply_is_sent_also_where_redis_is_full(redis: Redis) -> None:
+    """Or those who ask would get none while the workers catch up."""
+    reply_to = NAMES.replies("me")
+    entry_id, query = await pending_query(redis, reply_to)
+    await redis.config_set("maxmemory", 1)
+    try:
+        assert await Replies(redis, NAMES).reply(
+            answered(query), query_id=query.id, reply_to=reply_to, entry_id=entry_id
+        )
+    finally:
+        await redis.config_set("maxmemory", 0)
+    assert await redis.xlen(reply_to) == 1
+    assert (await redis.xpending(QUERIES, GROUP))["pending"] == 0
 
 
 def indexed(token: str) -> DocumentIndexed:
