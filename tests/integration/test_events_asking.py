@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -242,7 +243,8 @@ async def test_a_query_whose_reply_can_not_be_added_stays_pending(
 ) -> None:
     """Until it is in the dead letters: a worker may die before that."""
     reply_to = NAMES.replies("me")
-    await redis.execute_command(*blocked.format(key=reply_to).split())
+    client: Any = redis
+    await client.execute_command(*blocked.format(key=reply_to).split())
     entry_id, query = await pending_query(redis, reply_to)
     with pytest.raises(error):
         await Replies(redis, NAMES).reply(
