@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from events import Backlog, Names, read_backlog
 from events.headroom import read_memory
 from events.heartbeats import Heartbeats
-from gateway.alarms import alarms
+from gateway.alarms import SILENT_SECONDS, alarms
 from gateway.worker_status import model_rows, provider_rows, worker_rows
 
 __all__ = ["look", "stream_row"]
@@ -24,6 +24,7 @@ async def look(redis: Redis, names: Names) -> dict[str, Any]:
     memory = await read_memory(redis)
     backlog = await read_backlog(redis, names)
     beats = await Heartbeats(redis, names).read()
+    alive = [one for one in beats if one.age.total_seconds() <= SILENT_SECONDS]
     found = {
         "streams": [stream_row(one) for one in backlog],
         "memory": {
@@ -34,8 +35,8 @@ async def look(redis: Redis, names: Names) -> dict[str, Any]:
             "refuses_questions": memory.refuses_questions,
         },
         "workers": worker_rows(beats),
-        "models": model_rows(beats),
-        "providers": await provider_rows(redis, names, beats),
+        "models": model_rows(alive),
+        "providers": await provider_rows(redis, names, alive),
     }
     return found | {"warnings": alarms(found)}
 

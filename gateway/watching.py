@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -61,15 +62,15 @@ class Rates:
     """Changes and questions per second, of all workers, from one look to the next."""
 
     _at: datetime | None = None
-    _counts: dict[tuple[str, str], float] = field(default_factory=dict)
+    _counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def since_last(self, workers: list[dict[str, Any]], at: datetime) -> dict[str, float | None]:
         """By name of the rate; None at the first look. A worker that is new began at 0."""
-        counts = {
-            (one["worker"], rate): _total(one["metrics"], metric)
-            for one in workers
-            for rate, metric in _RATES.items()
-        }
+        counts: defaultdict[tuple[str, str], float] = defaultdict(float)
+        for one in workers:
+            for rate, metric in _RATES.items():
+                # in a container one that was killed and its successor have the same name
+                counts[one["worker"], rate] += _total(one["metrics"], metric)
         before, self._counts = self._counts, counts
         began, self._at = self._at, at
         if began is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 
 from events.heartbeats import FORGET_AFTER, Heartbeat, Heartbeats
 from events.names import Names
+from gateway.looking import look
 from processors.inference.hashing import HASHING_MODEL
 from tests.support.databases import Database
 from tests.support.running import headrace
@@ -60,6 +62,26 @@ async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
                 lambda: any(line["event"] == "heartbeat.failed" for line in logs), "a failed beat"
             )
         await worker.change("b.md", "Text.")
+
+
+async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
+    """What was down for it, and what waited in it, went with it."""
+    circuit = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 1}
+    waiting = {"model_turns_waiting{provider=p}": 3}
+    heartbeats = Heartbeats(redis, NAMES)
+    await heartbeats.beat("h:1", {"host": "h", "circuits": [circuit], "metrics": waiting})
+    found = await look(redis, NAMES)
+    assert [row["down_in"] for row in found["models"]] == [1]
+    assert [row["waiting"] for row in found["providers"]] == [3]
+
+    told = json.loads(await redis.hget(NAMES.workers, "h:1") or "")
+    long_ago = told | {"at_ms": told["at_ms"] - 20_000}
+    await redis.hset(NAMES.workers, "h:1", json.dumps(long_ago))
+    found = await look(redis, NAMES)
+    assert found["models"] == found["providers"] == []
+    assert len(found["workers"]) == 1
+    [warning] = found["warnings"]
+    assert "is silent" in warning
 
 
 async def test_what_a_killed_worker_left_is_forgotten_at_last(

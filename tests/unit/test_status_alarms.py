@@ -116,6 +116,20 @@ def test_rates_are_those_of_all_workers_together() -> None:
     assert look(20, a=5, b=30)["changes_per_s"] == 0.0
 
 
+def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
+    """In a container each has the same host and process id."""
+    rates, began = Rates(), datetime(2026, 1, 1, tzinfo=UTC)
+    shown: list[float | None] = []
+    for seconds, count in enumerate([0, 20, 40]):
+        rows = [
+            {"worker": "h:1", "metrics": {"documents{outcome=indexed}": done}}
+            for done in (count, 500)
+        ]
+        at = began + timedelta(seconds=seconds)
+        shown.append(rates.since_last(rows, at)["changes_per_s"])
+    assert shown == [None, 20.0, 20.0]
+
+
 def test_a_line_has_all_that_matters() -> None:
     """What a server says reaches no terminal as it is."""
     rates = {"changes_per_s": 1.5, "questions_per_s": None}
