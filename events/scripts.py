@@ -57,13 +57,15 @@ class PublishOnce(_Script):
 
     A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 when
     that entry was there already. What is remembered of an event is its token, and behind a blank
-    the entry that holds it, where that is another one (``Republish``).
+    the entry that holds it, where that is another one (``Republish``). Every publisher may write
+    something else there: that counts for nothing.
     """
 
     LUA = """
-    local token = redis.call('GET', KEYS[2])
+    local seen = redis.call('GET', KEYS[2])
+    local token = seen and string.match(seen .. ' ', '^(%l+:%d+:%d+%-%d+) ')
     if token then
-      return {string.match(token, '^%S+'), 1}
+      return {token, 1}
     end
     local entry = {'event', ARGV[1]}
     if ARGV[4] ~= '' then

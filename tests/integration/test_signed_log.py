@@ -158,6 +158,17 @@ async def test_a_durable_change_that_is_refused_does_not_come_again(
     assert await pending(redis) == 1
 
 
+async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) -> None:
+    """Nor have a terminal print it, where it is taken for one."""
+    event = change("a.md")
+    for nonsense in (b"", b" ", b"\xff", b"\x1b[2J", b"live:0:1-1\x1b[2J"):
+        await redis.set(Names().seen(PROJECT, event.id, 0), nonsense)
+        receipt = await Publisher(redis, Names()).publish(event)
+        assert not receipt.duplicate
+        assert Position.from_token(receipt.token).number
+    assert (await Publisher(redis, Names()).publish(event)).duplicate
+
+
 async def test_nobody_can_keep_a_signed_event_out_by_its_id(redis: Redis, key: SigningKey) -> None:
     """Neither a forger who knows the id, nor whoever published it without the key at first."""
     event = change("a.md")
