@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 import structlog
 
@@ -28,10 +29,16 @@ __all__ = [
 log = structlog.get_logger(__name__)
 
 _MODEL_SETTINGS = frozenset({"model", "models", "model_dimensions", "model_directory"})
+_FAILURES_WITHIN = timedelta(minutes=1)
 
 
 def model_options(settings: Settings) -> ModelOptions:
-    """How models are loaded and asked."""
+    """How models are loaded and asked.
+
+    One that stalls fails once per timeout: so many failures in a row are none too old to count.
+    """
+    failures = settings.model_failures
+    within = _FAILURES_WITHIN + failures * settings.model_timeout
     return ModelOptions(
         directory=settings.model_directory,
         threads=settings.model_threads,
@@ -40,7 +47,7 @@ def model_options(settings: Settings) -> ModelOptions:
         dimensions=settings.model_dimensions,
         timeout=settings.model_timeout,
         retries=settings.model_retries,
-        circuit=CircuitOptions(failures=settings.model_failures),
+        circuit=CircuitOptions(failures, within),
     )
 
 

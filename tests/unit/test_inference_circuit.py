@@ -12,6 +12,7 @@ import pytest
 
 from processors.inference.circuit import Circuit, CircuitOptions, CircuitState
 from processors.inference.provider import RequestRefused
+from processors.recipes import model_options
 from runtime.errors import (
     CircuitOpen,
     ConfigurationError,
@@ -19,6 +20,7 @@ from runtime.errors import (
     RateLimited,
     Unavailable,
 )
+from runtime.settings import Settings
 from tests.support.waiting import eventually
 
 FAST = CircuitOptions(
@@ -86,6 +88,18 @@ async def test_old_failures_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
             request(circuit, Unavailable("500"))
             clock[0] += 61
         assert not circuit.is_open
+
+
+async def test_a_model_that_only_stalls_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the settings' defaults, also where one request at a time runs into its timeout."""
+    clock = [0.0]
+    monkeypatch.setattr("processors.inference.circuit.monotonic", lambda: clock[0])
+    options = model_options(Settings())
+    async with circuit_of(Model(), options.circuit) as circuit:
+        for attempt in range(options.retries + 1):
+            clock[0] += options.timeout.total_seconds() + 2.0**attempt
+            request(circuit, Unavailable("no answer"))
+        assert circuit.is_open
 
 
 async def test_only_a_probe_closes_it() -> None:
