@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from events.models import DocumentChange, DocumentChanged, Query, QueryRequested
 from gateway.session import wrong_setting
 from processors.limits import Limits
-from runtime.errors import LimitExceeded
+from runtime import protocol
+from runtime.errors import LimitExceeded, MalformedEvent
 from runtime.settings import Settings
 from tests.support.limits import ASKED, CHANGED, LOWERED
 
@@ -84,6 +85,8 @@ def test_an_event_is_measured_before_it_is_parsed() -> None:
     decode = Limits(event_bytes=100).decoder(DocumentChanged)
     with pytest.raises(LimitExceeded, match=r"101 bytes, over the limit of 100 bytes"):
         decode(b"x" * 101)
+    with pytest.raises(MalformedEvent, match="content_ref"):
+        decode(b"x" * (protocol.EVENT_BYTES + 1))
     event = DocumentChanged(data=change())
     assert Limits().decoder(DocumentChanged)(event.to_bytes()) == event
 
