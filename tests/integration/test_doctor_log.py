@@ -130,7 +130,7 @@ async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: D
 @pytest.mark.parametrize("kind", ["events", "contents"])
 async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind: str) -> None:
     """A flipped byte is found, named with its file, and what was lost is archived again."""
-    [file] = files(opened, kind)
+    file, *_ = files(opened, kind)
     flip(file, -20)
     repaired = await examine(opened, repair=True)
     [drift] = [one for one in repaired.drifts if one.name == "archive.damaged"]
@@ -142,7 +142,7 @@ async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind
 @pytest.mark.parametrize("kind", ["events", "contents"])
 async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None:
     """A removed file is found, and written again from the streams."""
-    [file] = files(opened, kind)
+    file, *_ = files(opened, kind)
     file.unlink()
     repaired = await examine(opened, repair=True)
     assert "archive.missing" in drift_names(repaired)
@@ -153,7 +153,7 @@ async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None
 
 async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
     """Damage that nobody can mend stays, with its file and the cause; nothing is deleted for it."""
-    [file] = files(opened, "events")
+    file, *_ = files(opened, "events")
     flip(file, -20)
     await opened.redis.flushall()
     repaired = await examine(opened, repair=True)
@@ -167,7 +167,7 @@ async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
     await damage(
         database, "update generations set created_at = now() - interval '1 day' where id = $1"
     )
-    [file] = files(opened, "contents")
+    file, *_ = files(opened, "contents")
     young, old = file.with_name("young.zst"), file.with_name("old.zst")
     for one in (young, old):
         one.write_bytes(b"leftover")
