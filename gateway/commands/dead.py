@@ -7,12 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from events import DeadLetter, DeadLetters
 from gateway.clients import names_of, open_redis
-from gateway.output import print_json, printable, stdout
+from gateway.output import print_json, printable
 from gateway.session import JsonOption, run_client
 from gateway.stack import stack
 from runtime.errors import UsageError
@@ -39,7 +37,8 @@ def list_letters(
         for letter in letters:
             print_json(_plain(letter))
     elif letters:
-        stdout().print(_table(letters))
+        for letter in letters:
+            typer.echo(_lines(letter))
     else:
         typer.echo("no dead letters")
 
@@ -115,12 +114,9 @@ def _plain(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def _table(letters: list[DeadLetter]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "error", "attempts", "last", "detail"):
-        table.add_column(column, no_wrap=column == "id")
-    for letter in letters:
-        when = letter.last_at.isoformat(timespec="seconds")
-        cells = (letter.id, letter.error, str(letter.attempts), when, letter.detail)
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+def _lines(letter: DeadLetter) -> str:
+    """Two lines, since a column of a terminal is too narrow for a reason and its cure."""
+    when = letter.last_at.isoformat(timespec="seconds")
+    tries = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
+    reason = " ".join(f"{letter.error} after {tries}: {letter.detail}".split())
+    return printable(f"{letter.id}  {when}\n    {reason}")

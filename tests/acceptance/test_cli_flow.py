@@ -97,6 +97,9 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
 
     letter = (await cli("dead", "list", "--json")).json
     assert letter["error"] == "UnsupportedContent"
+    place, reason = (await cli("dead", "list")).stdout.splitlines()
+    assert place.startswith(letter["id"])
+    assert reason.strip() == f"UnsupportedContent after 1 attempt: {letter['detail']}"
     shown = await cli("dead", "show", letter["id"])
     assert "lost" in shown.stdout
     assert (await cli("dead", "drop", letter["id"])).code == 0
