@@ -71,7 +71,10 @@ class Keys:
         if not self.active:
             return None
         if signature is None:
-            return SignatureRefused("the project takes signed changes only, and this has none")
+            return SignatureRefused(
+                "the project takes signed changes only, and this has no signature: publish it"
+                " with HEADRACE_SIGNING_KEY set to a key of the project"
+            )
         match = _SIGNATURE.fullmatch(signature)
         if match is None:
             return SignatureRefused("the signature isn't v1:<key id>:<64 hex digits>")
