@@ -19,13 +19,19 @@ def given_password(settings: Settings, role: Role) -> str:
     """The password that the settings name for a role; empty: none.
 
     Raises:
-        ConfigurationError: it is too short or has other characters; or its file can't be read.
+        ConfigurationError: it is too short or has other characters; or its file can't be
+            read, or the directory isn't there.
     """
     variable = f"HEADRACE_{role.upper()}_PASSWORD"
     password = str(getattr(settings, f"{role}_password").get_secret_value())
     if not password and settings.passwords_directory is not None:
         file = settings.passwords_directory / role
         variable = str(file)
+        if not file.parent.is_dir():
+            raise ConfigurationError(
+                f"HEADRACE_PASSWORDS_DIRECTORY: {file.parent} is no directory; make it,"
+                " or leave the setting out"
+            )
         try:
             password = file.read_text(encoding="utf-8").strip()
         except FileNotFoundError:

@@ -108,6 +108,7 @@ async def test_access_that_cannot_be_made(admin: Cli) -> None:
         "HEADRACE_OWNER_DATABASE_URL": "",
         "HEADRACE_WORKER_PASSWORD": "short",
         "HEADRACE_OPERATOR_PASSWORD": "twelve blanks in it",
+        "HEADRACE_PASSWORDS_DIRECTORY": "a-directory-that-is-not-there",
     }
     for name, value in refused.items():
         assert name in (await admin("access", **{name: value})).line
