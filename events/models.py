@@ -7,6 +7,7 @@ validation is safe to store and to compare.
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -71,6 +72,8 @@ __all__ = [
     "parse_event",
 ]
 
+_ITEMS = re.compile(r"item(s?) after validation")
+
 
 class Kind(StrEnum):
     """Kinds of content; each has its way of chunking."""
@@ -93,9 +96,9 @@ def first_problem(error: ValidationError) -> str:
     """The first wrong field and what is wrong with it: one printable line, safe to store."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "event"
-    message = first["msg"]
+    message = first["msg"].removeprefix("Value error, ")
     if message.startswith("Value should have"):  # a text; pydantic calls its characters items
-        message = message.replace("items after validation", "characters")
+        message = _ITEMS.sub(r"character\1", message)
     line = f"{where[:200]}: {message[:200]}"
     return "".join(character if character.isprintable() else " " for character in line)
 
