@@ -199,7 +199,8 @@ class Publisher:
         if self._content_store is None:
             raise LimitExceeded(
                 f"{data.uri}: {size_bytes:,} bytes don't fit into an event (at most "
-                f"{self._inline_limit_bytes:,}): publish with a content store, or as content_ref"
+                f"{self._inline_limit_bytes:,}): publish with a content store"
+                " (on the command line: set HEADRACE_DATABASE_URL), or as content_ref"
             )
         update = {
             "content": None,

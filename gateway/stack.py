@@ -93,5 +93,8 @@ def require_database(settings: Settings) -> Settings:
         ConfigurationError: it doesn't.
     """
     if not settings.database_url:
-        raise ConfigurationError("HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is")
+        raise ConfigurationError(
+            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is: set both, or neither"
+            " to use the servers of `headrace up`"
+        )
     return settings
