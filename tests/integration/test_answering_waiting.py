@@ -65,8 +65,9 @@ async def test_a_worker_that_ends_leaves_waiting_questions_to_another(
     async with Client.connect(redis_url) as client:
         async with headrace(redis_url, database, only=["answerer"], model=HASHING_MODEL):
             receipt = await client.publish(DocumentChanged(data=change))
-            fresh = {"min_event": receipt.token, "max_wait": timedelta(minutes=1)}
-            asked = asyncio.create_task(client.ask("docs", "weirs", **fresh))
+            asked = asyncio.create_task(
+                client.ask("docs", "weirs", min_event=receipt.token, max_wait=timedelta(minutes=1))
+            )
 
             async def taken() -> bool:
                 return bool((await redis.xpending(stream, GROUPS[Topic.QUERY]))["pending"])
