@@ -32,7 +32,7 @@ from store.roles import set_passwords
 __all__ = ["command"]
 
 _NOT_SAVED = (
-    "Redis has neither an ACL file nor a configuration file to keep users in: "
+    "Redis has neither an ACL file nor a configuration file that keeps users: "
     "run this again whenever it has restarted"
 )
 _USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
@@ -99,7 +99,8 @@ async def _grant(settings: Settings, *, rotate: bool) -> _Found:
         for access in accesses:
             rules = user_rules(access.role, servers.stream_prefix, version)
             await put_user(redis, access.redis_user, rules, await _hashes(redis, access))
-        saved = await save_users(redis)
+        # `up` writes the configuration of its own Redis anew at every start
+        saved = bool(settings.redis_url) and await save_users(redis)
         is_open = await _lets_everybody_in(redis)
     return _Found(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
 

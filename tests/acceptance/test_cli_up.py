@@ -52,6 +52,17 @@ def nothing_runs(pids: set[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
+@pytest.mark.usefixtures("up")
+async def test_users_of_its_redis_last_as_long_as_it_does(cli: Cli) -> None:
+    """They can be tried; who makes them is told that the next ``up`` won't have them."""
+    made = await cli("access", "--json")
+    assert made.json["saved"] is False
+    assert "run this again" in made.stderr
+    [operator] = [one for one in made.json["roles"] if one["role"] == "operator"]
+    urls = {f"HEADRACE_{name.upper()}": operator[name] for name in ("redis_url", "database_url")}
+    assert (await cli("dead", "list", **urls)).code == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_one_signal_ends_all_in_order(
     up: asyncio.subprocess.Process, home: Path, number: signal.Signals
