@@ -86,12 +86,21 @@ class ContentMerging:
     damaged: list[DamagedSegment] = field(default_factory=list)
     _may_drop: bool = True
     _known_events: set[int] = field(default_factory=set)
+    _old: set[bytes] = field(default_factory=set)
     _referred: set[bytes] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Merge what is worth it. Where a file of events is damaged, nothing is let go of."""
+        """Merge what is worth it. Where a file of events is damaged, nothing is let go of.
+
+        Of references only those to contents in old packs are kept in mind: of the young, which
+        stay in any case, there may be millions.
+        """
         packs = await self.index.packs(self.project_id)
-        self._may_drop = await self._learn_references()
+        for pack in packs:
+            if self._is_old(pack):
+                spans = await self.index.pack_spans(self.project_id, pack.segment_id)
+                self._old.update(span.sha256 for span in spans)
+        self._may_drop = bool(self._old) and await self._learn_references()
         plans = [await self._plan(pack) for pack in packs]
         for group in _worth_merging(plans):
             await self._merge(group)
@@ -104,7 +113,7 @@ class ContentMerging:
                     found = await asyncio.to_thread(contents_of, self.storage, segment)
                 except DamagedSegment:
                     return False
-                self._referred |= found
+                self._referred |= found & self._old
                 self._known_events.add(segment.segment_id)
         return True
 
@@ -114,8 +123,11 @@ class ContentMerging:
         return _Plan(pack, live)
 
     def _stays(self, pack: PackFile, span: Span) -> bool:
-        may_go = self._may_drop and pack.created_at < self.older_than
+        may_go = self._may_drop and self._is_old(pack)
         return not may_go or span.sha256 in self._referred
+
+    def _is_old(self, pack: PackFile) -> bool:
+        return pack.created_at < self.older_than
 
     async def _merge(self, group: Sequence[_Plan]) -> None:
         files = Writing(self.storage, self.project_id)

@@ -15,6 +15,7 @@ from events.change_log import LoggedChange
 from runtime.errors import Unavailable
 from store import ledger
 from store.archive import Archive
+from store.archive.content_merging import ContentMerging
 from store.archive.replacing import Replacing
 from store.archive.writing import Writing
 from store.database import Database
@@ -104,6 +105,25 @@ async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Arc
     appended = await archive.append("alpha", [logged("a", 6, "one")])
     assert appended.contents == 1
     assert await archive.content("alpha", sha256_of("one")) == "one"
+
+
+async def test_of_young_contents_no_references_are_kept_in_mind(
+    archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stay anyway, so that a compaction takes no more memory the more changes there were."""
+    runs: list[ContentMerging] = []
+    run = ContentMerging.run
+
+    async def watched(self: ContentMerging) -> None:
+        runs.append(self)
+        await run(self)
+
+    monkeypatch.setattr(ContentMerging, "run", watched)
+    await archive.append("alpha", [logged("a", number, f"a{number}") for number in range(1, 9)])
+    await archive.compact("alpha", datetime.now(UTC) - timedelta(days=1))
+    assert not runs[0]._referred
+    await archive.compact("alpha", NOW)
+    assert runs[1]._referred == {bytes.fromhex(sha256_of("a8"))}
 
 
 async def test_small_files_become_one_and_old_ones_are_removed_later(
