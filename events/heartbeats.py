@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
@@ -17,6 +18,33 @@ __all__ = ["FORGET_AFTER", "Heartbeat", "Heartbeats"]
 
 FORGET_AFTER = timedelta(minutes=10)
 """A worker that was silent so long is no news any more."""
+
+
+class _Circuit(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+    model: str
+    state: str
+    failures: int
+    next_probe_s: float | None
+    reason: str
+
+
+class _State(BaseModel):
+    """The form of what ``status`` reads, as far as it is told: any user may write a heartbeat."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    host: str = ""
+    pid: int = 0
+    roles: list[str] = []
+    version: str = ""
+    started_at: str = ""
+    in_work: dict[str, int] = {}
+    in_hand: dict[str, int] = {}
+    circuits: list[_Circuit] = []
+    memory_bytes: int | None = None
+    loop_lag_s: float = 0
+    transport: dict[str, int] = {}
+    metrics: dict[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +107,7 @@ def _heartbeat(worker: bytes, told: bytes, now_ms: int) -> Heartbeat | None:
     try:
         value = json.loads(told)
         age = timedelta(milliseconds=max(0, now_ms - int(value["at_ms"])))
-        return Heartbeat(worker.decode(), age, dict(value["state"]))
+        _State.model_validate(value["state"])
+        return Heartbeat(worker.decode(), age, value["state"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -26,6 +26,10 @@ NONSENSE = (
     b'{"at_ms": -1e300, "state": {}}',
     b'{"at_ms": Infinity, "state": {}}',
     b"[" * 100_000,
+    b'{"at_ms": 9e12, "state": {"in_work": 7}}',
+    b'{"at_ms": 9e12, "state": {"loop_lag_s": NaN}}',
+    b'{"at_ms": 9e12, "state": {"circuits": [{}]}}',
+    b'{"at_ms": 9e12, "state": {"metrics": {"m": "x"}, "memory_bytes": "y"}}',
 )
 
 
