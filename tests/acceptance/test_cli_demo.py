@@ -10,7 +10,7 @@ HELD = {
     "Which disaster loses publishes of the last second?": "publishes of the last second",
     "How long do dead letters stay?": "Dead letters stay until somebody",
     "Why does the embedded Postgres run as nobody when we are root?": "refuses to run as root",
-    "Where are stream and key names built?": "Builds every Redis key",
+    "Where are stream and key names built?": "built here and nowhere else",
 }
 
 

@@ -460,6 +460,8 @@ def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_standard_library_loses_no_file() -> None:
     """Every file of Python's own tests is published or skipped with a reason."""
     root = Path(sysconfig.get_path("stdlib")) / "test"
+    if not (root / "test_source_encoding.py").exists():
+        pytest.skip("this Python was packaged without its tests")
     modes = [path.lstat().st_mode for path in root.rglob("*")]
     run = Sync(DirectorySource(root), None, 2 * 2**20)
     assert run.report.found == sum(not stat.S_ISDIR(mode) for mode in modes)
