@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
+from tests.support.waiting import eventually
 
 VALVES = (
     "# Valves\n\nThe relief valve opens at seven bar.\n\n# Pumps\n\nPumps run dry in minutes.\n"
@@ -109,7 +111,12 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
 async def test_status_counts(cli: Cli, plant: Path) -> None:
     """Status tells what is stored per project, and that nothing waits."""
     await cli("sync", str(plant), "--project", "plant", "--wait")
-    status = (await cli("status", "--json")).json
+
+    async def archived() -> Any:
+        status = (await cli("status", "--json")).json
+        return status if status["archive"][0]["changes"] == 2 else None
+
+    status = await eventually(archived, "both changes are archived", timeout=30)
     [project] = status["projects"]
     assert (project["project"], project["documents"]) == ("plant", 2)
     assert project["chunks"] >= 2
