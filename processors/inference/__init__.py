@@ -1,6 +1,7 @@
 """The only caller of models."""
 
 from processors.inference.circuit import CircuitOptions, CircuitStatus
+from processors.inference.encoder import Precision
 from processors.inference.registry import Inference, ModelOptions, full_name
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from processors.inference.types import Embedder, Embeddings, Urgency
@@ -12,6 +13,7 @@ __all__ = [
     "Embeddings",
     "Inference",
     "ModelOptions",
+    "Precision",
     "TokenCounter",
     "Urgency",
     "full_name",

@@ -5,88 +5,41 @@ Devlin et al. 2019 (the encoder) and Reimers and Gurevych 2019 (mean pooling, un
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from processors.inference.products import Products
 from processors.inference.weights import Shape, Tensors
-from runtime.errors import ConfigurationError
 
-__all__ = ["Encoder"]
+__all__ = ["Graph"]
 
 _MASKED = np.float32(-10_000.0)
 
 
-class Encoder:
-    """A compiled encoder: token ids in, unit vectors out. One call at a time.
+class Graph:
+    """The graph while it is built; activations are (batch, length, width).
 
     Args:
+        openvino: the imported library.
         tensors: weights by name, as in a bare ``BertModel``.
-        shape: its shape.
-        threads: processor threads of one call.
-
-    Raises:
-        ConfigurationError: a weight is missing or has another shape.
+        shape: their shape.
+        products: how each product with weights is computed.
     """
 
-    def __init__(self, tensors: Tensors, shape: Shape, threads: int) -> None:
-        openvino = _import_openvino()
-        core = openvino.Core()
-        # Without pinning off, the engines of two worker processes would share one core.
-        properties = {
-            "INFERENCE_PRECISION_HINT": _precision(core),
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-            "PERFORMANCE_HINT": "LATENCY",
-            "ENABLE_CPU_PINNING": False,
-        }
-        try:
-            model = _Graph(openvino, tensors, shape).build()
-        except (KeyError, RuntimeError) as error:
-            raise ConfigurationError(f"the weights don't fit config.json: {error}") from error
-        self._request = core.compile_model(model, "CPU", properties).create_infer_request()
-
-    def encode(self, rows: list[list[int]]) -> npt.NDArray[np.float32]:
-        """Unit vectors of shape (rows, width); rows are padded to the longest."""
-        length = max(map(len, rows))
-        ids = np.zeros((len(rows), length), np.int32)
-        mask = np.zeros((len(rows), length), np.float32)
-        for row, tokens in enumerate(rows):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        vectors: npt.NDArray[np.float32] = self._request.infer([ids, mask], share_inputs=True)[0]
-        return vectors
-
-
-def _import_openvino() -> Any:
-    """Import OpenVINO with its telemetry made unimportable.
-
-    ``import openvino`` reports itself to an analytics server when ``openvino_telemetry`` is there;
-    when it isn't, OpenVINO falls back to a stub that does nothing.
-    """
-    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment] # None blocks the import
-    import openvino  # noqa: PLC0415 - only once telemetry is out of the way
-
-    return openvino
-
-
-def _precision(core: Any) -> str:
-    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    return "bf16" if "BF16" in capabilities else "f32"
-
-
-class _Graph:
-    """The graph while it is built; activations are (batch, length, width)."""
-
-    def __init__(self, openvino: Any, tensors: Tensors, shape: Shape) -> None:
+    def __init__(self, openvino: Any, tensors: Tensors, shape: Shape, products: Products) -> None:
         self._openvino = openvino
         self._ops = openvino.opset13
         self._tensors = tensors
         self._shape = shape
+        self._products = products
 
     def build(self) -> Any:
+        """Model from token ids, int32, and a mask, float32, (batch, length), to unit vectors.
+
+        Raises:
+            KeyError, RuntimeError, ValueError: a weight is missing or has another shape.
+        """
         ids = self._ops.parameter([-1, -1], np.int32, name="ids")
         mask = self._ops.parameter([-1, -1], np.float32, name="mask")
         bias = self._attention_bias(mask)
@@ -126,16 +79,17 @@ class _Graph:
         return self._normalized(ops.add(narrow, hidden), prefix + "output.LayerNorm")
 
     def _attention(self, hidden: Any, bias: Any, prefix: str) -> Any:
-        query, key, value = (
-            self._split_heads(self._linear(hidden, prefix + name))
-            for name in ("query", "key", "value")
-        )
-        attended = self._ops.scaled_dot_product_attention(query, key, value, bias)
+        """Attention by one product for queries, keys and values, (batch, length, 3 width)."""
+        names = [prefix + name for name in ("query", "key", "value")]
+        heads = self._split_heads(self._linear(hidden, *names))
+        parts = self._ops.split(heads, self._integer(1), len(names)).outputs()
+        attended = self._ops.scaled_dot_product_attention(*parts, bias)
         return self._reshaped(self._heads_swapped(attended), 0, 0, self._shape.width)
 
     def _split_heads(self, hidden: Any) -> Any:
-        heads = self._shape.heads
-        return self._heads_swapped(self._reshaped(hidden, 0, 0, heads, self._shape.width // heads))
+        """From (batch, length, heads of queries, keys and values) to (batch, heads, length, …)."""
+        size = self._shape.width // self._shape.heads
+        return self._heads_swapped(self._reshaped(hidden, 0, 0, 3 * self._shape.heads, size))
 
     def _heads_swapped(self, hidden: Any) -> Any:
         return self._ops.transpose(hidden, self._constant(np.array([0, 2, 1, 3])))
@@ -147,9 +101,11 @@ class _Graph:
         total = ops.reduce_sum(kept, self._constant(np.array([1])))
         return ops.normalize_l2(total, self._constant(np.array([1])), 1e-12, "add")
 
-    def _linear(self, hidden: Any, name: str) -> Any:
-        weight, bias = self._tensors[name + ".weight"], self._tensors[name + ".bias"]
-        product = self._ops.matmul(hidden, self._constant(weight), False, True)
+    def _linear(self, hidden: Any, *names: str) -> Any:
+        """Product with one or more layers side by side, plus their biases."""
+        weight = np.concatenate([self._tensors[name + ".weight"] for name in names])
+        bias = np.concatenate([self._tensors[name + ".bias"] for name in names])
+        product = self._products(self._ops, hidden, weight, names[0])
         return self._ops.add(product, self._constant(bias))
 
     def _normalized(self, hidden: Any, name: str) -> Any:

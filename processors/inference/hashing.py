@@ -37,6 +37,11 @@ class HashingEmbedder:
         """That of the built-in model, so that chunks come out alike."""
         return 254
 
+    @property
+    def texts_per_call(self) -> int:
+        """As many as the built-in model takes."""
+        return 256
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Words of each text."""
         return [len(text.split()) for text in texts]

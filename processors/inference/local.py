@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from processors.inference.graph import Encoder
-from processors.inference.stepping import SteppedThread, Steps
+from processors.inference.encoder import Encoder, Precision, Weights
+from processors.inference.ranges import load_ranges
+from processors.inference.selection import resolve_precision
+from processors.inference.stepping import SteppedThreads, Steps
 from processors.inference.tokenizer import SPECIAL_TOKENS, TokenCounter, load_tokenizer
 from processors.inference.types import Embeddings, Urgency
 from processors.inference.weights import (
     TOKENIZER_FILE,
+    Array,
     load_tensors,
     locate,
     model_name,
     read_shape,
+    weights_digest,
 )
 
 __all__ = ["LocalEmbedder", "length_sorted_batches"]
@@ -25,30 +34,65 @@ __all__ = ["LocalEmbedder", "length_sorted_batches"]
 _BATCH_TOKENS = 512
 """Padded tokens of a sub-batch: 4 % slower than 2,048, and a query waits a quarter as long."""
 _TEXTS_PER_STEP = 64
+_TEXTS_PER_CALL = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    tokenizer: Tokenizer
+    encoder: Encoder
+    precision: Precision
+
+
+@dataclass(slots=True)
+class _Work:
+    """One call; ``batches`` are indices into ``rows``, the longest rows last."""
+
+    texts: Sequence[str]
+    vectors: Array
+    rows: list[list[int]] = field(default_factory=list)
+    batches: deque[list[int]] = field(default_factory=deque)
+
+    def next_batch(self) -> list[int] | None:
+        """A sub-batch for the thread that asks for it, None if all are taken.
+
+        The longest go first, so that the threads of one call end at nearly the same time.
+        """
+        with suppress(IndexError):
+            return self.batches.pop()
+        return None
 
 
 class LocalEmbedder:
-    """Embeds on one thread of its own; a query waits for one sub-batch of documents at most.
+    """Embeds on threads of its own, each with a stream of the engine.
 
-    Texts over ``limit_tokens`` are cut. The weights are loaded by ``start``, or by the first
-    ``embed``.
+    A question waits for one sub-batch of documents at most. Texts over ``limit_tokens`` are cut.
+    The weights are loaded by ``start``, or by the first ``embed``.
 
     Args:
         model_directory: a sentence-transformers BERT model; None: the packaged all-MiniLM-L6-v2.
-        threads: processor threads of the engine.
+        threads: sub-batches of documents at the same time, each on one core.
+        precision: None: the fastest on this processor.
 
     Raises:
         ConfigurationError: the model is missing, not BERT-shaped, or not the official release.
     """
 
-    def __init__(self, model_directory: Path | None = None, threads: int = 1) -> None:
+    def __init__(
+        self,
+        model_directory: Path | None = None,
+        threads: int = 1,
+        precision: Precision | None = None,
+    ) -> None:
         self._directory = locate(model_directory)
         self._model = model_name(self._directory)
         self._shape = read_shape(self._directory)
-        self._threads = threads
+        self._wanted = precision
+        self._lanes = threads
         self._count = TokenCounter(self._directory / TOKENIZER_FILE)
-        self._thread = SteppedThread("local model")
-        self._engine: tuple[Tokenizer, Encoder] | None = None
+        self._threads = SteppedThreads("local model", threads)
+        self._engine: _Engine | None = None
+        self._loading = Lock()
 
     @property
     def model(self) -> str:
@@ -65,44 +109,78 @@ class LocalEmbedder:
         """What the model was trained for, special tokens left out."""
         return self._shape.limit_tokens - SPECIAL_TOKENS
 
+    @property
+    def texts_per_call(self) -> int:
+        """Enough texts for batches of similar length."""
+        return _TEXTS_PER_CALL
+
+    @property
+    def precision(self) -> Precision | None:
+        """What the engine computes in; None before ``start``."""
+        return None if self._engine is None else self._engine.precision
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Token counts, special tokens left out."""
         return self._count(texts)
 
     async def start(self) -> None:
         """Load the weights and compile the graph (about half a second)."""
-        await self._thread.run(self._steps(["warm"]), Urgency.QUERY)
+        await self.embed(["warm"], Urgency.QUERY)
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         """Unit vectors of the texts; the more urgent of two calls goes ahead."""
-        return await self._thread.run(self._steps(list(texts)), urgency)
+        work = _Work(texts, np.empty((len(texts), self.dimensions), np.float32))
+        if len(texts) > 1:
+            # a single text, mostly a question, goes to the threads and back only once
+            await self._threads.run(self._prepare(work), urgency)
+        lanes = min(self._lanes, max(1, len(work.batches)))
+        try:
+            await asyncio.gather(
+                *(self._threads.run(self._encode(work), urgency) for _ in range(lanes))
+            )
+        finally:
+            work.batches.clear()
+        tokens = sum(len(row) - SPECIAL_TOKENS for row in work.rows)
+        return Embeddings(work.vectors, tokens)
 
     async def close(self) -> None:
-        """Stop the thread; calls that wait raise ``Unavailable``."""
-        await self._thread.close()
+        """Stop the threads; calls that wait raise ``Unavailable``."""
+        await self._threads.close()
         self._engine = None
 
-    def _steps(self, texts: list[str]) -> Steps[Embeddings]:
-        tokenizer, encoder = self._load()
-        rows: list[list[int]] = []
-        for first in range(0, len(texts), _TEXTS_PER_STEP):
-            encodings = tokenizer.encode_batch_fast(texts[first : first + _TEXTS_PER_STEP])
-            rows.extend(encoding.ids for encoding in encodings)
+    def _prepare(self, work: _Work) -> Steps[None]:
+        """Turn texts into tokens, and tokens into sub-batches."""
+        tokenizer = self._load().tokenizer
+        for first in range(0, len(work.texts), _TEXTS_PER_STEP):
+            encodings = tokenizer.encode_batch_fast(work.texts[first : first + _TEXTS_PER_STEP])
+            work.rows.extend(encoding.ids for encoding in encodings)
             yield
-        vectors = np.empty((len(rows), self.dimensions), np.float32)
-        for batch in length_sorted_batches([len(row) for row in rows], _BATCH_TOKENS):
-            vectors[batch] = encoder.encode([rows[index] for index in batch])
-            yield
-        return Embeddings(vectors, tokens=sum(map(len, rows)) - SPECIAL_TOKENS * len(rows))
+        work.batches.extend(length_sorted_batches([len(row) for row in work.rows], _BATCH_TOKENS))
 
-    def _load(self) -> tuple[Tokenizer, Encoder]:
-        """The engine; only ever called on the thread."""
-        if self._engine is None:
-            tensors = load_tensors(self._directory)
-            self._engine = (
-                load_tokenizer(self._directory / TOKENIZER_FILE, self._shape.limit_tokens),
-                Encoder(tensors, self._shape, self._threads),
-            )
+    def _encode(self, work: _Work) -> Steps[None]:
+        """Encode sub-batches until none is left, beside other threads that do the same."""
+        if len(work.rows) < len(work.texts):
+            yield from self._prepare(work)
+        encoder = self._load().encoder
+        while batch := work.next_batch():
+            work.vectors[batch] = encoder.encode([work.rows[index] for index in batch])
+            yield
+
+    def _load(self) -> _Engine:
+        """The engine; only ever called on the threads."""
+        with self._loading:
+            if self._engine is None:
+                weights = Weights(
+                    load_tensors(self._directory),
+                    self._shape,
+                    load_ranges(weights_digest(self._directory)),
+                )
+                precision = resolve_precision(self._wanted, weights)
+                self._engine = _Engine(
+                    load_tokenizer(self._directory / TOKENIZER_FILE, self._shape.limit_tokens),
+                    Encoder(weights, precision, self._lanes + 1),
+                    precision,
+                )
         return self._engine
 
 

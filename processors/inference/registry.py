@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from processors.inference.circuit import CircuitOptions, CircuitStatus
+from processors.inference.encoder import Precision
 from processors.inference.hashing import HASHING_MODEL, HashingEmbedder
 from processors.inference.local import LocalEmbedder
 from processors.inference.remote import LiteLLMEmbedder
@@ -33,13 +34,14 @@ _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """How models are loaded and asked; local ones use the first two, all others the rest.
+    """Options of models; local ones use the first three, all others the rest.
 
-    ``dimensions`` is the width to ask for.
+    ``precision`` None: the fastest on this processor. ``dimensions`` is the width to ask for.
     """
 
     directory: Path | None = None
     threads: int = 1
+    precision: Precision | None = None
     api_key: str = field(default="", repr=False)
     base_url: str = ""
     dimensions: int | None = None
@@ -49,7 +51,7 @@ class ModelOptions:
 
 
 LOCAL_MODELS: Mapping[str, Callable[[ModelOptions], Embedder]] = {
-    OFFICIAL_NAME: lambda options: LocalEmbedder(None, options.threads),
+    OFFICIAL_NAME: lambda options: LocalEmbedder(None, options.threads, options.precision),
     HASHING_MODEL: lambda _: HashingEmbedder(),
 }
 
@@ -97,7 +99,7 @@ def create_embedder(model: str, options: ModelOptions, turns: Turns | None = Non
 
 def _local(model: str, options: ModelOptions) -> Embedder:
     if options.directory is not None and model_name(locate(options.directory)) == model:
-        return LocalEmbedder(options.directory, options.threads)
+        return LocalEmbedder(options.directory, options.threads, options.precision)
     if model in LOCAL_MODELS:
         return LOCAL_MODELS[model](options)
     raise ConfigurationError(

@@ -105,6 +105,11 @@ class LiteLLMEmbedder:
         """512 at most, though many models read more: a chunk is what an answer cites."""
         return min(self._provider.limit_tokens or _LIMIT_TOKENS, _LIMIT_TOKENS)
 
+    @property
+    def texts_per_call(self) -> int:
+        """Texts that fit one request, however long they are."""
+        return max(1, min(self._batch_texts, self._batch_tokens // _LIMIT_TOKENS))
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Token counts by cl100k."""
         return self._provider.count_tokens(texts)

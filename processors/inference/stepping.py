@@ -1,4 +1,4 @@
-"""One thread that runs jobs in small steps, the most urgent job first."""
+"""Threads that run jobs in small steps, the most urgent job first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from processors.inference.types import Urgency
 from runtime.errors import Unavailable
 
-__all__ = ["SteppedThread", "Steps"]
+__all__ = ["SteppedThreads", "Steps"]
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -33,25 +33,35 @@ class _Job(Generic[T]):
     abandoned: bool = field(default=False, compare=False)
 
 
-class SteppedThread:
-    """Runs jobs on one thread, switching to a more urgent one between any two steps.
+class SteppedThreads:
+    """Runs jobs on threads that switch to a more urgent one between any two steps.
 
-    So an urgent job waits for one step of another at most, and the event loop never waits.
+    A job is in one thread at a time. One further thread takes no bulk jobs, so that an urgent job
+    finds it free, or waits for one step of another urgent job at most.
+
+    Args:
+        name: of the threads, in errors and in lists of threads.
+        count: threads that take any job.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, count: int = 1) -> None:
         self._name = name
         self._wake = threading.Condition()
         self._jobs: list[_Job[Any]] = []
         self._ages = itertools.count()
         self._closed = False
-        self._thread: threading.Thread | None = None
+        limits = [*[Urgency.BULK] * count, Urgency.LIVE]
+        self._threads = [
+            threading.Thread(target=self._work, args=(limit,), name=name, daemon=True)
+            for limit in limits
+        ]
+        self._started = False
 
     async def run(self, steps: Steps[T], urgency: Urgency) -> T:
         """Result of a job. Cancelling stops the job before its next step.
 
         Raises:
-            Unavailable: the thread is closed before the job is done.
+            Unavailable: the threads are closed before the job is done.
         """
         loop = asyncio.get_running_loop()
         job: _Job[T] = _Job(urgency, next(self._ages), steps, loop, loop.create_future())
@@ -62,36 +72,47 @@ class SteppedThread:
             job.abandoned = True
 
     async def close(self) -> None:
-        """Stop after the step in hand; jobs that aren't done raise ``Unavailable``."""
+        """Stop after the steps that run; jobs that are not done raise ``Unavailable``."""
         with self._wake:
             self._closed = True
-            self._wake.notify()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
+            self._wake.notify_all()
+        if self._started:
+            await asyncio.to_thread(self._join)
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+        for job in self._jobs:
+            _fail(job, Unavailable(f"{self._name} was closed"))
 
     def _submit(self, job: _Job[Any]) -> None:
         with self._wake:
             if self._closed:
                 raise Unavailable(f"{self._name} is closed")
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
-            heapq.heappush(self._jobs, job)
-            self._wake.notify()
+            if not self._started:
+                self._started = True
+                for thread in self._threads:
+                    thread.start()
+            self._push(job)
 
-    def _work(self) -> None:
-        while (job := self._next_job()) is not None:
+    def _push(self, job: _Job[Any]) -> None:
+        heapq.heappush(self._jobs, job)
+        # all: the thread that is woken alone may be the one that takes no bulk jobs
+        self._wake.notify_all()
+
+    def _work(self, limit: Urgency) -> None:
+        while (job := self._next_job(limit)) is not None:
             if self._advance(job):
                 with self._wake:
-                    heapq.heappush(self._jobs, job)
+                    self._push(job)
             # an idle thread must not keep the last job's texts and vectors alive
             del job
-        for job in self._jobs:
-            _fail(job, Unavailable(f"{self._name} was closed"))
 
-    def _next_job(self) -> _Job[Any] | None:
+    def _next_job(self, limit: Urgency) -> _Job[Any] | None:
         with self._wake:
-            self._wake.wait_for(lambda: self._closed or self._jobs)
+            self._wake.wait_for(
+                lambda: self._closed or (self._jobs and self._jobs[0].urgency <= limit)
+            )
             return None if self._closed else heapq.heappop(self._jobs)
 
     def _advance(self, job: _Job[Any]) -> bool:

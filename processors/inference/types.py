@@ -52,6 +52,11 @@ class Embedder(Protocol):
         """Longest text in tokens that is embedded whole."""
         ...
 
+    @property
+    def texts_per_call(self) -> int:
+        """Texts for one ``embed`` call: what a failure of it loses."""
+        ...
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Token counts by the model's own tokenizer, special tokens left out."""
         ...

@@ -19,12 +19,14 @@ from runtime.errors import ConfigurationError
 
 __all__ = [
     "OFFICIAL_NAME",
+    "Array",
     "Shape",
     "Tensors",
     "load_tensors",
     "locate",
     "model_name",
     "read_shape",
+    "weights_digest",
 ]
 
 OFFICIAL_NAME = "local/all-MiniLM-L6-v2"
@@ -36,7 +38,8 @@ _OFFICIAL_SHA256 = {
     TOKENIZER_FILE: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
-Tensors = dict[str, npt.NDArray[np.float32]]
+Array = npt.NDArray[np.float32]
+Tensors = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,12 @@ def model_name(directory: Path) -> str:
     """Name that a model's vectors are stored under; other weights never pass as the official."""
     if _is_official(directory):
         return OFFICIAL_NAME
-    return f"local/{directory.resolve().name}-{_sha256(directory / WEIGHTS_FILE)[:8]}"
+    return f"local/{directory.resolve().name}-{weights_digest(directory)[:8]}"
+
+
+def weights_digest(directory: Path) -> str:
+    """SHA-256 of a model's weights, in hexadecimal digits."""
+    return _sha256(directory / WEIGHTS_FILE)
 
 
 def read_shape(directory: Path) -> Shape:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -10,10 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from bench.corpus import python_files, questions
+from processors.indexing.chunking import chunk
+from processors.indexing.chunking.types import Source
+from processors.inference.encoder import Precision, supported_precisions
 from processors.inference.local import LocalEmbedder
+from processors.inference.ranges import load_ranges
 from processors.inference.tokenizer import TokenCounter, load_tokenizer, tokenizer_path
 from processors.inference.types import Urgency
-from processors.inference.weights import Shape, Tensors, load_tensors, locate, read_shape
+from processors.inference.weights import (
+    Shape,
+    Tensors,
+    load_tensors,
+    locate,
+    read_shape,
+    weights_digest,
+)
+from tests.support.waiting import within
 
 Array = npt.NDArray[np.float32]
 TEXTS = [
@@ -31,6 +45,30 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
     await embedder.start()
     yield embedder
     await embedder.close()
+
+
+async def _vectors(embedder: LocalEmbedder, texts: list[str]) -> Array:
+    """Vectors by an embedder that is closed afterwards."""
+    try:
+        return (await embedder.embed(texts, Urgency.BULK)).vectors
+    finally:
+        await embedder.close()
+
+
+def _require(precision: Precision) -> None:
+    if precision not in supported_precisions():
+        pytest.skip(f"this processor does not compute in {precision}")
+
+
+def _sample() -> list[str]:
+    """Chunks of 75 files of the standard library, and questions from its comments."""
+    count = TokenCounter(tokenizer_path(None))
+    chunks = [
+        f"{part.header}\n{part.content}"
+        for uri, content in python_files(20_000)[:75]
+        for part in chunk(Source(uri, content, "code", "python"), 254, count)[:2]
+    ]
+    return [*chunks, *questions(200 - len(chunks))]
 
 
 def _normalized(x: Array, weights: Tensors, name: str, epsilon: float) -> Array:
@@ -83,15 +121,57 @@ def reference(tokens: list[int], weights: Tensors, shape: Shape) -> Array:
     return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
-async def test_vectors_equal_a_plain_float32_forward_pass(embedder: LocalEmbedder) -> None:
-    """The compiled graph computes BERT with mean pooling, whatever its precision."""
+@pytest.mark.parametrize("precision", [Precision.F32, Precision.BF16])
+async def test_vectors_equal_a_plain_float32_forward_pass(precision: Precision) -> None:
+    """The compiled graph computes BERT with mean pooling."""
+    _require(precision)
     directory = locate(None)
     shape, weights = read_shape(directory), load_tensors(directory)
     tokenizer = load_tokenizer(tokenizer_path(None), shape.limit_tokens)
-    vectors = (await embedder.embed(TEXTS, Urgency.BULK)).vectors
+    vectors = await _vectors(LocalEmbedder(precision=precision), TEXTS)
     for text, vector in zip(TEXTS, vectors, strict=True):
         expected = reference(tokenizer.encode(text).ids, weights, shape)
         assert float(expected @ vector) >= 0.9995
+
+
+@pytest.mark.parametrize("precision", [Precision.INT8, Precision.INT8_STATIC])
+async def test_int8_vectors_are_close_to_those_in_f32(precision: Precision) -> None:
+    """Chunks of code and short questions: none is far off, and the mean is closer still."""
+    _require(Precision.INT8)
+    texts = _sample()
+    exact = await _vectors(LocalEmbedder(precision=Precision.F32), texts)
+    rounded = await _vectors(LocalEmbedder(precision=precision), texts)
+    cosines = (exact * rounded).sum(axis=1)
+    assert len(cosines) == 200
+    assert cosines.min() >= 0.99, texts[int(cosines.argmin())]
+    assert cosines.mean() >= 0.997
+
+
+async def test_other_weights_run_in_int8_without_ranges(tmp_path: Path) -> None:
+    """Weights that were never measured are rounded by row, and activations while they come."""
+    _require(Precision.INT8)
+    directory = Path(shutil.copytree(locate(None), tmp_path / "model"))
+    with (directory / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x01")
+    assert load_ranges(weights_digest(directory)) is None
+    exact = await _vectors(LocalEmbedder(precision=Precision.F32), TEXTS)
+    rounded = await _vectors(LocalEmbedder(directory, precision=Precision.INT8), TEXTS)
+    assert (exact * rounded).sum(axis=1).min() >= 0.985
+
+
+async def test_several_threads_give_the_vectors_of_one() -> None:
+    """Calls at the same time, each over all threads, keep the order of their texts."""
+    texts = [f"{'word ' * (index % 60)}number {index}" for index in range(120)]
+    one = LocalEmbedder(precision=Precision.F32)
+    several = LocalEmbedder(threads=3, precision=Precision.F32)
+    expected = await _vectors(one, texts)
+    halves = await asyncio.gather(
+        several.embed(texts[:50], Urgency.BULK), several.embed(texts[50:], Urgency.LIVE)
+    )
+    await several.close()
+    together = np.concatenate([half.vectors for half in halves])
+    np.testing.assert_allclose((expected * together).sum(axis=1), 1, atol=1e-4)
 
 
 async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalEmbedder) -> None:
@@ -137,7 +217,7 @@ async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> No
     bulk.cancel()
     with pytest.raises(asyncio.CancelledError):
         await bulk
-    async with asyncio.timeout(5):
+    async with within(5):
         await embedder.embed(["still there?"], Urgency.BULK)
 
 

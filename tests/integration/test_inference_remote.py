@@ -38,7 +38,7 @@ from tests.support.model_server import (
     vector_of,
     wide,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 TEXTS = ["one", "two", "three", "four", "five"]
 
@@ -220,7 +220,7 @@ async def test_a_server_that_refuses_everything_blames_no_text(
     with pytest.raises(CircuitOpen):
         await embedder.embed(TEXTS, Urgency.LIVE)
     assert server.requests == [TEXTS, ["width"]]
-    async with asyncio.timeout(10):
+    async with within(10):
         await embedder.circuit.closed()
     assert len((await embedder.embed(TEXTS, Urgency.LIVE)).vectors) == len(TEXTS)
     await embedder.close()
@@ -294,7 +294,7 @@ async def test_documents_are_bounded_and_queries_pass_them(server: ModelServer) 
     embedder = await started(server, stall, stall, concurrency=2, batch_texts=1)
     server.most_in_flight = 0
     documents = asyncio.create_task(embedder.embed(TEXTS, Urgency.BULK))
-    async with asyncio.timeout(10):
+    async with within(10):
         await eventually(lambda: server.in_flight == 2, "two requests in flight")
         await embedder.embed(["question"], Urgency.QUERY)
         assert server.in_flight == 2
@@ -307,7 +307,7 @@ async def test_a_cancelled_call_leaves_nothing_running(server: ModelServer) -> N
     """Cancelling ends the requests in flight and sends no others."""
     embedder = await started(server, stall, batch_texts=1, concurrency=1)
     task = asyncio.create_task(embedder.embed(TEXTS, Urgency.BULK))
-    async with asyncio.timeout(10):
+    async with within(10):
         await eventually(lambda: server.requests, "the first request")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

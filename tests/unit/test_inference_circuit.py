@@ -21,7 +21,7 @@ from runtime.errors import (
     Unavailable,
 )
 from runtime.settings import Settings
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 FAST = CircuitOptions(
     failures=3,
@@ -112,7 +112,7 @@ async def test_only_a_probe_closes_it() -> None:
         await eventually(lambda: model.probes > 2, "probes")
         assert circuit.is_open
         model.up = True
-        async with asyncio.timeout(5):
+        async with within(5):
             await circuit.closed()
         circuit.require_closed()
         assert circuit.status.state is CircuitState.CLOSED
@@ -152,7 +152,7 @@ async def test_a_probe_that_is_refused_does_not_close_it() -> None:
     circuit.open("no such model")
     with pytest.raises(CircuitOpen, match="no such model"):
         circuit.require_closed()
-    async with asyncio.timeout(5):
+    async with within(5):
         await circuit.closed()
     assert not refusals
     await circuit.close()

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from processors.inference.local import length_sorted_batches
-from processors.inference.stepping import SteppedThread, Steps
+from processors.inference.stepping import SteppedThreads, Steps
 from processors.inference.types import Urgency
 from runtime.errors import Unavailable
 
@@ -24,14 +24,25 @@ def _waiting(started: threading.Event, release: threading.Event) -> Steps[None]:
     yield
 
 
+async def _occupied(
+    threads: SteppedThreads, urgency: Urgency, release: threading.Event
+) -> asyncio.Task[None]:
+    """A job that keeps one thread until the release."""
+    started = threading.Event()
+    job = asyncio.create_task(threads.run(_waiting(started, release), urgency))
+    assert await asyncio.to_thread(started.wait, 10)
+    return job
+
+
 async def test_the_most_urgent_job_goes_first_between_any_two_steps() -> None:
     """Jobs that wait are taken by urgency, then by age."""
-    thread, started, release = SteppedThread("test"), threading.Event(), threading.Event()
+    threads = SteppedThreads("test")
+    bulk_release, urgent_release = threading.Event(), threading.Event()
+    first = await _occupied(threads, Urgency.BULK, bulk_release)
+    urgent = await _occupied(threads, Urgency.QUERY, urgent_release)
     log: list[str] = []
-    first = asyncio.create_task(thread.run(_waiting(started, release), Urgency.QUERY))
-    await asyncio.to_thread(started.wait, 10)
     rest = [
-        asyncio.create_task(thread.run(_logging(log, name, 2), urgency))
+        asyncio.create_task(threads.run(_logging(log, name, 2), urgency))
         for name, urgency in (
             ("bulk", Urgency.BULK),
             ("live", Urgency.LIVE),
@@ -40,16 +51,31 @@ async def test_the_most_urgent_job_goes_first_between_any_two_steps() -> None:
         )
     ]
     await asyncio.sleep(0)
-    release.set()
+    bulk_release.set()
     assert await asyncio.gather(first, *rest) == [None, "bulk", "live", "query", "later"]
-    await thread.close()
+    urgent_release.set()
+    await urgent
+    await threads.close()
     names = ("query", "live", "bulk", "later")
     assert log == [f"{name}{step}" for name in names for step in range(2)]
 
 
+async def test_an_urgent_job_finds_a_thread_while_all_others_are_in_a_bulk_step() -> None:
+    """Bulk jobs take each thread but one, and live changes and questions share that one."""
+    threads, release = SteppedThreads("test", 2), threading.Event()
+    bulk = [await _occupied(threads, Urgency.BULK, release) for _ in range(2)]
+    late = asyncio.create_task(threads.run(_logging([], "late", 1), Urgency.BULK))
+    for urgency in (Urgency.QUERY, Urgency.LIVE):
+        assert await threads.run(_logging([], "urgent", 3), urgency) == "urgent"
+    assert not any(task.done() for task in (*bulk, late))
+    release.set()
+    assert await asyncio.gather(late, *bulk) == ["late", None, None]
+    await threads.close()
+
+
 async def test_closing_fails_the_jobs_that_wait() -> None:
     """Nobody waits for ever on a thread that has ended."""
-    thread, started, release = SteppedThread("test"), threading.Event(), threading.Event()
+    thread, started, release = SteppedThreads("test"), threading.Event(), threading.Event()
     first = asyncio.create_task(thread.run(_waiting(started, release), Urgency.BULK))
     await asyncio.to_thread(started.wait, 10)
     closing = asyncio.create_task(thread.close())
@@ -69,7 +95,7 @@ async def test_an_error_in_a_job_reaches_its_caller_only() -> None:
         yield
         raise ValueError("broken")
 
-    thread = SteppedThread("test")
+    thread = SteppedThreads("test")
     with pytest.raises(ValueError, match="broken"):
         await thread.run(broken(), Urgency.BULK)
     assert await thread.run(_logging([], "fine", 1), Urgency.BULK) == "fine"

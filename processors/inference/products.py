@@ -1,0 +1,100 @@
+"""Matrix products of the encoder's graph, by the numbers that they are computed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from processors.inference.ranges import Range
+from processors.inference.weights import Array
+
+__all__ = ["FloatProducts", "Products", "RowProducts", "StaticProducts"]
+
+_SIGNED_LEVELS = 255
+"""Levels of an int8 that are symmetric about zero: -127 to 127."""
+_LEVELS = 256
+_HIGHEST = np.float32(127)
+
+
+class Products(Protocol):
+    """Adds ``hidden`` times the transposed ``weight`` to a graph.
+
+    ``hidden`` is (batch, length, inputs), ``weight`` is (outputs, inputs), and the result is
+    (batch, length, outputs). ``name`` is that of the (first) layer.
+    """
+
+    def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
+        """Node of the product."""
+        ...
+
+
+class FloatProducts:
+    """Products in the precision that the engine is compiled for."""
+
+    def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
+        """Node of the product, without any rounding in the graph."""
+        del name
+        return ops.matmul(hidden, ops.constant(weight), False, True)
+
+
+class RowProducts:
+    """Products of int8 weights with one factor per row, for weights that have no ranges.
+
+    The engine rounds activations token by token while it runs; it has to be compiled with a
+    ``DYNAMIC_QUANTIZATION_GROUP_SIZE``.
+    """
+
+    def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
+        """Node of the product."""
+        del name
+        factors = _row_maxima(weight) / _HIGHEST
+        rounded = ops.constant(np.rint(weight / factors).astype(np.int8))
+        restored = ops.multiply(ops.convert(rounded, "f32"), ops.constant(factors))
+        return ops.matmul(hidden, restored, False, True)
+
+
+class StaticProducts:
+    """Products in int8 with ranges that were measured beforehand.
+
+    The few channels with far larger values than the others are scaled down before the rounding,
+    and the weights are scaled up likewise (Xiao et al. 2022, SmoothQuant, restricted to outliers).
+
+    Args:
+        ranges: by the name of the layer.
+    """
+
+    def __init__(self, ranges: Mapping[str, Range]) -> None:
+        self._ranges = ranges
+
+    def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
+        """Node of the product; raises ``KeyError`` for a product without a range."""
+        scope = self._ranges[name]
+        # the processor's FakeQuantize takes one range for all channels, so scaling is a node apart
+        scaled = ops.multiply(hidden, ops.constant(1 / scope.scales))
+        return ops.matmul(
+            _rounded(ops, scaled, scope.low, scope.high, _LEVELS),
+            _rounded_rows(ops, weight * scope.scales),
+            False,
+            True,
+        )
+
+
+def _rounded_rows(ops: Any, weight: Array) -> Any:
+    maxima = _row_maxima(weight)
+    return _rounded(ops, ops.constant(weight), -maxima, maxima, _SIGNED_LEVELS)
+
+
+def _rounded(
+    ops: Any, node: Any, low: Array | np.float32, high: Array | np.float32, levels: int
+) -> Any:
+    bounds = (ops.constant(low), ops.constant(high))
+    return ops.fake_quantize(node, *bounds, *bounds, levels)
+
+
+def _row_maxima(weight: Array) -> Array:
+    """Largest magnitude of each row, (rows, 1); that of a row of zeros counts as tiny."""
+    tiny = np.float32(np.finfo(np.float32).tiny * _HIGHEST)
+    maxima: Array = np.maximum(np.abs(weight).max(axis=1, keepdims=True), tiny)
+    return maxima
