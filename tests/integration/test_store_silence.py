@@ -1,12 +1,13 @@
-"""The network forgets connections to Postgres: nobody waits for them, on either end."""
+"""A process or the network falls silent: nobody waits for it long, on either end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
 import asyncpg
 import pytest
@@ -20,6 +21,8 @@ from tests.support.waiting import eventually
 
 LONGEST_STATEMENT = timedelta(seconds=0.5)
 CONNECTIONS = 4
+LONG = timedelta(seconds=2.5)
+"""Several times the longest silence of the pool, which is twice its longest statement."""
 SPACE = 7
 
 
@@ -74,6 +77,85 @@ async def test_a_transaction_is_silent_for_less_than_a_lease(database: Fresh) ->
         query = "SELECT current_setting('idle_in_transaction_session_timeout')::interval"
         assert await connection.fetchval(query) < settings.lease
     await pool.close()
+
+
+async def test_a_silent_statement_gives_its_locks_back(database: Fresh, pool: Database) -> None:
+    """A worker stopped behind its Parse leaves a session to which no timeout applies."""
+    async with session(database) as stopped:
+        await hold_lock(stopped)
+        await stopped.prepare("SELECT 2")
+        assert await activity(database, stopped) == ("active", "ClientRead")
+        await eventually(lambda: can_wait_for_lock(pool), "the lock is free", timeout=10)
+        await eventually(stopped.is_closed, "the session is ended")
+
+
+async def test_a_long_statement_keeps_its_locks(database: Fresh, pool: Database) -> None:
+    """The server is busy with it, or reads rows of a COPY: its client isn't silent."""
+    async with session(database) as busy:
+        await hold_lock(busy)
+        waiting = asyncio.create_task(
+            eventually(lambda: can_wait_for_lock(pool), "the lock is free", timeout=20)
+        )
+        await busy.execute("SELECT pg_sleep($1)", LONG.total_seconds())
+        await busy.execute("CREATE TEMP TABLE slow (row text)")
+        await busy.copy_to_table("slow", source=slow_rows())
+        assert not waiting.done()
+        await busy.execute("COMMIT")
+        await waiting
+
+
+async def test_a_foreign_session_is_left_alone(database: Fresh, pool: Database) -> None:
+    """It is silent like a stopped worker, but its application is another one."""
+    async with session(database) as stopped, session(database, "another") as foreign:
+        await hold_lock(foreign, SPACE + 1)
+        await foreign.prepare("SELECT 2")
+        await hold_lock(stopped)
+        await stopped.prepare("SELECT 2")
+        assert not await can_wait_for_lock(pool, SPACE + 1)
+        await eventually(lambda: can_wait_for_lock(pool), "the lock is free", timeout=10)
+        assert not await can_wait_for_lock(pool, SPACE + 1)
+        await foreign.execute("COMMIT")
+
+
+@asynccontextmanager
+async def session(database: Fresh, application: str = "headrace") -> AsyncIterator[Any]:
+    """A connection that no pool looks after."""
+    connection = await asyncpg.connect(
+        database.worker_url, server_settings={"application_name": application}
+    )
+    yield connection
+    await connection.close()
+
+
+async def slow_rows() -> AsyncIterator[bytes]:
+    """Rows of a COPY that takes ``LONG``."""
+    began = monotonic()
+    while monotonic() - began < LONG.total_seconds():
+        yield b"row\n"
+        await asyncio.sleep(0.05)
+
+
+async def hold_lock(connection: asyncpg.Connection, space: int = SPACE) -> None:
+    await connection.execute("BEGIN")
+    await connection.execute("SELECT pg_advisory_xact_lock($1, 1)", space)
+
+
+async def activity(database: Fresh, connection: asyncpg.Connection) -> tuple[str, str]:
+    """State and wait event of a session."""
+    owner = await asyncpg.connect(database.owner_url)
+    query = "SELECT state, wait_event FROM pg_stat_activity WHERE pid = $1"
+    row = await owner.fetchrow(query, connection.get_server_pid())
+    await owner.close()
+    return row["state"], row["wait_event"]
+
+
+async def can_wait_for_lock(pool: Database, space: int = SPACE) -> bool:
+    """Wait for as long as a statement may take."""
+    with suppress(Unavailable):
+        async with pool.scope(1) as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock($1, 1)", space)
+            return True
+    return False
 
 
 async def test_a_connection_lost_between_two_statements_is_an_outage(

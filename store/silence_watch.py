@@ -1,0 +1,95 @@
+"""Ends sessions of stopped processes that keep the transactions of this process waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+import asyncpg
+import structlog
+
+from runtime.errors import OperatorError, Unavailable
+from store.connecting import explained
+from store.named_queries import named
+
+__all__ = ["SilenceWatch"]
+
+log = structlog.get_logger(__name__)
+
+_QUERIES = named("database")
+_PATIENCE_S = 0.3
+"""Below ``store.switching.LOCK_WAIT_MS``, so that a switch looks while it waits."""
+_INTERVAL_S = 0.5
+_CLOSE_TIMEOUT_S = 1.0
+
+
+class SilenceWatch:
+    """Looks for silent sessions for as long as a transaction takes longer than usual.
+
+    The waiting side has to look: the server itself never ends a session whose client is silent in
+    the middle of a statement. A transaction that takes long for another reason costs a query or
+    two in a second.
+
+    Args:
+        pool: a connection for the looks; those of the transactions may all be waiting.
+        silence: longest time that a client may be silent in the middle of a statement.
+    """
+
+    def __init__(self, pool: asyncpg.Pool, silence: timedelta) -> None:
+        self._pool = pool
+        self._silence = silence
+        self._late: set[object] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Look again and again from 0.3 s after the begin of the block until its end.
+
+        A look that has begun is finished even then: whoever gave up waiting will come again.
+        """
+        block = object()
+        timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._begin, block)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._late.discard(block)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        self._pool.terminate()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking], timeout=_CLOSE_TIMEOUT_S)
+
+    def _begin(self, block: object) -> None:
+        self._late.add(block)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            with suppress(Unavailable, OperatorError), explained():
+                await self._end_silent_sessions()
+            if not self._late:
+                return
+            await asyncio.sleep(_INTERVAL_S)
+
+    async def _end_silent_sessions(self) -> None:
+        async with self._pool.acquire() as connection:
+            try:
+                async with asyncio.timeout(self._silence.total_seconds()):
+                    ended = await self._ended(connection)
+            except BaseException:
+                connection.terminate()  # the network may have forgotten it
+                raise
+        if ended:
+            log.warning("silent_sessions.ended", sessions=ended)
+
+    async def _ended(self, connection: asyncpg.Connection) -> int:
+        """Number of sessions that were ended; takes a fifth of the silence where one is suspect."""
+        if not await connection.fetchval(_QUERIES["may_end_silent_sessions"]):
+            return 0
+        return int(await connection.fetchval(_QUERIES["end_silent_sessions"], self._silence))
