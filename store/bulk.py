@@ -1,12 +1,10 @@
-"""Writing many new documents at once into a generation that nobody reads yet."""
+"""Bulk writes of new documents into a generation that is not live yet."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 
 import asyncpg
 
@@ -16,19 +14,18 @@ from store.database import EVERY_AGENT, Database
 from store.documents import Revision
 from store.generations import Generation
 from store.keyword import writing as keyword
-from store.keyword.building import SegmentBuilder
-from store.keyword.postings import MAX_CHUNKS, Postings
+from store.keyword.building import ChunkText, segments_of
 from store.named_queries import named
 from store.projects import Models
 from store.types import ChunkWrite, DocumentWrite, Vector
 
-__all__ = ["BulkWriter", "DocumentsInTheWay", "VectorsMissing"]
+__all__ = ["BulkWriter", "DocumentsInTheWay"]
 
 _QUERIES = named("bulk")
 _STAGED = "staged_chunks"
 _COLUMNS = (
     *("id", "document_id", "agent", "model_id", "ordinal", "start_line", "end_line", "page"),
-    *("tokens", "symbol", "heading_path", "content_hash", "content"),
+    *("tokens", "symbol", "heading_path", "content_hash", "content", "header"),
 )
 _NAMED_IN_ERRORS = 3
 
@@ -41,10 +38,6 @@ NewChunk = tuple[int, int, DocumentWrite, ChunkWrite]
 
 class DocumentsInTheWay(Unavailable):
     """Documents have a row already: another writer was at work; see again what is missing."""
-
-
-class VectorsMissing(Unavailable):
-    """The cache lacks vectors that were to be taken from it: embed them first."""
 
 
 class BulkWriter:
@@ -65,13 +58,13 @@ class BulkWriter:
         """Add the documents in one transaction; how many chunks that made.
 
         Each is what its ``uri`` shall be (``old_uri`` is not looked at); tombstones are documents
-        without chunks. A chunk's vector goes into the cache where it is given; where it is None the
-        cache must have it (a ``model`` of '' means: none is wanted). The chunks become one keyword
-        segment, up to 65,536 of them; about 16,000 are a good measure for one call.
+        without chunks. A chunk's vector goes into the cache where it is given; where it is None,
+        the chunk gets the cached one or waits for it (a ``model`` of '' means: it gets none). The
+        chunks become one keyword segment, up to 65,536 of them; 16,000 are a good number for one
+        call.
 
         Raises:
             DocumentsInTheWay: a document has a row already; nothing is written.
-            VectorsMissing: the cache lacks a vector; nothing is written.
             ConfigurationError: a vector's width isn't that of its model.
             Unavailable: Postgres can't be reached.
         """
@@ -127,30 +120,17 @@ class BulkWriter:
     async def _insert_chunks(
         self, connection: asyncpg.Connection, chunks: Sequence[NewChunk]
     ) -> None:
-        segments = asyncio.create_task(asyncio.to_thread(_segments, chunks))
-        models = await _model_ids(connection, chunks)
+        texts = [_text(chunk_id, write, chunk) for chunk_id, _, write, chunk in chunks]
+        segments = asyncio.create_task(asyncio.to_thread(segments_of, texts))
+        names = {chunk.model for *_, chunk in chunks} - {""}
+        models = {name: await self._models.ensure(name, None) for name in names}
         rows = _rows(chunks, models)
         await connection.copy_records_to_table(_STAGED, records=rows, columns=_COLUMNS)
         await connection.execute(_QUERIES["insert_chunks"], self._generation_id)
-        await self._insert_embeddings(connection, chunks)
-        for postings, words in await segments:
-            await keyword.insert_segment(connection, self._generation_id, postings)
-            await keyword.insert_words(connection, self._generation_id, words)
-
-    async def _insert_embeddings(
-        self, connection: asyncpg.Connection, chunks: Sequence[NewChunk]
-    ) -> None:
-        query = _QUERIES["insert_embeddings"]
-        status = await connection.execute(query, self._project_id, self._generation_id)
-        wanted = sum(1 for *_, chunk in chunks if chunk.model)
-        missing = wanted - int(status.split()[-1])
-        if missing:
-            query = _QUERIES["missing_vectors"]
-            rows = await connection.fetch(query, self._project_id, _NAMED_IN_ERRORS)
-            examples = ", ".join(row["content_hash"].hex() for row in rows)
-            raise VectorsMissing(
-                f"the cache lacks {missing} vectors ({examples}): embed them first"
-            )
+        at = self._project_id, self._generation_id
+        await connection.execute(_QUERIES["insert_embeddings"], *at)
+        await connection.execute(_QUERIES["note_pending"], self._generation_id)
+        await keyword.add(connection, self._generation_id, await segments)
 
 
 async def _numbered(
@@ -167,27 +147,13 @@ async def _numbered(
     ]
 
 
-async def _model_ids(
-    connection: asyncpg.Connection, chunks: Sequence[NewChunk]
-) -> dict[str, int | None]:
-    names = {chunk.model for *_, chunk in chunks} - {""}
-    found = await connection.fetch(_QUERIES["find_models"], sorted(names))
-    known: dict[str, int | None] = {row["name"]: row["id"] for row in found}
-    unknown = names - known.keys()
-    if unknown:
-        raise VectorsMissing(f"nothing was ever embedded by {min(unknown)}: embed it first")
-    return known | {"": None}
-
-
-def _rows(
-    chunks: Iterable[NewChunk], models: Mapping[str, int | None]
-) -> Iterator[tuple[object, ...]]:
+def _rows(chunks: Iterable[NewChunk], models: Mapping[str, int]) -> Iterator[tuple[object, ...]]:
     for chunk_id, document_id, write, chunk in chunks:
         yield (
             chunk_id,
             document_id,
             write.agent or "",
-            models[chunk.model],
+            models.get(chunk.model),
             chunk.ordinal,
             chunk.start_line,
             chunk.end_line,
@@ -197,26 +163,14 @@ def _rows(
             chunk.heading_path,
             chunk.content_hash,
             chunk.content,
+            chunk.header,
         )
 
 
-def _segments(chunks: Sequence[NewChunk]) -> list[tuple[Postings, list[str]]]:
-    """Postings and words of each keyword segment."""
-    starts = range(0, len(chunks), MAX_CHUNKS)
-    return [_segment(chunks[start : start + MAX_CHUNKS]) for start in starts]
-
-
-def _segment(chunks: Iterable[NewChunk]) -> tuple[Postings, list[str]]:
-    builder = SegmentBuilder()
-    for _, group in groupby(chunks, key=itemgetter(1)):
-        rows = list(group)
-        document = rows[0][2]
-        texts = [
-            (chunk_id, chunk.content, chunk.symbol, chunk.heading_path)
-            for chunk_id, _, _, chunk in rows
-        ]
-        builder.add_document(document.uri, document.title, texts)
-    return builder.build(), builder.words()
+def _text(chunk_id: int, write: DocumentWrite, chunk: ChunkWrite) -> ChunkText:
+    return ChunkText(
+        chunk_id, chunk.content, write.uri, write.title, chunk.symbol, chunk.heading_path
+    )
 
 
 def _in_the_way(uris: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
-"""Chunks: what is stored of a document against what it shall be."""
+"""Chunks: rows of a document, and how they differ from those that it is to have."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,22 @@ import asyncpg
 from store.named_queries import named
 from store.types import ChunkWrite
 
-__all__ = ["Difference", "NewChunk", "StoredChunk", "compare", "delete", "insert", "move", "stored"]
+__all__ = [
+    "Difference",
+    "NewChunk",
+    "StoredChunk",
+    "compare",
+    "delete",
+    "insert",
+    "move",
+    "stored",
+    "take_ids",
+]
 
 _QUERIES = named("chunks")
+
+LARGE_TIMEOUT_S = 60.0
+"""Limit of the statement that inserts all chunks of a batch, or of one very large document."""
 
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
 """What makes two chunks the same: hash, model, symbol, headings; all that they are found by."""
@@ -33,7 +47,7 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk that gets a row, and the model that its vector is of (None: it has no vector)."""
+    """A chunk that gets a row, and the model of its vector (None: it gets no vector)."""
 
     write: ChunkWrite
     model_id: int | None
@@ -53,12 +67,12 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What must happen to a document's rows. ``moved``: kept rows whose place changed."""
+    """Changes to the rows of a document. ``kept``: ids of rows that stay, with what they hold."""
 
     added: Sequence[NewChunk]
     moved: Sequence[tuple[int, Place]]
     removed: Sequence[int]
-    kept: int
+    kept: Sequence[tuple[int, NewChunk]]
 
 
 def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Difference:
@@ -68,13 +82,13 @@ def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Differe
         unpaired[old.identity].append(old)
     added: list[NewChunk] = []
     moved: list[tuple[int, Place]] = []
-    kept = 0
+    kept: list[tuple[int, NewChunk]] = []
     for new in after:
         if not unpaired[new.identity]:
             added.append(new)
             continue
         old = unpaired[new.identity].popleft()
-        kept += 1
+        kept.append((old.chunk_id, new))
         if old.place != new.place:
             moved.append((old.chunk_id, new.place))
     removed = [old.chunk_id for rest in unpaired.values() for old in rest]
@@ -94,23 +108,31 @@ async def stored(
     return found
 
 
+async def take_ids(connection: asyncpg.Connection, count: int) -> list[int]:
+    """Ids for new chunks."""
+    chunk_ids: list[int] = await connection.fetchval(_QUERIES["take_chunk_ids"], count)
+    return chunk_ids
+
+
 async def insert(
     connection: asyncpg.Connection,
     generation_id: int,
     agent: str,
+    chunk_ids: Sequence[int],
     rows: Sequence[tuple[int, NewChunk]],
-) -> list[int]:
-    """Add chunks, each with its document's id; their ids, in order."""
-    taken = await connection.fetch(_QUERIES["take_chunk_ids"], len(rows))
-    chunk_ids = [row["id"] for row in taken]
-    await connection.executemany(
-        _QUERIES["insert_chunk"],
-        [
-            (generation_id, agent, chunk_id, document_id, *_columns(new))
-            for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
-        ],
+) -> None:
+    """Add chunks with their ids, each with its document's id."""
+    columns = [
+        (chunk_id, document_id, *_columns(new))
+        for chunk_id, (document_id, new) in zip(chunk_ids, rows, strict=True)
+    ]
+    await connection.execute(
+        _QUERIES["insert_chunks"],
+        generation_id,
+        agent,
+        *(list(column) for column in zip(*columns, strict=True)),
+        timeout=LARGE_TIMEOUT_S,
     )
-    return chunk_ids
 
 
 def _columns(new: NewChunk) -> tuple[object, ...]:
@@ -119,9 +141,9 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
         new.model_id,
         *new.place,
         write.symbol,
-        write.heading_path,
         write.content_hash,
         write.content,
+        json.dumps(write.heading_path) if write.heading_path else None,
     )
 
 

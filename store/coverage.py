@@ -1,4 +1,4 @@
-"""Whether a question's vectors can be compared with those of a generation."""
+"""How much of a generation a question's vectors can be compared with."""
 
 from __future__ import annotations
 
@@ -9,20 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.errors import ConfigurationError
+from store.filters import Visibility
 from store.named_queries import named
 from store.remembering import Recent
 
-__all__ = ["Coverage"]
+__all__ = ["Coverage", "StoredModels"]
 
 _QUERIES = named("search")
+_PENDING = named("pending")
+_ALL_SECONDS = 30.0
+_BARE_SECONDS = 1.0
+
+Key = tuple[int, str, str]
+"""Generation, agent and filters."""
 _FRESH_SECONDS = 15.0
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 Widths = Mapping[str, int]
 
 
-class Coverage:
-    """Knows which models a generation was embedded by; looks again after 15 seconds."""
+class StoredModels:
+    """The models that a generation was embedded by, read again after 15 seconds."""
 
     def __init__(self) -> None:
         self._known: Recent[int, Widths] = Recent(_FRESH_SECONDS)
@@ -58,6 +65,58 @@ class Coverage:
             if widths:
                 self._known.put(generation_id, widths)
         return widths
+
+
+class Coverage:
+    """Share of the chunks that have a vector, while some have none.
+
+    The number of all chunks is counted again after half a minute only, that of the chunks without
+    a vector after a second.
+    """
+
+    def __init__(self) -> None:
+        self._all: Recent[Key, int] = Recent(_ALL_SECONDS)
+        self._bare: Recent[Key, int] = Recent(_BARE_SECONDS)
+
+    async def share(
+        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
+    ) -> float:
+        """Share (0 to 1) of the chunks that pass the filters, in the connection's scope."""
+        generation_id = visibility.generation_id
+        if await connection.fetchval(_PENDING["is_covered"], generation_id):
+            return 1.0
+        key = generation_id, agent or "", visibility.filters.model_dump_json()
+        bare = await _counted(self._bare, key, connection, visibility, "count_bare")
+        total = await _counted(self._all, key, connection, visibility, "count_chunks")
+        if total < bare:  # counted before an import began
+            total = await _count(connection, visibility, "count_chunks")
+            self._all.put(key, total)
+        return 1.0 - bare / total if total else 1.0
+
+
+async def _counted(
+    memory: Recent[Key, int],
+    key: Key,
+    connection: asyncpg.Connection,
+    visibility: Visibility,
+    query: str,
+) -> int:
+    number = memory.get(key)
+    if number is None:
+        number = await _count(connection, visibility, query)
+        memory.put(key, number)
+    return number
+
+
+async def _count(connection: asyncpg.Connection, visibility: Visibility, query: str) -> int:
+    condition = visibility.of_document(first_parameter=2)
+    if condition.sql:
+        name = {"count_bare": "count_bare_filtered", "count_chunks": "count_filtered"}[query]
+        sql = _PENDING[name].format(conditions=condition.sql)
+    else:
+        sql = _PENDING[query]
+    number: int = await connection.fetchval(sql, visibility.generation_id, *condition.arguments)
+    return number
 
 
 def _list(widths: Widths) -> str:

@@ -16,6 +16,7 @@ from store.connecting import explained, no_postgres_url, prepare
 from store.named_queries import named
 from store.revision import check
 from store.roles import take_role
+from store.silence_watch import SilenceWatch
 
 __all__ = ["EVERY_AGENT", "Database"]
 
@@ -29,17 +30,19 @@ _IDLE_S = 300.0
 _STATEMENT_TIMEOUT = timedelta(seconds=60)
 _SILENT_STATEMENTS = 2
 _LONGEST_SILENCE = timedelta(seconds=5)
-"""A worker's transaction without a word for this many times the longest statement, or so long, is
-ended by the server: a process that was stopped shall hold rows no longer than ``HEADRACE_LEASE``
-lets it hold entries."""
+"""A worker may be silent inside a transaction for this many times its longest statement, or for
+5 s: a stopped process must hold rows no longer than ``HEADRACE_LEASE`` lets it hold entries.
+Between two statements the server ends the transaction, in the middle of one the watch of another
+process does."""
 
 
 class Database:
     """Postgres as a worker sees it: never past row-level security."""
 
-    def __init__(self, pool: asyncpg.Pool, trusted: set[int]) -> None:
+    def __init__(self, pool: asyncpg.Pool, trusted: set[int], watch: SilenceWatch) -> None:
         self._pool = pool
         self._trusted = trusted
+        self._watch = watch
 
     @classmethod
     async def open(
@@ -55,7 +58,9 @@ class Database:
 
         With ``statement_timeout`` no transaction may be idle for twice as long, or 5 s, either, so
         that nothing waits long for a process that is stopped or cut off; without it a
-        statement may take a minute, and a transaction any time between two statements.
+        statement may take a minute, and a transaction any time between two statements. Whether a
+        client may be silent in the middle of a statement is judged by those who wait for it, see
+        ``SilenceWatch``.
 
         Raises:
             Unavailable: the server can't be reached.
@@ -65,7 +70,8 @@ class Database:
         with explained():
             trusted: set[int] = set()
             pool = await _pool(url, role, statement_timeout, trusted, min_size, max_size)
-            database = cls(pool, trusted)
+            looks = await _pool(url, role, statement_timeout, set(), 0, 1)
+            database = cls(pool, trusted, SilenceWatch(looks, _silence(statement_timeout)))
             try:
                 async with pool.acquire() as connection:
                     await _check_role(connection)
@@ -77,6 +83,7 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections; those still in use after 5 s are cut off."""
+        await self._watch.close()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._pool.close()
@@ -117,7 +124,11 @@ class Database:
             Unavailable: the server can't be reached or went away; nothing is written then.
             ConfigurationError: the schema isn't the one expected.
         """
-        async with self.connection() as connection, connection.transaction():
+        async with (
+            self.connection() as connection,
+            self._watch.watching(),
+            connection.transaction(),
+        ):
             await connection.execute(
                 _QUERIES["enter_scope"], str(project_id), agent or "", str(generation_id or "")
             )
@@ -160,8 +171,7 @@ async def _pool(
 
     async def prepare_as_role(connection: asyncpg.Connection) -> None:
         if statement_timeout is not None:
-            silence = min(statement_timeout * _SILENT_STATEMENTS, _LONGEST_SILENCE)
-            milliseconds = int(silence.total_seconds() * 1000)
+            milliseconds = int(_silence(statement_timeout).total_seconds() * 1000)
             await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
         if role:
             await take_role(connection, role)
@@ -185,6 +195,11 @@ async def _pool(
                 "the database has no pgvector: run `headrace migrate`"
             ) from error
         raise no_postgres_url() from None
+
+
+def _silence(statement_timeout: timedelta | None) -> timedelta:
+    """Longest time that a process may be silent inside a transaction."""
+    return min((statement_timeout or _STATEMENT_TIMEOUT) * _SILENT_STATEMENTS, _LONGEST_SILENCE)
 
 
 async def _nothing_to_reset(_: asyncpg.Connection) -> None:

@@ -56,13 +56,14 @@ class StoredDigest(DocumentDigest):
 
     ``recorded`` is what its writer meant (None: written before there were digests). ``chunks`` are
     its rows, ``vectors`` how many of them have the vector of their model; ``unvectored`` how many
-    were meant to have none.
+    were meant to have none; ``refused`` how many have none because the model refuses their text.
     """
 
     recorded: bytes | None
     chunks: int
     vectors: int
     unvectored: int
+    refused: int = 0
 
 
 def document_digest(write: DocumentWrite) -> bytes:
@@ -151,6 +152,7 @@ def _stored(row: Mapping[str, Any]) -> StoredDigest:
         chunks=chunks,
         vectors=row["vectors"] or 0,
         unvectored=row["unvectored"] or 0,
+        refused=row["refused"] or 0,
     )
 
 

@@ -20,6 +20,8 @@ _TABLES = (
     "keyword_vocabulary",
     "vector_indexes",
     "document_collections",
+    "pending_vectors",
+    "refused_vectors",
     "embeddings",
     "chunks",
     "documents",

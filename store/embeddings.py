@@ -11,7 +11,7 @@ from store.connecting import encode_vector
 from store.named_queries import named
 from store.types import Vector
 
-__all__ = ["Embedding", "add", "cache_vectors", "cached", "known_hashes"]
+__all__ = ["Embedding", "add", "add_cached", "cache_vectors", "cached", "known_hashes"]
 
 _QUERIES = named("embeddings")
 
@@ -72,3 +72,11 @@ async def add(
         [row.content_hash for row in rows],
         [encode_vector(row.vector) for row in rows],
     )
+
+
+async def add_cached(
+    connection: asyncpg.Connection, project_id: int, generation_id: int, chunk_ids: Sequence[int]
+) -> set[int]:
+    """Give chunks the cached vectors of their texts; the ids of those that have one then."""
+    rows = await connection.fetch(_QUERIES["add_cached"], project_id, generation_id, chunk_ids)
+    return {row["id"] for row in rows}

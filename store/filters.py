@@ -52,6 +52,10 @@ class Visibility:
         )
         return Condition(sql, conditions.arguments)
 
+    def of_document(self, first_parameter: int) -> Condition:
+        """Condition on a row ``d`` of the documents."""
+        return self._conditions(first_parameter)
+
     async def among(self, connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> set[int]:
         """Those of some chunks that exist and may be seen."""
         return set(await self._fetch(connection, "among", chunk_ids))

@@ -22,7 +22,10 @@ _TIMEOUT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class VectorFlaw:
-    """A chunk whose vector is ``missing``, ``foreign`` (another model or width) or ``changed``."""
+    """A chunk whose vector is ``missing``, ``foreign`` (another model or width) or ``changed``.
+
+    A vector that is pending, or refused by its model, is not missing.
+    """
 
     flaw: str
     agent: str

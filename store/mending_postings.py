@@ -11,7 +11,8 @@ from runtime.errors import Unavailable
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.inspecting_postings import survey_postings
-from store.keyword.writing import ChunkTerms, add
+from store.keyword.building import ChunkText, segments_of
+from store.keyword.writing import add
 from store.maintenance import LOCK_SPACE
 from store.named_queries import named
 
@@ -55,19 +56,11 @@ async def _post(
     connection: asyncpg.Connection, generation_id: int, chunk_ids: Sequence[int]
 ) -> None:
     rows = await connection.fetch(_QUERIES["chunk_words"], generation_id, chunk_ids)
-    words = await asyncio.to_thread(_words, rows)
-    await add(connection, generation_id, words)
+    segments = await asyncio.to_thread(segments_of, [_text(row) for row in rows])
+    await add(connection, generation_id, segments)
 
 
-def _words(rows: Sequence[asyncpg.Record]) -> list[ChunkTerms]:
-    return [
-        ChunkTerms.of(
-            row["id"],
-            row["content"],
-            uri=row["uri"],
-            title=row["title"],
-            symbol=row["symbol"],
-            heading_path=row["heading_path"],
-        )
-        for row in rows
-    ]
+def _text(row: asyncpg.Record) -> ChunkText:
+    return ChunkText(
+        row["id"], row["content"], row["uri"], row["title"], row["symbol"], row["heading_path"]
+    )

@@ -67,7 +67,7 @@ class Models:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, tuple[int, int | None]] = {}
 
     async def width(self, name: str) -> int | None:
         """Width of the model's stored vectors, or None: there are none."""
@@ -75,18 +75,18 @@ class Models:
             width: int | None = await connection.fetchval(_QUERIES["model_width"], name)
         return width
 
-    async def ensure(self, name: str, dimensions: int) -> int:
-        """The model's id.
+    async def ensure(self, name: str, dimensions: int | None) -> int:
+        """The model's id; ``dimensions`` None: the width of its vectors is not known yet.
 
         Raises:
             ConfigurationError: the model's stored vectors have another width.
         """
-        if name not in self._known:
+        if name not in self._known or (dimensions and self._known[name][1] is None):
             async with self._database.connection() as connection:
                 row = await connection.fetchrow(_QUERIES["ensure_model"], name, dimensions)
             self._known[name] = row["id"], row["dimensions"]
         model_id, width = self._known[name]
-        if width != dimensions:
+        if dimensions is not None and width != dimensions:
             raise ConfigurationError(
                 f"{name} gave {dimensions} dimensions, but the vectors stored for it have {width}: "
                 f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project anew "

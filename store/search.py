@@ -15,7 +15,7 @@ import structlog
 
 from runtime.errors import HeadraceError, Unavailable, UsageError
 from store import generations
-from store.coverage import Coverage
+from store.coverage import Coverage, StoredModels
 from store.database import Database
 from store.filters import Visibility
 from store.generations import Generation
@@ -45,6 +45,7 @@ class _Run:
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
     unreached: list[str] = field(default_factory=list)
+    coverage: float = 1.0
 
     async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
         """Run a leg; where it fails, note that and go on with nothing found."""
@@ -67,6 +68,7 @@ class Search:
         self._projects = Projects(database)
         self._keyword = KeywordLeg()
         self._vectors = VectorLeg(ef_search)
+        self._models = StoredModels()
         self._coverage = Coverage()
 
     async def live(self, project: str) -> Generation:
@@ -99,7 +101,8 @@ class Search:
         """What each leg asked for finds in a generation, both at once on connections of their own.
 
         A leg that fails is named in ``degraded``, and so is each model (``vector:<model>``) that
-        the generation has vectors of and the question none. Not guaranteed: that both legs see the
+        the generation has vectors of and the question none; ``vector`` is named too where chunks
+        have no vector yet. Not guaranteed: that both legs see the
         same moment.
 
         Raises:
@@ -108,7 +111,7 @@ class Search:
         run = _Run()
         vector, keyword = await asyncio.gather(
             run.leg("vector", self._similar(generation, request, run), {}),
-            run.leg("keyword", self._worded(generation, request), KeywordFound([])),
+            run.leg("keyword", self._worded(generation, request, run), KeywordFound([])),
         )
         asked = {
             name
@@ -120,14 +123,20 @@ class Search:
             if isinstance(error, HeadraceError):
                 raise error
             raise Unavailable(f"the index can't be searched: {error}") from error
-        documents = await run.leg(
-            "documents", self._documents(generation, request.agent, vector, keyword), {}
+        # where the look-up fails, no keyword candidate may count as dissimilar
+        unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
+        chunk_ids = _to_fuse(vector, keyword)
+        documents, pending = await run.leg(
+            "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
         )
+        bare = ["vector"] if request.vectors and run.coverage < 1 else []
         return Candidates(
             vector=vector,
             keyword=keyword.ranked,
             documents=documents,
-            degraded=(*run.errors, *run.unreached),
+            pending=pending,
+            coverage=run.coverage,
+            degraded=(*run.errors, *run.unreached, *bare),
             corrections=keyword.corrections,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
@@ -150,23 +159,23 @@ class Search:
         return project_id
 
     async def _documents(
-        self, generation: Generation, agent: str | None, vector: Similar, keyword: KeywordFound
-    ) -> dict[int, int]:
-        """Document id by chunk id, where both legs found something to fuse."""
-        legs = [*vector.values(), keyword.ranked]
-        if not keyword.ranked or not any(vector.values()):
-            return {}
-        chunk_ids = {chunk_id for ranked in legs for chunk_id, _ in ranked}
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> tuple[dict[int, int], frozenset[int]]:
+        """Document id by chunk id, and those of the chunks that have no vector yet."""
+        if not chunk_ids:
+            return {}, frozenset()
         async with self._scope(generation, agent) as connection:
-            rows = await connection.fetch(_QUERIES["documents"], generation.id, list(chunk_ids))
-        return {row["id"]: row["document_id"] for row in rows}
+            rows = await connection.fetch(_QUERIES["documents"], generation.id, chunk_ids)
+        pending = frozenset(row["id"] for row in rows if row["bare"])
+        return {row["id"]: row["document_id"] for row in rows}, pending
 
     async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
         if not request.vectors:
             return {}
         visibility = Visibility(generation.id, request.filters)
         async with self._scope(generation, request.agent) as connection:
-            passed_by = await self._coverage.unreached(
+            run.coverage = await self._coverage.share(connection, visibility, request.agent)
+            passed_by = await self._models.unreached(
                 connection, request.project, generation.id, request.vectors
             )
             run.unreached += [f"vector:{model}" for model in passed_by]
@@ -177,12 +186,16 @@ class Search:
                 for model, vector in request.vectors.items()
             }
 
-    async def _worded(self, generation: Generation, request: SearchRequest) -> KeywordFound:
+    async def _worded(
+        self, generation: Generation, request: SearchRequest, run: _Run
+    ) -> KeywordFound:
         if request.text is None:
             return KeywordFound([])
         require_known_terms(request.project, generation)
         visibility = Visibility(generation.id, request.filters)
         async with self._scope(generation, request.agent) as connection:
+            if not request.vectors:
+                run.coverage = await self._coverage.share(connection, visibility, request.agent)
             return await self._keyword.search(
                 connection, generation.id, request.text, visibility, request.candidates
             )
@@ -191,6 +204,14 @@ class Search:
         self, generation: Generation, agent: str | None
     ) -> AbstractAsyncContextManager[asyncpg.Connection]:
         return self._database.scope(generation.project_id, agent, generation.id)
+
+
+def _to_fuse(vector: Similar, keyword: KeywordFound) -> list[int]:
+    """Chunk ids of both legs; empty where only one of them found any."""
+    if not keyword.ranked or not any(vector.values()):
+        return []
+    legs = [*vector.values(), keyword.ranked]
+    return list({chunk_id for ranked in legs for chunk_id, _ in ranked})
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

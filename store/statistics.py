@@ -17,8 +17,9 @@ _QUERIES = named("statistics")
 
 @dataclass(frozen=True, slots=True)
 class ProjectStatistics:
-    """Counts, private documents included, and freshness: from publish to searchable.
+    """Counts, private documents included, and freshness: from publish to searchable by keyword.
 
+    ``pending`` chunks wait for their vectors; of ``refused`` ones the model refuses the text.
     ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied changes;
     None: there is none. What is counted is the live generation, ``generation``; ``generations`` is
     how many there are.
@@ -28,11 +29,18 @@ class ProjectStatistics:
     documents: int
     tombstones: int
     chunks: int
+    pending: int
+    refused: int
     outcomes: Mapping[str, int]
     freshness_p50_ms: float | None
     freshness_p99_ms: float | None
     generation: int
     generations: int
+
+    @property
+    def coverage(self) -> float:
+        """Share (0 to 1) of the chunks that have a vector; 1 where there are no chunks."""
+        return 1.0 - (self.pending + self.refused) / self.chunks if self.chunks else 1.0
 
 
 async def measure(
@@ -49,6 +57,8 @@ async def measure(
         counts["documents"],
         counts["tombstones"],
         counts["chunks"],
+        counts["pending"],
+        counts["refused"],
         {row["outcome"]: row["entries"] for row in outcomes},
         freshness["p50_ms"],
         freshness["p99_ms"],

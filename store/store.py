@@ -21,7 +21,7 @@ from store.switching import GenerationMoved, switch_lock_shared
 from store.types import Applied, DocumentWrite, Vector
 from store.writing import write_batch
 
-__all__ = ["Store"]
+__all__ = ["Change", "Store"]
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +88,14 @@ class Store:
             return {}
         async with self._database.scope(project_id) as connection:
             return await embeddings.cached(connection, project_id, model, hashes)
+
+    async def known_hashes(self, project: str, model: str, hashes: Sequence[bytes]) -> set[bytes]:
+        """Those of some content hashes whose vectors are cached."""
+        project_id = await self._projects.find(project)
+        if project_id is None or not hashes:
+            return set()
+        async with self._database.scope(project_id) as connection:
+            return await embeddings.known_hashes(connection, project_id, model, hashes)
 
     async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
         """Apply changes to the live generations; what became of each, in order.
@@ -242,10 +250,10 @@ class Store:
 
     async def _models_of(self, writes: Sequence[DocumentWrite]) -> dict[str, int]:
         widths = {
-            (chunk.model, len(chunk.vector))
+            (chunk.model, None if chunk.vector is None else len(chunk.vector))
             for write in writes
             for chunk in write.chunks
-            if chunk.vector is not None
+            if chunk.model
         }
         return {name: await self._models.ensure(name, width) for name, width in widths}
 

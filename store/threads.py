@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import asyncpg
 
-__all__ = ["in_thread"]
+__all__ = ["in_thread", "result_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,15 +19,24 @@ _SIGN_OF_LIFE_S = 1.0
 async def in_thread(
     connection: asyncpg.Connection, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Run ``work`` in a thread, while the server hears of us every second.
-
-    It ends transactions that are silent for long (``store.database``), and the same work would then
-    be begun again and again: the larger a document is, the longer it takes.
+    """Run ``work`` in a thread, and send the server a statement every second until it is done.
 
     Raises:
         asyncpg.PostgresError: the server failed.
     """
     task = asyncio.create_task(asyncio.to_thread(work, *args, **kwargs))
+    return await result_of(connection, task)
+
+
+async def result_of(connection: asyncpg.Connection, task: asyncio.Task[T]) -> T:
+    """Wait for work in a thread, and send the server a statement every second until it is done.
+
+    The server ends transactions that are silent for long (``store.database``). The same work would
+    then begin again and again: the larger a document is, the longer it takes.
+
+    Raises:
+        asyncpg.PostgresError: the server failed.
+    """
     try:
         while not (await asyncio.wait([task], timeout=_SIGN_OF_LIFE_S))[0]:
             await connection.execute("select 1")

@@ -30,7 +30,9 @@ class ChunkWrite:
     """One chunk as it shall be stored.
 
     ``content_hash`` (32 bytes) is the SHA-256 of what is embedded (header and text): equal hashes
-    under one model have equal vectors. ``content`` is the source text itself.
+    under one model have equal vectors. ``content`` is the source text itself. Without a ``vector``
+    the chunk gets the cached one of its text, or waits for one; an empty ``model`` means that it
+    gets none.
     """
 
     ordinal: int
@@ -44,6 +46,7 @@ class ChunkWrite:
     page: int | None = None
     symbol: str | None = None
     heading_path: tuple[str, ...] = ()
+    header: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,17 @@ class DocumentWrite:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one change did; superseded: something newer is stored, duplicate: done before."""
+    """What one change did; superseded: something newer is stored, duplicate: done before.
+
+    ``chunks_pending``: chunks of the document that wait for their vectors.
+    """
 
     event_id: str
     outcome: Literal["indexed", "superseded", "duplicate"]
     chunks_kept: int = 0
     chunks_added: int = 0
     chunks_removed: int = 0
+    chunks_pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,9 @@ class Candidates:
 
     ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded`` names a leg that failed.
     ``corrections``: query term → the indexed term used in its place. ``documents``: chunk id →
-    document id; a chunk that it lacks counts as a document of its own.
+    document id; a chunk that it lacks counts as a document of its own. ``pending``: ids of
+    candidates that have no vector yet. ``coverage``: share (0 to 1) of the chunks that pass the
+    filters and have a vector.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -117,6 +126,8 @@ class Candidates:
     corrections: Mapping[str, str] = field(default_factory=dict)
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     documents: Mapping[int, int] = field(default_factory=dict)
+    pending: frozenset[int] = frozenset()
+    coverage: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,13 @@ class VectorIndexes:
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             survey = await connection.fetch(_QUERIES["survey"], generation_id)
             watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
+            filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
         vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
         inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
         pouring = {
-            model_id for model_id, rate in inflow.items() if after_import and rate > POURING_PER_S
+            model_id
+            for model_id, rate in inflow.items()
+            if after_import and (filling or rate > POURING_PER_S)
         }
         return [
             _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)

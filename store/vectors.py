@@ -79,8 +79,8 @@ class VectorLeg:
         if known is not None:
             return known
         row = await connection.fetchrow(_QUERIES["find_index"], generation_id, model)
-        if row is None:
-            return None
+        if row is None or row["dimensions"] is None:
+            return None  # not remembered: the first vector may come at any moment
         found = _Index(row["model_id"], row["dimensions"], row["watermark"])
         self._indexes.put((generation_id, model), found)
         return found

@@ -1,28 +1,29 @@
-"""The one write transaction: fence → compare → rows → words → ledger, all or nothing."""
+"""The one write transaction: fence → compare → rows → words → vectors → ledger, all or nothing."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import asyncpg
 
-from store import chunks, collections, documents, embeddings, ledger
+from store import chunks, collections, documents, embeddings, ledger, pending
 from store.chunks import Difference, NewChunk
 from store.documents import Advanced, Revision, StoredDocument
 from store.embeddings import Embedding
 from store.generations import Generation
 from store.keyword import writing as keyword
-from store.keyword.writing import ChunkTerms
-from store.threads import in_thread
+from store.keyword.building import ChunkText, segments_of
+from store.pending import Lacking, Missing
+from store.threads import result_of
 from store.types import Applied, ChunkWrite, DocumentWrite
 
 __all__ = ["write_batch"]
 
-_THREAD_FROM_CHUNKS = 16
-Added = Sequence[tuple[int, Revision, NewChunk]]
-"""Document id, revision and chunk of each row to be added."""
+Row = tuple[int, Revision, NewChunk]
+"""A chunk's row: its document's id, the document's revision, and the chunk."""
 
 
 @dataclass
@@ -37,6 +38,9 @@ class _Batch:
     anew: bool
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
     won: Mapping[str, Advanced] = field(default_factory=dict)
+    lacking: Mapping[int, Lacking] = field(default_factory=dict)
+    first: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
 
 
 async def write_batch(
@@ -64,15 +68,26 @@ async def write_batch(
             that is written, so that nothing which stood there remains.
     """
     batch = _Batch(connection, generation, agent, models, documents.newest(writes), anew)
+    batch.first = _first_positions(writes)
     await _fence(batch)
     differences = await _compare(batch)
-    await _write_rows(batch, differences)
+    added = await _write_rows(batch, differences)
+    await _write_vectors(batch, differences, added)
     await _join_collections(batch)
     done = await _done(batch, writes) if in_ledger else set()
+    await _count_standing(batch)
     results, new = _results(batch, writes, differences, done)
     if in_ledger and new:
         await ledger.record(connection, generation.project_id, new)
     return results
+
+
+def _first_positions(writes: Sequence[DocumentWrite]) -> dict[str, int]:
+    """Lowest position of the batch by uri: older changes of it may never have stood."""
+    first: dict[str, int] = {}
+    for write in writes:
+        first[write.uri] = min(first.get(write.uri, write.position), write.position)
+    return first
 
 
 async def _fence(batch: _Batch) -> None:
@@ -80,6 +95,9 @@ async def _fence(batch: _Batch) -> None:
     at = batch.connection, batch.generation.id, batch.agent
     batch.before = await documents.lock(*at, list(batch.revisions))
     batch.won = await documents.advance(*at, batch.revisions, equal_too=batch.anew)
+    former = [document.document_id for document in batch.won.values() if not document.created]
+    if former:
+        batch.lacking = await pending.hold(batch.connection, batch.generation.id, former)
 
 
 async def _compare(batch: _Batch) -> dict[str, Difference]:
@@ -100,17 +118,18 @@ def _difference(
     if batch.anew or before is None or before.title != revision.write.title:
         # chunks are found by the words of the title too: under another one, or one that we
         # didn't see because the document was created meanwhile, all are indexed again
-        return Difference(after, [], [row.chunk_id for row in rows], kept=0)
+        return Difference(after, [], [row.chunk_id for row in rows], kept=[])
     return chunks.compare(rows, after)
 
 
 def _new(batch: _Batch, write: ChunkWrite) -> NewChunk:
-    return NewChunk(write, None if write.vector is None else batch.models[write.model])
+    return NewChunk(write, batch.models[write.model] if write.model else None)
 
 
-async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> None:
-    removed = [one for difference in differences.values() for one in difference.removed]
-    moved = [one for difference in differences.values() for one in difference.moved]
+async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> list[int]:
+    """Remove, move and add rows; the ids of the added ones, in order of the differences."""
+    removed = [row for difference in differences.values() for row in difference.removed]
+    moved = [row for difference in differences.values() for row in difference.moved]
     added = [
         (batch.won[uri].document_id, batch.revisions[uri], new)
         for uri, difference in differences.items()
@@ -120,42 +139,126 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> N
         await chunks.delete(batch.connection, batch.generation.id, removed)
     if moved:
         await chunks.move(batch.connection, batch.generation.id, moved)
-    if added:
-        await _add(batch, added)
+    return await _add(batch, added) if added else []
 
 
-async def _add(batch: _Batch, added: Added) -> None:
-    generation = batch.generation
-    rows = [(document_id, new) for document_id, _, new in added]
-    chunk_ids = await chunks.insert(batch.connection, generation.id, batch.agent, rows)
+async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
+    """Insert chunks with their words, which are worked out while the server inserts the rows."""
+    at = batch.connection, batch.generation.id
+    chunk_ids = await chunks.take_ids(batch.connection, len(added))
+    texts = [_text(chunk_id, row) for chunk_id, row in zip(chunk_ids, added, strict=True)]
+    words = asyncio.create_task(asyncio.to_thread(segments_of, texts))
+    try:
+        rows = [(document_id, new) for document_id, _, new in added]
+        await chunks.insert(*at, batch.agent, chunk_ids, rows)
+        await keyword.add(*at, await result_of(batch.connection, words))
+    finally:
+        words.cancel()
+    return chunk_ids
+
+
+def _text(chunk_id: int, row: Row) -> ChunkText:
+    _, revision, new = row
+    write = new.write
+    return ChunkText(
+        chunk_id,
+        write.content,
+        revision.uri,
+        revision.write.title,
+        write.symbol,
+        write.heading_path,
+    )
+
+
+async def _write_vectors(
+    batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
+) -> None:
+    """Give chunks the vectors that are known, and note those that wait for one."""
+    wanting = _wanting(batch, differences, added)
+    given = [row for rows in wanting.values() for row in rows if row[1].write.vector is not None]
+    if given:
+        await _add_given(batch, given)
+    rest = [row for rows in wanting.values() for row in rows if row[1].write.vector is None]
+    complete = {chunk_id for chunk_id, _ in given} | await _add_cached(batch, rest)
+    missing = {
+        uri: [row for row in rows if row[0] not in complete] for uri, rows in wanting.items()
+    }
+    batch.pending = {uri: len(rows) for uri, rows in missing.items() if rows}
+    await pending.note(
+        batch.connection,
+        batch.generation.id,
+        batch.agent,
+        [_missing(batch, uri, rows) for uri, rows in missing.items() if rows],
+        former=batch.lacking,
+    )
+
+
+def _wanting(
+    batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
+) -> dict[str, list[tuple[int, NewChunk]]]:
+    """Chunks without a vector that are to have one, by uri: new ones, and kept ones that wait."""
+    ids = iter(added)
+    wanting: dict[str, list[tuple[int, NewChunk]]] = {}
+    for uri, difference in differences.items():
+        lacking = batch.lacking.get(batch.won[uri].document_id)
+        rows = [(next(ids), new) for new in difference.added]
+        if lacking is not None:
+            rows += [row for row in difference.kept if row[0] in lacking.chunk_ids]
+        wanting[uri] = [row for row in rows if row[1].model_id is not None]
+    return wanting
+
+
+async def _add_given(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> None:
     vectors = [
         Embedding(chunk_id, new.model_id, new.write.content_hash, new.write.vector)
-        for chunk_id, (_, _, new) in zip(chunk_ids, added, strict=True)
+        for chunk_id, new in rows
         if new.model_id is not None and new.write.vector is not None
     ]
-    if vectors:
-        await embeddings.add(
-            batch.connection, generation.project_id, generation.id, batch.agent, vectors
-        )
-    if len(added) < _THREAD_FROM_CHUNKS:
-        words = _words(chunk_ids, added)
-    else:
-        words = await in_thread(batch.connection, _words, chunk_ids, added)
-    await keyword.add(batch.connection, generation.id, words)
+    generation = batch.generation
+    await embeddings.add(
+        batch.connection, generation.project_id, generation.id, batch.agent, vectors
+    )
 
 
-def _words(chunk_ids: Iterable[int], added: Added) -> list[ChunkTerms]:
-    return [
-        ChunkTerms.of(
-            chunk_id,
-            new.write.content,
-            uri=revision.uri,
-            title=revision.write.title,
-            symbol=new.write.symbol,
-            heading_path=new.write.heading_path,
-        )
-        for chunk_id, (_, revision, new) in zip(chunk_ids, added, strict=True)
-    ]
+async def _add_cached(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> set[int]:
+    if not rows:
+        return set()
+    generation = batch.generation
+    return await embeddings.add_cached(
+        batch.connection, generation.project_id, generation.id, [chunk_id for chunk_id, _ in rows]
+    )
+
+
+def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> Missing:
+    headers = {chunk_id: new.write.header for chunk_id, new in rows}
+    model_id = rows[0][1].model_id
+    assert model_id is not None
+    document_id, place = batch.won[uri].document_id, batch.revisions[uri].order
+    since = batch.first.get(uri, place[0])
+    if document_id in batch.lacking:
+        since = min(since, batch.lacking[document_id].since)
+    return Missing(document_id, place, since, model_id, headers)
+
+
+async def _count_standing(batch: _Batch) -> None:
+    """Count what waits of documents that stand at their change already, as a replay wrote them."""
+    standing = {
+        uri: before.document_id
+        for uri, before in batch.before.items()
+        if uri not in batch.won and before.place == batch.revisions[uri].order
+    }
+    if not standing:
+        return
+    at = batch.connection, batch.generation.id
+    lacking = await pending.hold(*at, sorted(standing.values()))
+    batch.pending = {
+        **batch.pending,
+        **{
+            uri: len(lacking[document_id].chunk_ids)
+            for uri, document_id in standing.items()
+            if document_id in lacking
+        },
+    }
 
 
 async def _join_collections(batch: _Batch) -> None:
@@ -199,7 +302,7 @@ def _results(
 
 
 def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -> Applied:
-    kept = sum(part.kept for part in parts)
+    kept = sum(len(part.kept) for part in parts)
     stands = batch.revisions[write.uri].write is write
     if stands and write.uri not in batch.won:
         before = batch.before.get(write.uri)
@@ -211,6 +314,7 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
         chunks_kept=kept,
         chunks_added=sum(len(part.added) for part in parts),
         chunks_removed=sum(len(part.removed) for part in parts),
+        chunks_pending=batch.pending.get(write.uri, 0) if stands else 0,
     )
 
 

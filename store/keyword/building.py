@@ -1,19 +1,83 @@
-"""Postings of very many chunks: what ``writing`` makes of few, with less work for each."""
+"""Chunks → the postings and words of their keyword segments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
-from store.keyword.postings import Postings, term_hash
+from store.keyword.postings import MAX_CHUNKS, Postings, term_hash
 from store.keyword.remembering import Remembered
 from store.keyword.tokens import pieces, terms_of
 from store.keyword.vocabulary import words_of
-from store.keyword.writing import about_chunk, about_document
 
-__all__ = ["SegmentBuilder"]
+__all__ = ["ChunkText", "Segment", "about_chunk", "about_document", "segments_of"]
+
+_URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
+
+Segment = tuple[Postings, list[str]]
+"""The postings of some chunks, and the distinct words that a misspelt one can be corrected to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkText:
+    """A chunk's id and all that it is found by: text, symbol, headings, title and uri."""
+
+    chunk_id: int
+    content: str
+    uri: str
+    title: str | None = None
+    symbol: str | None = None
+    heading_path: Sequence[str] = ()
+
+
+def about_document(uri: str, title: str | None) -> str:
+    """Words that every chunk of a document is found by."""
+    return "\n".join((title or "", " ".join(_URI_SEPARATOR.split(uri))))
+
+
+def about_chunk(symbol: str | None, heading_path: Sequence[str]) -> str:
+    """Words that a chunk is found by besides its text."""
+    return "\n".join((symbol or "", *heading_path))
+
+
+def segments_of(texts: Sequence[ChunkText]) -> list[Segment]:
+    """One segment for each 65,536 chunks.
+
+    A text is never turned into terms as such: the hashes of the terms of its pieces are remembered,
+    and the terms themselves are looked at once for each distinct piece.
+    """
+    starts = range(0, len(texts), MAX_CHUNKS)
+    return [_segment(texts[start : start + MAX_CHUNKS]) for start in starts]
+
+
+def _segment(texts: Sequence[ChunkText]) -> Segment:
+    distinct: set[str] = set()
+    hashes: list[list[int]] = []
+    for parts in _pieces(texts):
+        distinct.update(parts)
+        hashes.append(list(chain.from_iterable(map(_remembered.__getitem__, parts))))
+    postings = Postings.of_hashes(
+        np.array([text.chunk_id for text in texts], np.int64),
+        np.array([len(terms) for terms in hashes], np.uint32),
+        np.fromiter(chain.from_iterable(hashes), np.int64),
+    )
+    return postings, words_of(chain.from_iterable(map(terms_of, distinct)))
+
+
+def _pieces(texts: Sequence[ChunkText]) -> Iterator[list[str]]:
+    """Pieces of each chunk; those of its document are made once for a run of its chunks."""
+    document: tuple[str, str | None] | None = None
+    shared: list[str] = []
+    for text in texts:
+        if document != (text.uri, text.title):
+            document = text.uri, text.title
+            shared = pieces(about_document(*document))
+        own = pieces(about_chunk(text.symbol, text.heading_path))
+        yield [*pieces(text.content), *own, *shared]
 
 
 def _hashes_of_piece(piece: str) -> tuple[int, ...]:
@@ -21,43 +85,3 @@ def _hashes_of_piece(piece: str) -> tuple[int, ...]:
 
 
 _remembered = Remembered(_hashes_of_piece)
-
-
-class SegmentBuilder:
-    """Gathers chunks, up to ``MAX_CHUNKS``, for one segment.
-
-    A text is never turned into terms as such: the hashes of the terms of its pieces are remembered,
-    and the terms themselves are looked at once for each distinct piece.
-    """
-
-    def __init__(self) -> None:
-        self._chunk_ids: list[int] = []
-        self._hashes: list[list[int]] = []
-        self._pieces: set[str] = set()
-
-    def add_document(
-        self,
-        uri: str,
-        title: str | None,
-        chunks: Iterable[tuple[int, str, str | None, Sequence[str]]],
-    ) -> None:
-        """Add a document's chunks: id, text, symbol and headings of each."""
-        shared = pieces(about_document(uri, title))
-        for chunk_id, content, symbol, heading_path in chunks:
-            own = pieces(about_chunk(symbol, heading_path))
-            found = [*pieces(content), *own, *shared]
-            self._chunk_ids.append(chunk_id)
-            self._hashes.append(list(chain.from_iterable(map(_remembered.__getitem__, found))))
-            self._pieces.update(found)
-
-    def build(self) -> Postings:
-        """The index of all chunks added."""
-        return Postings.of_hashes(
-            np.array(self._chunk_ids, np.int64),
-            np.array([len(hashes) for hashes in self._hashes], np.uint32),
-            np.fromiter(chain.from_iterable(self._hashes), np.int64),
-        )
-
-    def words(self) -> list[str]:
-        """The distinct words that misspelt ones can be corrected to."""
-        return words_of(chain.from_iterable(map(terms_of, self._pieces)))

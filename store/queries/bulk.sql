@@ -16,11 +16,9 @@ create temporary table staged_chunks (
     symbol text,
     heading_path text[] not null,
     content_hash bytea not null,
-    content text not null
+    content text not null,
+    header text not null
 ) on commit drop;
-
--- name: find_models
-select name, id from models where name = any ($1::text[])
 
 -- name: take_chunk_ids
 select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
@@ -47,14 +45,22 @@ cross join lateral (
     offset 0
 ) v
 
--- name: missing_vectors
-select s.content_hash
+-- name: note_pending
+-- Chunks without a cached vector wait for one, by document.
+insert into pending_vectors (
+    generation_id, agent, document_id, position, partition, since_position, model_id, chunk_ids,
+    headers
+)
+select
+    $1, s.agent, s.document_id, d.position, d.partition, d.position, min(s.model_id),
+    array_agg(s.id order by s.ordinal), array_agg(s.header order by s.ordinal)
 from staged_chunks s
+join documents d on d.generation_id = $1 and d.id = s.document_id
 where
     s.model_id is not null
     and not exists (
         select
-        from vector_cache v
-        where v.project_id = $1 and v.model_id = s.model_id and v.content_hash = s.content_hash
+        from embeddings e
+        where e.generation_id = $1 and e.chunk_id = s.id and e.model_id = s.model_id
     )
-limit $2
+group by s.agent, s.document_id, d.position, d.partition

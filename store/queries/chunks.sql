@@ -8,14 +8,28 @@ where generation_id = $1 and document_id = any ($2::bigint[])
 order by document_id, ordinal
 
 -- name: take_chunk_ids
-select nextval('chunks_id_seq') as id from generate_series(1, $1::int)
+select array_agg(nextval('chunks_id_seq')) from generate_series(1, $1::int)
 
--- name: insert_chunk
+-- name: insert_chunks
+-- Headings travel as JSON: an array of arrays would have to be rectangular.
 insert into chunks (
     generation_id, agent, id, document_id, model_id, ordinal, start_line, end_line, page, tokens,
-    symbol, heading_path, content_hash, content
+    symbol, content_hash, content, heading_path
 )
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+select
+    $1, $2, n.id, n.document_id, n.model_id, n.ordinal, n.start_line, n.end_line, n.page, n.tokens,
+    n.symbol, n.content_hash, n.content,
+    case
+        when n.headings is null then '{}'
+        else array(select json_array_elements_text(n.headings::json))
+    end
+from unnest(
+    $3::bigint[], $4::bigint[], $5::smallint[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[],
+    $11::text[], $12::bytea[], $13::text[], $14::text[]
+) as n (
+    id, document_id, model_id, ordinal, start_line, end_line, page, tokens, symbol, content_hash,
+    content, headings
+)
 
 -- name: move_chunks
 -- No indexed column changes, so that rows stay where they are in every index.

@@ -6,8 +6,9 @@ select
     set_config('app.generation_id', $3, true)
 
 -- name: bound_silence
--- For this session: how long the server bears with a client that left without a word ($1: inside a
--- transaction, whose locks others wait for). The others are seconds, and hold on TCP.
+-- For this session: how long the server bears with a client that is silent inside a transaction, between
+-- two statements ($1, milliseconds). In the middle of a statement, see end_silent_sessions. The others
+-- are seconds, and hold on TCP.
 select
     set_config('idle_in_transaction_session_timeout', $1, false),
     set_config('tcp_keepalives_idle', '5', false),
@@ -30,3 +31,10 @@ select
     ) as owns_tables
 from pg_roles
 where rolname = current_user
+
+-- name: may_end_silent_sessions
+-- Roles that never wait for writers may not.
+select has_function_privilege('end_silent_sessions(interval)', 'execute')
+
+-- name: end_silent_sessions
+select end_silent_sessions($1)

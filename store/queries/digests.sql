@@ -31,6 +31,7 @@ cross join lateral (
         count(*) as chunks,
         count(*) filter (where o.has_vector) as vectors,
         count(*) filter (where o.model_id is null) as unvectored,
+        count(*) filter (where o.is_refused and not o.has_vector) as refused,
         array_agg(o.ordinal) as ordinals,
         array_agg(o.start_line) as start_lines,
         array_agg(o.end_line) as end_lines,
@@ -51,6 +52,11 @@ cross join lateral (
                     and e.chunk_id = k.id
                     and e.model_id = k.model_id
             ) as has_vector,
+            exists (
+                select
+                from refused_vectors r
+                where r.generation_id = d.generation_id and r.chunk_id = k.id
+            ) as is_refused,
             exists (
                 select
                 from embeddings e

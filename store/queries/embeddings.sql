@@ -38,3 +38,26 @@ cache as (
 )
 insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
 select $2, $3, chunk_id, model_id, embedding from new
+
+-- name: add_cached
+-- Give chunks the vectors that the cache has of their texts; the chunks that got one, or had one.
+-- Looked up one by one: the cache may hold far more than is wanted of it.
+with
+wanted as materialized (
+    select c.id, c.agent, c.model_id, v.embedding
+    from chunks c
+    cross join lateral (
+        select embedding
+        from vector_cache
+        where project_id = $1 and model_id = c.model_id and content_hash = c.content_hash
+        offset 0
+    ) v
+    where c.generation_id = $2 and c.id = any ($3::bigint[])
+    for key share of c
+),
+added as (
+    insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
+    select $2, agent, id, model_id, embedding from wanted
+    on conflict do nothing
+)
+select id from wanted

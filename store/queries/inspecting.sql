@@ -36,14 +36,19 @@ where project_id = $1 and created_at < clock_timestamp() - make_interval(secs =>
 order by created_at
 
 -- name: vector_flaws
--- Chunks without the vector of their model, with one of another model or width, or with one that
--- isn't near the cached one.
+-- Chunks without the vector of their model that nothing accounts for, with one of another model or
+-- width, or with one that isn't near the cached one.
 select *
 from (
     select
         case
             when m.name is distinct from coalesce($4::jsonb ->> d.kind, $3) then 'foreign'
-            when e.embedding is null then 'missing'
+            when e.embedding is null
+                then
+                    case
+                        when r.chunk_id is null and c.id = any (p.chunk_ids) is not true
+                            then 'missing'
+                    end
             when vector_dims(e.embedding) <> m.dimensions then 'foreign'
             when
                 vector_dims(v.embedding) = m.dimensions
@@ -63,6 +68,8 @@ from (
         on e.generation_id = c.generation_id and e.chunk_id = c.id and e.model_id = c.model_id
     left join vector_cache v
         on v.project_id = $2 and v.model_id = c.model_id and v.content_hash = c.content_hash
+    left join pending_vectors p on p.generation_id = c.generation_id and p.document_id = d.id
+    left join refused_vectors r on r.generation_id = c.generation_id and r.chunk_id = c.id
     where c.generation_id = $1
     union all
     select 'foreign', d.agent, d.uri, c.ordinal, c.id, m.name, c.content_hash

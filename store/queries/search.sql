@@ -23,8 +23,15 @@ cross join lateral (
 ) d
 
 -- name: documents
--- Which document each of some chunks belongs to.
-select id, document_id from chunks where generation_id = $1 and id = any ($2::bigint[])
+-- The document of each of some chunks, and whether the chunk has no vector yet.
+select
+    c.id,
+    c.document_id,
+    coalesce(c.id = any (p.chunk_ids), false) or r.chunk_id is not null as bare
+from chunks c
+left join pending_vectors p on p.generation_id = $1 and p.document_id = c.document_id
+left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
+where c.generation_id = $1 and c.id = any ($2::bigint[])
 
 -- name: embedded_by
 -- The models that a generation has vectors of.

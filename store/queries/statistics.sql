@@ -2,7 +2,13 @@
 select
     count(*) filter (where not deleted) as documents,
     count(*) filter (where deleted) as tombstones,
-    (select count(*) from chunks where generation_id = $1) as chunks
+    (select count(*) from chunks where generation_id = $1) as chunks,
+    (
+        select coalesce(sum(cardinality(chunk_ids)), 0)::bigint
+        from pending_vectors
+        where generation_id = $1
+    ) as pending,
+    (select count(*) from refused_vectors where generation_id = $1) as refused
 from documents
 where generation_id = $1
 

@@ -76,6 +76,15 @@ order by m.id
 -- name: next_watermark
 select max(chunk_id) + 1 from embeddings where generation_id = $1
 
+-- name: is_filling
+-- Whether vectors of recent changes are still to come: those under the watermark would be inserted
+-- into the index one by one.
+select exists (
+    select
+    from pending_vectors
+    where generation_id = $1 and created_at > clock_timestamp() - interval '10 minutes'
+)
+
 -- name: record_index
 -- From now on, questions use it. Counts what it covers.
 insert into vector_indexes (generation_id, model_id, name, watermark, vectors)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from store import embeddings
-from store.bulk import BulkWriter, DocumentsInTheWay, VectorsMissing
+from store.bulk import BulkWriter, DocumentsInTheWay
 from store.database import EVERY_AGENT, Database
 from store.digests import TOMBSTONE, StoredDigest, document_digest, index_digest, stored_documents
 from store.generations import Generation
 from store.keyword.postings import Postings, unpack
 from store.keyword.segments import decode_chunks, decode_inline
+from store.pending import PendingVectors
+from store.projects import Projects
 from store.store import Store
 from store.types import DocumentWrite
 from tests.support.writes import (
@@ -175,10 +177,8 @@ async def test_given_vectors_are_remembered(store: Store, worker: Database) -> N
     assert stored.vectors == 3
 
 
-async def test_a_missing_vector_is_named_and_nothing_written(
-    store: Store, worker: Database
-) -> None:
-    """A chunk is never without the vector that it was meant to have."""
+async def test_a_chunk_without_a_cached_vector_waits(store: Store, worker: Database) -> None:
+    """Its model may be new to the index; texts that the cache has get their vectors."""
     await store.apply([document_write("a.md", 1, ["one"])])
     building = await add_generation(worker, store, "alpha")
     unknown = chunk_write(1, "never embedded", vector=None)
@@ -186,12 +186,17 @@ async def test_a_missing_vector_is_named_and_nothing_written(
         [document_write("a.md", 1, ["one"]), document_write("b.md", 2, chunks=(unknown,))]
     )
     writer = BulkWriter(worker, building.project_id, building)
-    with pytest.raises(VectorsMissing, match=unknown.content_hash.hex()):
-        await writer.write(writes)
-    other = replace(unknown, model="other/model")
-    with pytest.raises(VectorsMissing, match="other/model"):
-        await writer.write([document_write("b.md", 2, chunks=(other,))])
-    assert await digests(worker, building) == []
+    await writer.write(writes)
+    other = replace(unknown, model="other/model", header="in c")
+    await writer.write([document_write("c.md", 3, chunks=(other,))])
+    [a, b, c] = await digests(worker, building)
+    assert [(one.chunks, one.vectors) for one in (a, b, c)] == [(1, 1), (1, 0), (1, 0)]
+    pending = PendingVectors(worker, Projects(worker))
+    waiting = await pending.texts("alpha", building.id, None, 10)
+    assert [(text.model, text.text) for text in waiting] == [
+        (MODEL, "never embedded"),
+        ("other/model", "in c\nnever embedded"),
+    ]
 
 
 async def test_a_document_that_is_stored_is_in_the_way(store: Store, worker: Database) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from events.models import Filters
 from runtime.errors import ConfigurationError
+from store.pending import Counts, PendingVectors
+from store.projects import Projects
 from store.search import Search
 from store.store import Store
 from store.types import Candidates, SearchRequest
@@ -66,3 +68,24 @@ async def test_a_model_that_is_passed_by_is_named(search: Search, database: Data
     found = await _ask(search, {"new/model": _vector()})
     assert found.degraded == (f"vector:{MODEL}",)
     assert len(found.vector["new/model"]) == 1
+
+
+async def test_the_first_vectors_are_found_at_once(database: Database) -> None:
+    """A question that came before them does not keep the next one from finding them."""
+    async with opened(database.operator_url) as worker:
+        write = document_write("a.md", 2, chunks=(chunk_write(0, TEXT, vector=None),))
+        await Store(worker, RECIPE).apply([write])
+        search = Search(worker)
+        before = await _ask(search, {MODEL: _vector()})
+        assert (before.vector[MODEL], before.coverage) == ([], 0.0)
+        pending = PendingVectors(worker, Projects(worker))
+        assert await pending.counts("alpha") == Counts(chunks=1, pending=1, refused=0)
+        generation = await search.live("alpha")
+        waiting = await pending.texts("alpha", generation.id, [(write.position, 0)], 10)
+        vectors = {text.content_hash: vector_of(TEXT) for text in waiting}
+        await pending.remember("alpha", MODEL, vectors)
+        await pending.complete("alpha", generation.id, waiting, {})
+        after = await _ask(search, {MODEL: _vector()})
+        assert (len(after.vector[MODEL]), after.coverage) == (1, 1.0)
+        assert await pending.counts("alpha") == Counts(chunks=1, pending=0, refused=0)
+        assert await pending.counts("unknown") == Counts(chunks=0, pending=0, refused=0)

@@ -19,7 +19,7 @@ from store.maintenance import Maintenance
 from store.named_queries import named
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 DIMENSIONS = 32
 
@@ -247,7 +247,7 @@ async def test_upkeep_stops_when_told(index: Index) -> None:
     running = asyncio.create_task(Maintenance(index.database).run(stop))
     await asyncio.sleep(0)
     stop.set()
-    async with asyncio.timeout(10):
+    async with within(10):
         await running
 
 
@@ -297,7 +297,7 @@ async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
     await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(300)])
     owner = await asyncpg.connect(database.owner_url)
     maintenance = Maintenance(index.database)
-    async with asyncio.timeout(20):
+    async with within(20):
         while await owner.fetchval("select reltuples from pg_class where relname = 'chunks'") < 300:
             await maintenance.run_once()
     await owner.close()

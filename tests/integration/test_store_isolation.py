@@ -15,7 +15,14 @@ from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import RECIPE, add_generation, document_write, opened
 
-PRIVATE = ("documents", "document_collections", "chunks", "embeddings")
+PRIVATE = (
+    "documents",
+    "document_collections",
+    "chunks",
+    "embeddings",
+    "pending_vectors",
+    "refused_vectors",
+)
 INDEX = (
     "chunks",
     "collections",
@@ -26,7 +33,17 @@ INDEX = (
     "keyword_segments",
     "keyword_vocabulary",
     "keyword_words",
+    "pending_vectors",
+    "refused_vectors",
     "vector_indexes",
+)
+PENDING = (
+    "insert into pending_vectors select generation_id, id, agent, position, partition, position, "
+    "1, '{1}', '{header}' from documents where generation_id = $1"
+)
+REFUSED = (
+    "insert into refused_vectors select generation_id, id, agent, 1, 'reason' from chunks "
+    "where generation_id = $1"
 )
 SCOPE = (
     "select set_config('app.project_id', $1, true), set_config('app.agent', $2, true), "
@@ -86,6 +103,8 @@ async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
                 "insert into keyword_postings values ($1, 1, 1, '')",
                 "insert into keyword_vocabulary values ($1, 4, 'word')",
                 "insert into vector_indexes values ($1, 1, 'none', 0, 0)",
+                PENDING,
+                REFUSED,
             ):
                 await owner.execute(statement, generation.id)
     await owner.close()

@@ -12,6 +12,7 @@ import pytest
 from store import database as databases
 from store import threads, writing
 from store.database import Database
+from store.keyword.building import segments_of
 from store.keyword.merging import FAN_IN
 from store.keyword.postings import Postings
 from store.maintenance import Maintenance
@@ -43,8 +44,8 @@ def slowly(work: Callable[..., Any]) -> Callable[..., Any]:
 
 async def test_a_large_document_is_written(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its terms take seconds."""
-    monkeypatch.setattr(writing, "_words", slowly(writing._words))
-    await index.write("a.md", *[f"walrus number{i}" for i in range(writing._THREAD_FROM_CHUNKS)])
+    monkeypatch.setattr(writing, "segments_of", slowly(segments_of))
+    await index.write("a.md", *[f"walrus number{i}" for i in range(16)])
     assert (await index.candidates("number7")).keyword
 
 

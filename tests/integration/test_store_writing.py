@@ -201,7 +201,7 @@ async def test_vectors_outlive_their_chunks(store: Store) -> None:
 
 async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database) -> None:
     """Kinds that no model embeds are found by their words."""
-    chunk = chunk_write(0, "one", vector=None)
+    chunk = chunk_write(0, "one", model="", vector=None)
     await store.apply([document_write("a", 10, chunks=(chunk,))])
     assert await texts(worker) == {"a": ["one"]}
     assert not await rows(worker, "select from embeddings")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,3 +146,103 @@ def test_fusing_is_deterministic_and_complete(
     assert len(results) == min(limit, len({key for key, _ in [*vector, *keyword]}))
     order = [(-one.score, one.chunk_id) for one in results]
     assert order == sorted(set(order))
+
+
+documents = st.dictionaries(st.integers(1, 50), st.integers(1, 10))
+chunk_ids = st.frozensets(st.integers(1, 50))
+
+
+@given(scores, documents, st.sampled_from([{}, {"model": []}]))
+def test_without_vectors_the_answer_is_the_keyword_leg(
+    keyword: list[tuple[int, float]],
+    by_chunk: dict[int, int],
+    vector: dict[str, list[tuple[int, float]]],
+) -> None:
+    """At coverage 0 a hybrid ranking has the keyword leg's order, whatever documents say."""
+    pending = frozenset(chunk_id for chunk_id, _ in keyword)
+    candidates = Candidates(vector, keyword, documents=by_chunk, pending=pending, coverage=0.0)
+    assert ids(ranked(candidates, limit=100)) == ids(ranked(candidates, "keyword", limit=100))
+
+
+@given(scores, scores, documents, st.integers(51, 60))
+def test_with_all_vectors_nothing_is_imputed(
+    vector: list[tuple[int, float]],
+    keyword: list[tuple[int, float]],
+    by_chunk: dict[int, int],
+    elsewhere: int,
+) -> None:
+    """A pending chunk that is not a candidate changes no place and no score."""
+    candidates = found(vector, keyword, by_chunk)
+    beside = replace(candidates, pending=frozenset({elsewhere}), coverage=1.0)
+    assert ranked(beside, limit=100) == ranked(candidates, limit=100)
+
+
+@given(scores, scores, chunk_ids, documents)
+def test_a_pending_chunk_keeps_its_keyword_place(
+    vector: list[tuple[int, float]],
+    keyword: list[tuple[int, float]],
+    pending: frozenset[int],
+    by_chunk: dict[int, int],
+) -> None:
+    """No similarity of other chunks moves a pending chunk, and scores never rise."""
+    unseen = [pair for pair in vector if pair[0] not in pending]
+    candidates = replace(found(unseen, keyword, by_chunk), pending=pending)
+    results = ranked(candidates, limit=100)
+    words = ids(ranked(candidates, "keyword", limit=100))
+    waiting = pending & set(words)
+    assert {key: ids(results).index(key) for key in waiting} == {
+        key: words.index(key) for key in waiting
+    }
+    assert [one.score for one in results] == sorted((one.score for one in results), reverse=True)
+
+
+@given(scores, scores, chunk_ids)
+def test_pending_chunks_leave_the_order_of_the_others(
+    vector: list[tuple[int, float]], keyword: list[tuple[int, float]], pending: frozenset[int]
+) -> None:
+    """Chunks with vectors stand in the order that they have when none is pending."""
+    candidates = found([pair for pair in vector if pair[0] not in pending], keyword)
+    everything = ids(ranked(candidates, limit=100))
+    waiting = ids(ranked(replace(candidates, pending=pending), limit=100))
+    assert [key for key in waiting if key not in pending] == [
+        key for key in everything if key not in pending
+    ]
+
+
+@given(st.floats(0, 1))
+def test_further_chunks_add_in_proportion_to_coverage(coverage: float) -> None:
+    """Half of a document's further evidence counts at coverage 0.5, none at 0."""
+    whole = found([(1, 0.6), (2, 0.59), (3, 0.1)], [], {1: 100, 2: 100, 3: 300})
+    plain, full, partly = (
+        ranked(replace(whole, coverage=share))[0].score for share in (0.0, 1.0, coverage)
+    )
+    assert plain == pytest.approx(0.6)
+    assert full > plain
+    assert partly - plain == pytest.approx(coverage * (full - plain))
+
+
+def test_vectors_sort_the_places_between_pending_chunks() -> None:
+    """Places 1 and 3 are the pending chunks' by words; similarity decides on the other ones."""
+    keyword = [(4, 20.0), (2, 12.0), (5, 4.0)]
+    candidates = replace(found([(1, 0.8), (2, 0.5)], keyword), pending=frozenset({4, 5}))
+    results = ranked(candidates)
+    assert ids(results) == [4, 1, 5, 2]
+    assert [one.match_type for one in results] == ["keyword", "vector", "keyword", "hybrid"]
+
+
+def test_pending_chunks_come_last_where_words_have_no_weight() -> None:
+    """Only words could rank them, and the question gives words no weight."""
+    candidates = replace(found(), pending=frozenset({4}))
+    assert ids(ranked(candidates, weights=Weights(vector=1, keyword=0))) == [1, 2, 3, 5, 4]
+
+
+def test_a_chunk_of_the_vector_leg_is_not_pending() -> None:
+    """The legs read at different moments, and its vector was written between them."""
+    assert ranked(replace(found(), pending=frozenset({2}))) == ranked(found())
+
+
+def test_a_single_leg_has_no_pending_chunks() -> None:
+    """The vector leg answers from what has vectors, the keyword leg from words."""
+    candidates = replace(found(), pending=frozenset({4, 5}))
+    assert ranked(candidates, "vector") == ranked(found(), "vector")
+    assert ranked(candidates, "keyword") == ranked(found(), "keyword")

@@ -1,0 +1,361 @@
+"""Chunks that wait for their vectors, by document, and those that a model refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import asyncpg
+
+from store import embeddings
+from store.database import EVERY_AGENT, Database
+from store.generations import Generation, live
+from store.named_queries import named
+from store.projects import Models, Projects
+from store.types import Vector
+
+__all__ = [
+    "Counts",
+    "Lacking",
+    "Missing",
+    "PendingDocument",
+    "PendingText",
+    "PendingVectors",
+    "Place",
+    "RefusedChunk",
+    "count",
+    "documents",
+    "hold",
+    "note",
+    "refused",
+]
+
+_QUERIES = named("pending")
+
+_PAGE = 1_000
+_CHOSEN = "(p.position, p.partition) in (select * from unnest($3::bigint[], $4::smallint[]))"
+_ANY = "cardinality($3::bigint[]) + cardinality($4::smallint[]) = 0"
+
+Place = tuple[int, int]
+"""Position and partition of the change that wrote a document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What one document lacks: chunk ids, each with the header that is embedded before its text.
+
+    ``since``: position of the oldest change of the document whose vectors were never complete.
+    """
+
+    document_id: int
+    place: Place
+    since: int
+    model_id: int
+    headers: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingText:
+    """A chunk that waits. ``text`` None: the chunk has gone. ``cached``: its vector is known."""
+
+    place: Place
+    document_id: int
+    chunk_id: int
+    model: str
+    content_hash: bytes
+    text: str | None
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDocument:
+    """A document with chunks that wait; ``agent`` is '' for a shared one.
+
+    ``event_id`` is that of its change, '' where the ledger lacks it.
+    """
+
+    event_id: str
+    published_at: datetime
+    agent: str
+    uri: str
+    position: int
+    partition: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedChunk:
+    """A chunk whose text its model refuses."""
+
+    agent: str
+    uri: str
+    ordinal: int
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Chunks of a generation: all, those that wait for a vector, those that never get one."""
+
+    chunks: int
+    pending: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """What a document lacked before a write: chunk ids, and since which position."""
+
+    chunk_ids: Collection[int]
+    since: int
+
+
+async def hold(
+    connection: asyncpg.Connection, generation_id: int, document_ids: Sequence[int]
+) -> dict[int, Lacking]:
+    """What documents lack, by document id, held until the transaction ends."""
+    rows = await connection.fetch(_QUERIES["hold_pending"], generation_id, document_ids)
+    return {
+        row["document_id"]: Lacking(frozenset(row["chunk_ids"]), row["since_position"])
+        for row in rows
+    }
+
+
+async def note(
+    connection: asyncpg.Connection,
+    generation_id: int,
+    agent: str,
+    missing: Sequence[Missing],
+    former: Collection[int],
+) -> None:
+    """Replace what documents lack. ``former``: ids of the documents that lacked something."""
+    if former:
+        await connection.execute(_QUERIES["forget_pending"], generation_id, list(former))
+    rows = [
+        (
+            *(generation_id, agent, one.document_id, *one.place, one.since, one.model_id),
+            *(list(one.headers), list(one.headers.values())),
+        )
+        for one in missing
+    ]
+    if rows:
+        await connection.executemany(_QUERIES["note_pending"], rows)
+
+
+def _pending_text(row: asyncpg.Record) -> PendingText:
+    content, header = row["content"], row["header"]
+    return PendingText(
+        place=(row["position"], row["partition"]),
+        document_id=row["document_id"],
+        chunk_id=row["chunk_id"],
+        model=row["model"],
+        content_hash=row["content_hash"] or b"",
+        text=f"{header}\n{content}" if header and content is not None else content,
+        cached=row["cached"],
+    )
+
+
+async def documents(
+    connection: asyncpg.Connection,
+    generation: Generation,
+    limit: int | None = None,
+) -> list[PendingDocument]:
+    """Documents with chunks that wait, oldest first; ``limit`` None: all of them."""
+    query = _QUERIES["pending_documents"]
+    rows = await connection.fetch(query, generation.id, generation.project_id, limit)
+    return [PendingDocument(**row) for row in rows]
+
+
+async def refused(connection: asyncpg.Connection, generation_id: int) -> list[RefusedChunk]:
+    """Every chunk whose text a model refuses."""
+    rows = await connection.fetch(_QUERIES["refused_chunks"], generation_id)
+    return [RefusedChunk(**row) for row in rows]
+
+
+async def count(connection: asyncpg.Connection, generation_id: int) -> Counts:
+    """Chunks of a generation, in the connection's scope."""
+    row = await connection.fetchrow(_QUERIES["count_all"], generation_id)
+    return Counts(**row)
+
+
+class PendingVectors:
+    """Reads texts that wait for a vector, and writes their vectors.
+
+    Every method raises ``Unavailable`` when Postgres cannot be reached.
+    """
+
+    def __init__(self, database: Database, projects: Projects) -> None:
+        self._database = database
+        self._projects = projects
+        self._models = Models(database)
+
+    async def texts(
+        self,
+        project: str,
+        generation_id: int,
+        places: Collection[Place] | None,
+        limit: int,
+        without: Collection[str] = (),
+    ) -> list[PendingText]:
+        """The first ``limit`` chunks that wait, of the documents that some changes wrote.
+
+        In log order; ``places`` None: of every document; none of the models ``without``. Empty
+        where the project or the generation does not exist any more.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["pending_texts"].format(chosen=_ANY if places is None else _CHOSEN),
+                generation_id,
+                project_id,
+                [position for position, _ in places or ()],
+                [partition for _, partition in places or ()],
+                limit,
+                list(without),
+            )
+        return [_pending_text(row) for row in rows]
+
+    async def remember(self, project: str, model: str, vectors: Mapping[bytes, Vector]) -> None:
+        """Put vectors into the project's cache, by content hash.
+
+        Raises:
+            ConfigurationError: a vector's width is not that of its model.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None or not vectors:
+            return
+        model_id = await self._models.ensure(model, len(next(iter(vectors.values()))))
+        async with self._database.scope(project_id) as connection:
+            await embeddings.cache_vectors(connection, project_id, model_id, vectors)
+
+    async def complete(
+        self,
+        project: str,
+        generation_id: int,
+        texts: Sequence[PendingText],
+        refusals: Mapping[int, str],
+    ) -> None:
+        """Give chunks the cached vectors of their texts; ``refusals``: why, by chunk id.
+
+        Only rows that still exist change. A text that the cache lacks goes on waiting.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None or not texts:
+            return
+        document_ids = sorted({text.document_id for text in texts})
+        async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
+            await hold(connection, generation_id, document_ids)
+            wanted = [text.chunk_id for text in texts if text.chunk_id not in refusals]
+            done = await embeddings.add_cached(connection, project_id, generation_id, wanted)
+            if refusals:
+                await connection.execute(
+                    _QUERIES["refuse"], generation_id, list(refusals), list(refusals.values())
+                )
+            gone = {text.chunk_id for text in texts if text.text is None}
+            settled = [*done, *refusals, *gone]
+            await connection.execute(
+                _QUERIES["remove_pending"], generation_id, document_ids, settled
+            )
+            await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
+
+    async def refuse(self, project: str, generation_id: int, place: Place, reason: str) -> int:
+        """Record the chunks that wait at a change as refused; how many.
+
+        Those whose vector is cached get it.
+        """
+        refused = 0
+        while waiting := await self.texts(project, generation_id, [place], _PAGE):
+            refusals = {
+                text.chunk_id: reason
+                for text in waiting
+                if text.text is not None and not text.cached
+            }
+            await self.complete(project, generation_id, waiting, refusals)
+            refused += len(refusals)
+        return refused
+
+    async def is_waiting_for(self, project: str, place: Place) -> bool:
+        """Whether a change, or a newer one of its document, has chunks that wait."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return False
+        async with self._database.scope(project_id) as connection:
+            generation = await live(connection, project_id)
+        scope = project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
+            query = _QUERIES["is_waiting_for"]
+            return bool(await connection.fetchval(query, generation.id, *place))
+
+    async def counts(self, project: str) -> Counts:
+        """Chunks of the project's live generation, private ones included."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return Counts(0, 0, 0)
+        async with self._database.scope(project_id) as connection:
+            generation = await live(connection, project_id)
+        async with self._database.scope(project_id, EVERY_AGENT, generation.id) as connection:
+            return await count(connection, generation.id)
+
+    async def counts_at(
+        self, project: str, places: Collection[Place]
+    ) -> tuple[Generation | None, dict[Place, int]]:
+        """The live generation, and how many chunks wait there by the change that wrote them.
+
+        Changes without any are absent.
+        """
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return None, {}
+        async with self._database.scope(project_id) as connection:
+            generation = await live(connection, project_id)
+        return generation, await self.counts_in(generation, places)
+
+    async def counts_in(
+        self, generation: Generation, places: Collection[Place]
+    ) -> dict[Place, int]:
+        """How many chunks of a generation wait, by the change that wrote them."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(
+                _QUERIES["pending_at"],
+                generation.id,
+                [position for position, _ in places],
+                [partition for _, partition in places],
+            )
+        return {(row["position"], row["partition"]): row["chunks"] for row in rows}
+
+    async def count(self, generation: Generation) -> Counts:
+        """Chunks of a generation, private ones included."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            return await count(connection, generation.id)
+
+    async def waiting(self, generation: Generation, limit: int) -> list[PendingDocument]:
+        """Documents of a generation with chunks that wait, oldest first."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            return await documents(connection, generation, limit)
+
+    async def overdue(
+        self, older_than_s: float, limit: int
+    ) -> dict[str, tuple[Generation, list[PendingDocument]]]:
+        """Documents of live generations that have waited for some seconds, by project.
+
+        Each is given to one caller only, until it has waited for as long again.
+        """
+        overdue: dict[str, tuple[Generation, list[PendingDocument]]] = {}
+        for project, project_id in (await self._projects.all()).items():
+            async with self._database.scope(project_id) as connection:
+                generation = await live(connection, project_id)
+            place = project_id, EVERY_AGENT, generation.id
+            async with self._database.scope(*place) as connection:
+                rows = await connection.fetch(
+                    _QUERIES["claim_overdue"], generation.id, project_id, older_than_s, limit
+                )
+            if rows:
+                overdue[project] = generation, [PendingDocument(**row) for row in rows]
+        return overdue

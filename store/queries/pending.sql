@@ -1,0 +1,194 @@
+-- name: hold_pending
+-- What documents lack, held until the transaction ends; always taken in order of document.
+select document_id, chunk_ids, since_position
+from pending_vectors
+where generation_id = $1 and document_id = any ($2::bigint[])
+order by document_id
+for update
+
+-- name: forget_pending
+delete from pending_vectors where generation_id = $1 and document_id = any ($2::bigint[])
+
+-- name: note_pending
+-- One document.
+insert into pending_vectors (
+    generation_id, agent, document_id, position, partition, since_position, model_id, chunk_ids,
+    headers
+)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: pending_texts
+-- Chunks that wait for a vector, of the documents that some changes wrote. A chunk that has gone has
+-- no text. Nothing of a generation that is being dropped.
+select
+    p.position,
+    p.partition,
+    p.document_id,
+    m.name as model,
+    w.chunk_id,
+    w.header,
+    c.content,
+    c.content_hash,
+    exists (
+        select
+        from vector_cache v
+        where v.project_id = $2 and v.model_id = p.model_id and v.content_hash = c.content_hash
+    ) as cached
+from pending_vectors p
+join models m on m.id = p.model_id
+join generations g on g.id = p.generation_id and g.state <> 'dropping'
+cross join lateral unnest(p.chunk_ids, p.headers) with ordinality as w (chunk_id, header, number)
+left join chunks c on c.generation_id = p.generation_id and c.id = w.chunk_id
+where p.generation_id = $1 and m.name <> all ($6::text[]) and {chosen}
+order by p.position, p.document_id, w.number
+limit $5
+
+-- name: remove_pending
+-- Take chunks from what documents lack.
+update pending_vectors p
+set (chunk_ids, headers) = (
+    select
+        coalesce(array_agg(w.chunk_id order by w.number), '{}'),
+        coalesce(array_agg(w.header order by w.number), '{}')
+    from unnest(p.chunk_ids, p.headers) with ordinality as w (chunk_id, header, number)
+    where w.chunk_id <> all ($3::bigint[])
+)
+where p.generation_id = $1 and p.document_id = any ($2::bigint[])
+
+-- name: forget_complete
+delete from pending_vectors
+where generation_id = $1 and document_id = any ($2::bigint[]) and chunk_ids = '{}'
+
+-- name: refuse
+-- A chunk that went away in between is left out.
+insert into refused_vectors (generation_id, chunk_id, agent, model_id, reason)
+select c.generation_id, c.id, c.agent, c.model_id, n.reason
+from unnest($2::bigint[], $3::text[]) as n (chunk_id, reason)
+join chunks c on c.generation_id = $1 and c.id = n.chunk_id
+for key share of c
+on conflict (generation_id, chunk_id) do update
+set reason = excluded.reason, refused_at = clock_timestamp()
+
+-- name: pending_at
+-- How many chunks wait at some changes.
+select p.position, p.partition, sum(cardinality(p.chunk_ids))::int as chunks
+from pending_vectors p
+where
+    p.generation_id = $1
+    and (p.position, p.partition) in (select * from unnest($2::bigint[], $3::smallint[]))
+group by p.position, p.partition
+
+-- name: is_waiting_for
+-- Whether a change, or a newer one of the same document, has chunks that wait. Documents with changes
+-- before and after it count too: it errs to the side of waiting.
+select exists (
+    select
+    from pending_vectors
+    where generation_id = $1 and partition = $3 and since_position <= $2 and position >= $2
+)
+
+-- name: pending_documents
+-- Documents that wait, oldest first.
+select
+    coalesce(l.event_id, '') as event_id,
+    d.published_at,
+    d.agent,
+    d.uri,
+    p.position,
+    p.partition,
+    cardinality(p.chunk_ids) as chunks
+from pending_vectors p
+join documents d on d.generation_id = p.generation_id and d.id = p.document_id
+left join ledger l on l.project_id = $2 and l.partition = p.partition and l.position = p.position
+where p.generation_id = $1
+order by p.position, p.partition
+limit $3
+
+-- name: claim_overdue
+-- Documents that have waited for some seconds. Their clock starts again, so that of several
+-- processes that look at the same time one gets each document.
+with claimed as (
+    update pending_vectors p
+    set created_at = clock_timestamp()
+    from (
+        select document_id
+        from pending_vectors
+        where generation_id = $1 and created_at <= clock_timestamp() - make_interval(secs => $3)
+        order by document_id
+        limit $4
+        for update skip locked
+    ) chosen
+    where p.generation_id = $1 and p.document_id = chosen.document_id
+    returning p.document_id, p.position, p.partition, cardinality(p.chunk_ids) as chunks
+)
+select
+    coalesce(l.event_id, '') as event_id,
+    d.published_at,
+    d.agent,
+    d.uri,
+    c.position,
+    c.partition,
+    c.chunks
+from claimed c
+join documents d on d.generation_id = $1 and d.id = c.document_id
+left join ledger l on l.project_id = $2 and l.partition = c.partition and l.position = c.position
+order by c.position, c.partition
+
+-- name: refused_chunks
+select d.agent, d.uri, c.ordinal, m.name as model, r.reason
+from refused_vectors r
+join chunks c on c.generation_id = r.generation_id and c.id = r.chunk_id
+join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+join models m on m.id = r.model_id
+where r.generation_id = $1
+order by d.agent, d.uri, c.ordinal
+
+-- name: is_covered
+-- Whether every chunk has its vector.
+select
+    not exists (select from pending_vectors where generation_id = $1)
+    and not exists (select from refused_vectors where generation_id = $1)
+
+-- name: count_filtered
+-- Chunks of the documents that pass the filters.
+select count(c.id)
+from documents d
+join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+where d.generation_id = $1 and {conditions}
+
+-- name: count_bare_filtered
+-- Those of them without a vector. Filters are about documents, so no chunk is looked at for itself.
+select
+    (
+        select coalesce(sum(cardinality(p.chunk_ids)), 0)::bigint
+        from pending_vectors p
+        join documents d on d.generation_id = p.generation_id and d.id = p.document_id
+        where p.generation_id = $1 and {conditions}
+    ) + (
+        select count(*)
+        from refused_vectors r
+        join chunks c on c.generation_id = r.generation_id and c.id = r.chunk_id
+        join documents d on d.generation_id = c.generation_id and d.id = c.document_id
+        where r.generation_id = $1 and {conditions}
+    )
+
+-- name: count_chunks
+select count(*) from chunks where generation_id = $1
+
+-- name: count_bare
+select
+    (
+        select coalesce(sum(cardinality(chunk_ids)), 0)::bigint
+        from pending_vectors
+        where generation_id = $1
+    ) + (select count(*) from refused_vectors where generation_id = $1)
+
+-- name: count_all
+select
+    (select count(*) from chunks where generation_id = $1) as chunks,
+    (
+        select coalesce(sum(cardinality(chunk_ids)), 0)::bigint
+        from pending_vectors
+        where generation_id = $1
+    ) as pending,
+    (select count(*) from refused_vectors where generation_id = $1) as refused
