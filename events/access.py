@@ -52,8 +52,9 @@ class _Grant:
 
 _SCRIPTS = "eval evalsha"
 _LOGS = "{document.*}:changed.live {document.*}:changed.bulk"
+_CHUNKED = "{document.*}:chunked.live {document.*}:chunked.bulk"
 _QUERIES = "{query.*}:requested"
-_DEAD = "{document.*}:changed.live.dead {document.*}:changed.bulk.dead {query.*}:requested.dead"
+_DEAD = " ".join(f"{key}.dead" for key in f"{_LOGS} {_CHUNKED} {_QUERIES}".split())
 _REPLIES = "{query.*}:replies:*"
 _SEEN = "{document.*}:seen:*"
 
@@ -98,8 +99,9 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         ),
         _Grant("get hgetall pttl", "*", "R"),
         *_PUBLISHING,
+        _Grant("xadd", _CHUNKED, "W"),
         _Grant("xdel", _DEAD),
-        _Grant(_SCRIPTS, f"{_LOGS} {_QUERIES} {_DEAD}"),
+        _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
         _Grant("xack", _LOGS),
     ),
 }

@@ -15,6 +15,8 @@ from pydantic.json_schema import models_json_schema
 from events.models import (
     EVENT_TYPES,
     DocumentChanged,
+    DocumentChunked,
+    DocumentEmbedded,
     DocumentIndexed,
     DocumentRejected,
     Event,
@@ -29,7 +31,7 @@ __all__ = ["asyncapi_document", "render"]
 _CHANNELS: dict[str, tuple[str, str, tuple[type[Event], ...]]] = {
     "documentChangedLive": (
         Topic.CHANGED_LIVE,
-        "Changes that shall be searchable soon.",
+        "Changes that must be searchable soon.",
         (DocumentChanged,),
     ),
     "documentChangedBulk": (
@@ -37,10 +39,20 @@ _CHANNELS: dict[str, tuple[str, str, tuple[type[Event], ...]]] = {
         "Changes of imports; they never delay the live ones.",
         (DocumentChanged,),
     ),
+    "documentChunkedLive": (
+        Topic.CHUNKED_LIVE,
+        "Documents of live changes with chunks that wait for vectors, from indexer to embedder.",
+        (DocumentChunked,),
+    ),
+    "documentChunkedBulk": (
+        Topic.CHUNKED_BULK,
+        "The same of imports; the live ones go first.",
+        (DocumentChunked,),
+    ),
     "documentOutcome": (
         Topic.OUTCOME,
-        "What became of each change, at least once each; about the latest 100,000.",
-        (DocumentIndexed, DocumentRejected),
+        "The outcome of each change, at least once each; about the latest 100,000.",
+        (DocumentIndexed, DocumentEmbedded, DocumentRejected),
     ),
     "queryRequested": (
         Topic.QUERY,
@@ -49,7 +61,7 @@ _CHANNELS: dict[str, tuple[str, str, tuple[type[Event], ...]]] = {
     ),
 }
 _REPLIES = "replies"
-_WE_RECEIVE = {"documentChangedLive", "documentChangedBulk", "queryRequested"}
+_WE_RECEIVE = _CHANNELS.keys() - {"documentOutcome"}
 
 
 def asyncapi_document() -> dict[str, Any]:

@@ -125,6 +125,7 @@ class Client:
         weights: Weights | None = None,
         filters: Filters | None = None,
         min_event: str | None = None,
+        vectors: bool = False,
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
         context_tokens: int | None = None,
@@ -140,7 +141,8 @@ class Client:
             mode: which legs to search.
             weights: weight of each leg in the fusion.
             filters: which documents to search.
-            min_event: a receipt's token: the answer shall reflect that change.
+            min_event: a receipt's token: the answer must reflect that change.
+            vectors: wait until that change is found by vector too.
             max_wait: how long to wait for ``min_event`` before a stale answer.
             explain: say in each result why it matched.
             context_tokens: also assemble a context of so many tokens.
@@ -160,6 +162,7 @@ class Client:
             "weights": weights,
             "filters": filters or Filters(),
             "min_event": min_event,
+            "vectors": vectors or None,
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,
             "context_tokens": context_tokens,
@@ -167,35 +170,45 @@ class Client:
         return await self._asker.ask(query, timeout)
 
     def follow(
-        self, receipts: Iterable[Receipt], patience: timedelta = _TIMEOUT
+        self,
+        receipts: Iterable[Receipt],
+        patience: timedelta = _TIMEOUT,
+        *,
+        vectors: bool = False,
     ) -> AsyncIterator[Outcome]:
-        """The outcome of each receipt's change, as they come, each once.
+        """The outcome of each receipt's change as they come, each once.
+
+        With ``vectors``, ``DocumentEmbedded`` follows for each change that has chunks pending.
 
         Raises:
             Unavailable: no outcome came for as long as ``patience``.
         """
-        return follow(self._outcomes, receipts, patience)
+        return follow(self._outcomes, receipts, patience, vectors=vectors)
 
     async def wait(
-        self, receipts: Iterable[Receipt], timeout: timedelta = _TIMEOUT
+        self,
+        receipts: Iterable[Receipt],
+        timeout: timedelta = _TIMEOUT,
+        *,
+        vectors: bool = False,
     ) -> dict[str, Outcome]:
-        """The outcome of each receipt's change, by token.
+        """The outcome of each receipt's change, by token; with ``vectors``, once they are made.
 
         Raises:
             Unavailable: some have no outcome in time.
         """
-        found: dict[str, Outcome] = {}
+        outcomes: dict[str, Outcome] = {}
         wanted = list(receipts)
         try:
             async with asyncio.timeout(timeout.total_seconds()):
-                async for outcome in follow(self._outcomes, wanted, timeout):
-                    found[outcome.data.token] = outcome
+                async for outcome in follow(self._outcomes, wanted, timeout, vectors=vectors):
+                    outcomes[outcome.data.token] = outcome
         except TimeoutError:
             raise Unavailable(
-                f"{len(found)} of {len(wanted)} changes have an outcome after "
+                f"{len(outcomes)} of {len(wanted)} changes have an outcome after "
                 f"{timeout.total_seconds():g} s: are workers running?"
             ) from None
-        return found
+        return outcomes
 
     def statistics(self) -> Mapping[str, Any]:
         """What is in hand: queries that wait for their reply, and reader tasks."""

@@ -108,7 +108,10 @@ class DeadLetter:
         if self.position is not None:
             return self.position
         try:
-            return Position(Topic(self.topic).lane, self.partition, self.entry_id).number
+            topic = Topic(self.topic)
+            if not topic.carries_changes:
+                return None
+            return Position(topic.lane, self.partition, self.entry_id).number
         except (ValueError, MalformedEvent):
             return None
 

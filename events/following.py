@@ -1,14 +1,15 @@
-"""Following changes to their outcome."""
+"""Following of changes to their outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from datetime import timedelta
 
 from events.connection import LONGEST_BLOCK
 from events.entries import order
+from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected
 from events.names import Position
 from events.outcomes import Outcome, Outcomes
 from events.publishing import Receipt
@@ -20,9 +21,16 @@ _MARGIN_MILLISECONDS = 1000
 
 
 async def follow(
-    outcomes: Outcomes, receipts: Iterable[Receipt], patience: timedelta
+    outcomes: Outcomes,
+    receipts: Iterable[Receipt],
+    patience: timedelta,
+    *,
+    vectors: bool = False,
 ) -> AsyncIterator[Outcome]:
-    """The outcome of each receipt's change, as they come, each once, partition by partition.
+    """The outcomes of each receipt's change as they come, partition by partition.
+
+    One for each change; with ``vectors``, a change with pending chunks has two: ``DocumentIndexed``
+    and then ``DocumentEmbedded``.
 
     Raises:
         Unavailable: no outcome came for as long as ``patience``.
@@ -31,29 +39,48 @@ async def follow(
     for receipt in receipts:
         by_partition[Position.from_token(receipt.token).partition].add(receipt.token)
     for partition, tokens in by_partition.items():
-        async for outcome in _follow_partition(outcomes, partition, tokens, patience):
+        async for outcome in _follow_partition(outcomes, partition, tokens, patience, vectors):
             yield outcome
 
 
 async def _follow_partition(
-    outcomes: Outcomes, partition: int, tokens: set[str], patience: timedelta
+    outcomes: Outcomes, partition: int, tokens: set[str], patience: timedelta, vectors: bool
 ) -> AsyncIterator[Outcome]:
     now = asyncio.get_running_loop().time
     last = _start(tokens, await outcomes.clock())
-    heard_at = now()
+    received_at = now()
+    indexed: set[str] = set()
     while tokens:
-        left = timedelta(seconds=heard_at + patience.total_seconds() - now())
+        left = timedelta(seconds=received_at + patience.total_seconds() - now())
         if left <= timedelta():
             raise Unavailable(
                 f"{len(tokens)} changes have no outcome, and none came for "
                 f"{patience.total_seconds():g} s: are workers running?"
             )
         for entry in await outcomes.read(partition, last, block=min(left, LONGEST_BLOCK)):
-            last = entry.entry_id
-            if entry.outcome.data.token in tokens:
-                tokens.remove(entry.outcome.data.token)
-                heard_at = now()
-                yield entry.outcome
+            last, outcome = entry.entry_id, entry.outcome
+            token = outcome.data.token
+            if token not in tokens or not _is_news(outcome, indexed, vectors):
+                continue
+            indexed.add(token)
+            if _is_final(outcome, vectors):
+                tokens.remove(token)
+            received_at = now()
+            yield outcome
+
+
+def _is_news(outcome: Outcome, indexed: Collection[str], vectors: bool) -> bool:
+    """False for vectors that are not waited for, and for an outcome that a worker has repeated.
+
+    A repeated one may have nothing pending although the first one had: its vectors are on the way.
+    """
+    if isinstance(outcome, DocumentEmbedded):
+        return vectors
+    return outcome.data.token not in indexed or isinstance(outcome, DocumentRejected)
+
+
+def _is_final(outcome: Outcome, vectors: bool) -> bool:
+    return not (vectors and isinstance(outcome, DocumentIndexed) and outcome.data.chunks_pending)
 
 
 def _start(tokens: set[str], now: int) -> str:

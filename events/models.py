@@ -45,6 +45,10 @@ __all__ = [
     "ContentReference",
     "DocumentChange",
     "DocumentChanged",
+    "DocumentChunked",
+    "DocumentChunkedData",
+    "DocumentEmbedded",
+    "DocumentEmbeddedData",
     "DocumentIndexed",
     "DocumentIndexedData",
     "DocumentRejected",
@@ -202,7 +206,11 @@ class Problem(Data):
 
 
 class DocumentIndexedData(Data):
-    """What became of a ``document.changed``."""
+    """Outcome of a ``document.changed``.
+
+    ``chunks_pending`` chunks are found by keyword already, and by vector once ``document.embedded``
+    has followed.
+    """
 
     event_id: str
     token: Token
@@ -214,6 +222,7 @@ class DocumentIndexedData(Data):
     chunks_added: int = 0
     chunks_removed: int = 0
     chunks_embedded: int = 0
+    chunks_pending: int = 0
     tokens_embedded: int = 0
     cost_usd: float = 0.0
     searchable_after_ms: float = 0.0
@@ -225,6 +234,55 @@ class DocumentIndexed(Event):
     TYPE: ClassVar[str] = "document.indexed"
     type: Literal["document.indexed"] = "document.indexed"
     data: DocumentIndexedData
+
+
+class DocumentChunkedData(Data):
+    """A document with chunks that wait for vectors. ``token`` is that of its change."""
+
+    event_id: str
+    token: Token
+    project: Project
+    uri: Uri
+    agent: Agent | None = None
+    generation: int
+    chunks: int
+    published_at: Instant
+
+
+class DocumentChunked(Event):
+    """A document is searchable by keyword; its vectors are still to be made."""
+
+    TYPE: ClassVar[str] = "document.chunked"
+    type: Literal["document.chunked"] = "document.chunked"
+    data: DocumentChunkedData
+
+
+class DocumentEmbeddedData(Data):
+    """Vectors that the embedder gave a document. ``token`` is that of its change.
+
+    All are 0 where a newer change has replaced the document before. ``chunks_refused``: texts that
+    the model refuses, found by keyword only. ``embedded_after_ms``: from publish to the last
+    vector.
+    """
+
+    event_id: str
+    token: Token
+    project: Project
+    uri: Uri
+    generation: int
+    chunks_embedded: int = 0
+    chunks_refused: int = 0
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0
+    embedded_after_ms: float = 0.0
+
+
+class DocumentEmbedded(Event):
+    """No chunk of a change waits for its vector any more."""
+
+    TYPE: ClassVar[str] = "document.embedded"
+    type: Literal["document.embedded"] = "document.embedded"
+    data: DocumentEmbeddedData
 
 
 class DocumentRejectedData(Data):
@@ -269,7 +327,10 @@ class Weights(Data):
 
 
 class Query(Data):
-    """A question to one project."""
+    """A question to one project.
+
+    It waits until ``min_event`` is searchable by keyword; with ``vectors`` by vector too.
+    """
 
     project: Project
     text: Annotated[Text, Field(min_length=1, max_length=protocol.QUERY_CHARACTERS, pattern=r"\S")]
@@ -279,11 +340,18 @@ class Query(Data):
     weights: Weights | None = None
     filters: Filters = Filters()
     min_event: Token | None = None
+    vectors: bool | None = None
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
     deadline: Instant | None = None
     reply_to: ReplyKey
     explain: bool = False
     context_tokens: Annotated[int, Field(ge=32, le=protocol.CONTEXT_TOKENS)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.vectors and self.min_event is None:
+            raise ValueError("vectors goes with min_event, and only with it")
+        return self
 
 
 class QueryRequested(Event):
@@ -342,6 +410,8 @@ class QueryAnswer(Data):
 
     ``watermark`` maps each document stream (``lane:partition``) to the entry id up to which every
     event was applied when the search began. ``stale`` says that ``min_event`` was not yet applied.
+    ``coverage`` is the share (0 to 1) of the searched chunks that have a vector; below 1,
+    ``degraded`` names ``vector``.
     """
 
     query_id: str
@@ -352,6 +422,7 @@ class QueryAnswer(Data):
     stale: bool = False
     generation: int = 1
     timings_ms: dict[str, float] = Field(default_factory=dict)
+    coverage: float = 1.0
     degraded: tuple[str, ...] = ()
     corrections: dict[str, str] = Field(default_factory=dict)
 
@@ -384,7 +455,9 @@ EVENT_TYPES: dict[str, type[Event]] = {
     event.TYPE: event
     for event in (
         DocumentChanged,
+        DocumentChunked,
         DocumentIndexed,
+        DocumentEmbedded,
         DocumentRejected,
         QueryRequested,
         QueryAnswered,

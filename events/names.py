@@ -6,7 +6,9 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{document.0}:changed.bulk
     headrace:{document.0}:changed.live.dead
     headrace:{document.0}:seen:<project>:<event id>[:<end of its signature>]
-    headrace:{document.0}:outcome         document.indexed and document.rejected
+    headrace:{document.0}:chunked.live    topic document.chunked.live, partition 0
+    headrace:{document.0}:chunked.bulk
+    headrace:{document.0}:outcome         document.indexed, document.embedded, document.rejected
     headrace:{document.0}:trimmed         how many changes have left each lane's stream
     headrace:{query.0}:requested
     headrace:{query.0}:replies:<client>
@@ -45,7 +47,7 @@ _TOKEN = re.compile(r"(live|bulk):([0-9]{1,3}):([0-9]{1,15}-[0-9]{1,10})")
 
 
 class Lane(StrEnum):
-    """The two streams of changes: few and urgent, or many and patient."""
+    """The two streams of changes: few and urgent, or many and not urgent."""
 
     LIVE = "live"
     BULK = "bulk"
@@ -56,27 +58,46 @@ class Topic(StrEnum):
 
     CHANGED_LIVE = "document.changed.live"
     CHANGED_BULK = "document.changed.bulk"
+    CHUNKED_LIVE = "document.chunked.live"
+    CHUNKED_BULK = "document.chunked.bulk"
     OUTCOME = "document.outcome"
     QUERY = "query.requested"
 
     @property
     def lane(self) -> Lane:
-        """Lane of a topic of changes.
+        """Lane of a topic that has two.
 
         Raises:
-            ValueError: the topic carries no changes.
+            ValueError: the topic has no lanes.
         """
         return Lane(self.rpartition(".")[2])
+
+    @property
+    def is_live(self) -> bool:
+        """True for the live lane of a topic that has two."""
+        return self in {Topic.CHANGED_LIVE, Topic.CHUNKED_LIVE}
+
+    @property
+    def carries_changes(self) -> bool:
+        """True for the topics whose entries have positions in the log."""
+        return self in {Topic.CHANGED_LIVE, Topic.CHANGED_BULK}
 
     @classmethod
     def of_lane(cls, lane: Lane) -> Topic:
         """The topic that carries a lane's changes."""
         return cls(f"document.changed.{lane}")
 
+    @classmethod
+    def of_chunked(cls, lane: Lane) -> Topic:
+        """The topic that carries a lane's documents whose chunks wait for vectors."""
+        return cls(f"document.chunked.{lane}")
+
 
 GROUPS: dict[Topic, str] = {
     Topic.CHANGED_LIVE: "indexer",
     Topic.CHANGED_BULK: "indexer",
+    Topic.CHUNKED_LIVE: "embedder",
+    Topic.CHUNKED_BULK: "embedder",
     Topic.QUERY: "answerer",
 }
 

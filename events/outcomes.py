@@ -1,4 +1,4 @@
-"""What became of each change, as a stream that publishers can follow."""
+"""Outcomes of changes, as a stream that publishers can follow."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import structlog
 from redis.asyncio import Redis
 
 from events.entries import Entry, entries_of
-from events.models import DocumentIndexed, DocumentRejected, parse_event
+from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, parse_event
 from events.names import Names, Position, Topic
 from events.retrying import retrying
 from runtime.errors import MalformedEvent
 
 __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
 
-Outcome = DocumentIndexed | DocumentRejected
+Outcome = DocumentIndexed | DocumentEmbedded | DocumentRejected
 _KEEP_OUTCOMES = 100_000
 _MOST_READS = 32
 """At once: each has a connection of its own, and any number of publishers' calls may follow."""
@@ -112,4 +112,4 @@ def _outcome_of(entry: Entry) -> Outcome | None:
     except MalformedEvent as error:
         log.warning("outcomes.malformed", entry_id=entry.id, error=str(error))
         return None
-    return event if isinstance(event, DocumentIndexed | DocumentRejected) else None
+    return event if isinstance(event, Outcome) else None

@@ -1,4 +1,4 @@
-"""What leaves the streams: answered questions, and changes that everybody has."""
+"""Trimming of streams: answered questions, embedded documents, changes that all groups have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from events.connection import redis_errors
 from events.entries import is_absent, order
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 
-__all__ = ["changes_needed_from", "read_trimmed", "trim_changes", "trim_queries"]
+__all__ = ["changes_needed_from", "read_trimmed", "trim_changes", "trim_chunked", "trim_queries"]
 
 
 async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
@@ -29,9 +29,22 @@ async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(m
     for partition in range(names.partitions):
         key = names.stream(Topic.QUERY, partition)
         with redis_errors():
-            floor = await _floor(redis, key, {GROUPS[Topic.QUERY]}, keep)
-            if floor is not None:
-                trimmed += await redis.xtrim(key, minid=floor, approximate=True)
+            trimmed += await _trim(redis, key, {GROUPS[Topic.QUERY]}, keep)
+    return trimmed
+
+
+async def trim_chunked(redis: Redis, names: Names) -> int:
+    """Drop documents whose vectors are made; how many went.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed = 0
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_chunked(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            trimmed += await _trim(redis, key, {GROUPS[topic]}, timedelta())
     return trimmed
 
 
@@ -49,8 +62,7 @@ async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
         topic = Topic.of_lane(lane)
         key = names.stream(topic, partition)
         with redis_errors():
-            floor = await _floor(redis, key, {GROUPS[topic], ARCHIVER}, keep)
-            count = 0 if floor is None else await redis.xtrim(key, minid=floor, approximate=True)
+            count = await _trim(redis, key, {GROUPS[topic], ARCHIVER}, keep)
             if count:
                 await redis.hincrby(names.trimmed(partition), lane, count)
         trimmed += count
@@ -88,6 +100,15 @@ async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> in
             )
     known = [floor for floor in floors if floor is not None]
     return min(order(floor)[0] for floor in known) if len(known) == len(floors) else None
+
+
+async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedelta) -> int:
+    """Drop the entries below the floor; how many went."""
+    floor = await _floor(redis, key, expected, keep)
+    if floor is None:
+        return 0
+    count: int = await redis.xtrim(key, minid=floor, approximate=True)
+    return count
 
 
 async def _floor(

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from events.access import require_reading
 from events.connection import connect
 from events.heartbeats import Heartbeats
-from events.names import Lane, Names, Topic
+from events.names import Names, Topic
 from events.transport import App, Options
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
@@ -37,6 +37,7 @@ log = structlog.get_logger(__name__)
 
 ROLES: dict[str, frozenset[Topic]] = {
     "indexer": frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK}),
+    "embedder": frozenset({Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK}),
     "answerer": frozenset({Topic.QUERY}),
     "archiver": frozenset(),
 }
@@ -45,6 +46,9 @@ ROLES: dict[str, frozenset[Topic]] = {
 LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
+EMBEDDING_BATCH = 16
+"""Documents of one bulk batch of the embedder: while one batch is written, another is embedded."""
+
 TRIM_EVERY = timedelta(minutes=1)
 
 CHORE_PATIENCE = timedelta(seconds=2)
@@ -69,11 +73,13 @@ async def run_worker(
         await _archive(settings, stop, ready)
         return
     await _require_reading(settings, only)
-    async with open_services(settings, stop) as services:
+    async with open_services(settings, only, stop) as services:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", services.schema_watch.run(stop))
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
+        if "embedder" in only:
+            chores.start("vector requests", services.vector_requests.run(stop))
         if "answerer" in only:
             chores.start("trimming", _trim(services, stop))
         if "archiver" in only:
@@ -152,6 +158,8 @@ def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
         ),
         on_dead=services.burial,
     )
+    # over Kafka the indexer embeds: documents that wait for vectors are streams in Redis
+    roles = set(roles) - {"embedder"} if settings.broker_url else roles
     for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
         _subscribe(app, topic, services, settings)
     return app
@@ -168,7 +176,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
         max_size=size,
         within=patience,
         concurrency=concurrency,
-        hold=None if topic is Topic.QUERY else services.inference.available,
+        hold=services.inference.available if topic in ROLES["embedder"] else None,
     )
 
 
@@ -176,9 +184,10 @@ def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
     """Batch size, how long to wait for a full one, and batches at once."""
     if topic is Topic.QUERY:
         return 1, timedelta(), settings.query_concurrency * (1 + WAITING_PER_WORKING)
-    if topic.lane is Lane.LIVE:
+    if topic.is_live:
         return LIVE_BATCH, LIVE_PATIENCE, settings.concurrency
-    return settings.batch_documents, BULK_PATIENCE, settings.concurrency
+    size = EMBEDDING_BATCH if topic in ROLES["embedder"] else settings.batch_documents
+    return size, BULK_PATIENCE, settings.concurrency
 
 
 async def _trim(services: Services, stop: asyncio.Event) -> None:

@@ -10,6 +10,9 @@ import structlog
 from events.dead_letters import DeadLetter, storable
 from events.models import (
     DocumentChanged,
+    DocumentChunked,
+    DocumentEmbedded,
+    DocumentEmbeddedData,
     DocumentRejected,
     DocumentRejectedData,
     Problem,
@@ -22,6 +25,7 @@ from events.replying import Replies
 from processors.admission import KeyRing
 from runtime import metrics
 from runtime.errors import MalformedEvent
+from store.pending import PendingVectors
 from store.store import Store
 
 __all__ = ["Burial"]
@@ -30,6 +34,7 @@ log = structlog.get_logger(__name__)
 
 _LONGEST_URI = 2048
 _LONGEST_KEY = 256
+_CHUNKED = frozenset({Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK})
 
 
 class _Claim(NamedTuple):
@@ -43,9 +48,15 @@ class Burial:
     """Tells the ledger, the outcome stream or the asker. Parts that can't be read are left out."""
 
     def __init__(
-        self, store: Store, key_ring: KeyRing, outcomes: Outcomes, replies: Replies
+        self,
+        store: Store,
+        pending: PendingVectors,
+        key_ring: KeyRing,
+        outcomes: Outcomes,
+        replies: Replies,
     ) -> None:
         self._store = store
+        self._pending = pending
         self._key_ring = key_ring
         self._outcomes = outcomes
         self._replies = replies
@@ -59,8 +70,29 @@ class Burial:
         metrics.DEAD_LETTERS.inc(topic=letter.topic)
         if letter.topic == Topic.QUERY:
             await self._fail_query(letter)
+        elif letter.topic in _CHUNKED:
+            await self._refuse_vectors(letter)
         else:
             await self._reject_document(letter)
+
+    async def _refuse_vectors(self, letter: DeadLetter) -> None:
+        """Record the texts as refused, so that they are not embedded again and again."""
+        try:
+            data = DocumentChunked.from_bytes(letter.event).data
+        except MalformedEvent:
+            return
+        position = Position.from_token(data.token)
+        place = position.number, position.partition
+        refused = await self._pending.refuse(data.project, data.generation, place, _reason(letter))
+        embedded = DocumentEmbeddedData(
+            event_id=data.event_id,
+            token=data.token,
+            project=data.project,
+            uri=data.uri,
+            generation=data.generation,
+            chunks_refused=refused,
+        )
+        await self._outcomes.publish([DocumentEmbedded(data=embedded)])
 
     async def _reject_document(self, letter: DeadLetter) -> None:
         event = _readable(letter.event)
@@ -159,3 +191,7 @@ def _text(value: object, longest: int = 128) -> str | None:
 
 def _problem(letter: DeadLetter) -> Problem:
     return Problem(type=letter.error, detail=letter.detail[:4000])
+
+
+def _reason(letter: DeadLetter) -> str:
+    return f"embedding failed {letter.attempts} times: {letter.error}: {letter.detail}"[:4000]

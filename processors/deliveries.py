@@ -21,7 +21,6 @@ __all__ = ["Deliveries", "Delivery", "deliveries_of"]
 E = TypeVar("E")
 
 _TRUSTED_ATTEMPTS = 2
-_CHANGES = frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK})
 
 
 @dataclass(eq=False)
@@ -158,7 +157,7 @@ class Deliveries(ABC):
         )
 
     def _position(self, partition: int, entry_id: str) -> Position | None:
-        if self._topic not in _CHANGES:
+        if not self._topic.carries_changes:
             return None
         return Position(self._topic.lane, partition, entry_id)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from structlog.contextvars import bound_contextvars
 
-from events.models import DocumentChanged, Event, QueryRequested
+from events.models import DocumentChanged, DocumentChunked, Event, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
 from processors.services import Services
@@ -20,8 +20,15 @@ Handler = Callable[[Services, Sequence[Delivery[Any]]], Awaitable[None]]
 async def index_documents(
     services: Services, deliveries: Sequence[Delivery[DocumentChanged]]
 ) -> None:
-    """Changes become searchable chunks, or are refused with a reason."""
+    """Make changes searchable by keyword, or refuse them with a reason."""
     await services.indexing.run(deliveries)
+
+
+async def embed_documents(
+    services: Services, deliveries: Sequence[Delivery[DocumentChunked]]
+) -> None:
+    """Make documents searchable by vector too."""
+    await services.embedding.run(deliveries)
 
 
 async def answer_queries(
@@ -35,11 +42,14 @@ async def answer_queries(
 
 HANDLERS: dict[type[Event], Handler] = {
     DocumentChanged: index_documents,
+    DocumentChunked: embed_documents,
     QueryRequested: answer_queries,
 }
 
 SUBSCRIPTIONS: dict[Topic, type[Event]] = {
     Topic.CHANGED_LIVE: DocumentChanged,
     Topic.CHANGED_BULK: DocumentChanged,
+    Topic.CHUNKED_LIVE: DocumentChunked,
+    Topic.CHUNKED_BULK: DocumentChunked,
     Topic.QUERY: QueryRequested,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +11,7 @@ from functools import partial
 
 import structlog
 
+from events.chunked import ChunkedStreams
 from events.heartbeats import Heartbeats
 from events.models import Kind
 from events.outcomes import Outcomes
@@ -25,18 +26,26 @@ from processors.answering.query_vectors import QueryVectors
 from processors.archiving.contents import KeptContents
 from processors.archiving.opening import archiving_of
 from processors.burying import Burial
+from processors.embedding.live import LiveEmbedding
+from processors.embedding.pipeline import Embedding
+from processors.embedding.precedence import Precedence
+from processors.embedding.requesting import VectorRequests
+from processors.embedding.sharing import SharedEmbedding
+from processors.embedding.stage import VectorStage
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.indexing.chunking.types import CountTokens
 from processors.indexing.cutting import Cutter
 from processors.indexing.embedding import EmbeddingStep
 from processors.indexing.pipeline import Indexing
-from processors.indexing.preparing import Preparer
+from processors.indexing.preparing import Preparer, VectorStep
+from processors.indexing.reporting import Reporter
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, tokenizer_path
 from processors.limits import Limits
 from processors.recipes import RecipeNotices, chooses_models, model_options, rate_limits
 from processors.servers import Servers, open_servers
 from processors.services import Services
+from runtime.cores import parser_processes
 from runtime.errors import Retryable
 from runtime.settings import Settings
 from store.generations import Recipe
@@ -52,6 +61,7 @@ WAITING_PER_WORKING = 3
 """Questions that may wait for a change to be indexed, for each one in work."""
 
 _START_PATIENCE = timedelta(seconds=10)
+_EMBEDDING_ROLES = frozenset({"embedder", "answerer"})
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,7 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
         inference = Inference(options, servers.recipe, servers.store.model_width, turns)
         stack.push_async_callback(inference.close)
         pool = ChunkingPool(
-            processes=settings.chunking_processes,
+            processes=parser_processes(settings),
             timeout=settings.chunking_timeout,
             memory_bytes=settings.chunking_memory_bytes,
             max_chunks=settings.max_chunks_per_document,
@@ -86,12 +96,12 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, ending: asyncio.Event | None = None
+    settings: Settings, roles: Collection[str], ending: asyncio.Event | None = None
 ) -> AsyncIterator[Services]:
-    """Both pipelines with everything below them, the models of the settings started.
+    """All pipelines with everything below them; models are started for the roles that need them.
 
-    A model that doesn't answer keeps nobody from working: words can be searched, and changes wait.
-    Once ``ending`` is set, no question waits for a change any more.
+    A model that does not answer delays vectors only. Once ``ending`` is set, no question waits for
+    a change any more.
 
     Raises:
         ConfigurationError: versions, roles, models or settings don't fit.
@@ -99,15 +109,22 @@ async def open_services(
     """
     async with _open_foundation(settings) as base:
         servers = base.servers
-        await _start_models(base.inference, servers.recipe)
+        if not _EMBEDDING_ROLES.isdisjoint(roles):
+            await _start_models(base.inference, servers.recipe)
+        sharing = SharedEmbedding(base.inference, servers.pending)
+        precedence = Precedence()
         reader = await base.inference.loaded(servers.recipe.model_of(Kind.TEXT))
         notices = RecipeNotices(servers.recipe if chooses_models(settings) else None)
         outcomes = Outcomes(servers.redis, servers.names)
         replies = Replies(servers.redis, servers.names)
         yield Services(
-            indexing=_indexing(base, notices, outcomes),
+            indexing=_indexing(
+                base, notices, outcomes, sharing if "embedder" in roles else None, precedence
+            ),
+            embedding=Embedding(VectorStage(servers.pending, sharing, precedence), outcomes),
+            vector_requests=VectorRequests(servers.redis, servers.names, servers.pending),
             answering=_answering(base, notices, replies, reader.count_tokens, ending),
-            burial=Burial(servers.store, servers.key_ring, outcomes, replies),
+            burial=Burial(servers.store, servers.pending, servers.key_ring, outcomes, replies),
             archiving=archiving_of(servers, settings),
             inference=base.inference,
             heartbeats=Heartbeats(servers.redis, servers.names),
@@ -133,18 +150,42 @@ async def _start_models(inference: Inference, recipe: Recipe) -> None:
         log.warning("models.not_ready", reason=str(error) or "no answer yet")
 
 
-def _indexing(base: _Foundation, notices: RecipeNotices, outcomes: Outcomes) -> Indexing:
+def _indexing(
+    base: _Foundation,
+    notices: RecipeNotices,
+    outcomes: Outcomes,
+    sharing: SharedEmbedding | None,
+    precedence: Precedence,
+) -> Indexing:
     preparer = Preparer(
         Resolver(
             KeptContents(base.servers.store, base.servers.archive).fetch,
             base.settings.max_document_bytes,
         ),
         Cutter(base.pool, base.inference),
-        EmbeddingStep(base.servers.store.known_vectors, base.inference),
+        _vectors(base, sharing),
     )
     servers = base.servers
     limits = Limits.of(base.settings)
-    return Indexing(servers.store, servers.key_ring, preparer, notices, outcomes, limits)
+    reporter = Reporter(outcomes, ChunkedStreams(servers.redis, servers.names))
+    return Indexing(
+        servers.store,
+        servers.key_ring,
+        preparer,
+        notices,
+        reporter,
+        servers.pending,
+        precedence,
+        limits,
+    )
+
+
+def _vectors(base: _Foundation, sharing: SharedEmbedding | None) -> VectorStep:
+    """The step for vectors before a write; the second stage needs streams in Redis."""
+    store = base.servers.store
+    if base.settings.broker_url:
+        return EmbeddingStep(store.known_vectors, base.inference)
+    return LiveEmbedding(store, sharing)
 
 
 def _answering(
@@ -161,6 +202,7 @@ def _answering(
         QueryVectors(base.inference),
         Freshness(
             base.servers.store,
+            base.servers.pending,
             partial(read_watermark, base.servers.redis, base.servers.names),
             places=base.settings.query_concurrency * WAITING_PER_WORKING,
             ending=ending,

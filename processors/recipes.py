@@ -10,7 +10,8 @@ import structlog
 from events.models import Kind
 from events.turns import RateLimits
 from processors.indexing.chunking.versions import Chunking
-from processors.inference import CircuitOptions, ModelOptions, full_name
+from processors.inference import CircuitOptions, ModelOptions, Precision, full_name
+from runtime.cores import model_threads
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.generations import Generation, Recipe
@@ -39,9 +40,11 @@ def model_options(settings: Settings) -> ModelOptions:
     """
     failures = settings.model_failures
     within = _FAILURES_WITHIN + failures * settings.model_timeout
+    wanted = settings.model_precision
     return ModelOptions(
         directory=settings.model_directory,
-        threads=settings.model_threads,
+        threads=model_threads(settings),
+        precision=None if wanted == "auto" else Precision(wanted),
         api_key=settings.model_api_key.get_secret_value(),
         base_url=settings.model_base_url,
         dimensions=settings.model_dimensions,

@@ -16,6 +16,7 @@ from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
 from store.generations import Recipe
+from store.pending import PendingVectors
 from store.projects import Projects
 from store.publisher_keys import PublisherKeys
 from store.standings import Standings
@@ -37,6 +38,7 @@ class Servers:
     recipe: Recipe
     projects: Projects
     store: Store
+    pending: PendingVectors
     archive: Archive
     key_ring: KeyRing
     admission: Admission
@@ -72,6 +74,7 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             recipe=recipe,
             projects=projects,
             store=Store(database, recipe),
+            pending=PendingVectors(database, projects),
             archive=Archive(database, projects, settings.archive_location),
             key_ring=key_ring,
             admission=Admission(key_ring, projects, Standings(database)),

@@ -1,4 +1,4 @@
-"""What a worker works with; built once by the composition root."""
+"""The parts of a worker, built once by the composition root."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from events.heartbeats import Heartbeats
 from processors.answering.pipeline import Answering
 from processors.archiving.running import Archiving
 from processors.burying import Burial
+from processors.embedding.pipeline import Embedding
+from processors.embedding.requesting import VectorRequests
 from processors.indexing.chunking.types import CountTokens
 from processors.indexing.pipeline import Indexing
 from processors.inference import Inference
@@ -21,9 +23,11 @@ __all__ = ["Services"]
 
 @dataclass(frozen=True)
 class Services:
-    """The two pipelines of a worker, the archiving, and what it does besides."""
+    """The pipelines of a worker, the archiving, and its maintenance tasks."""
 
     indexing: Indexing
+    embedding: Embedding
+    vector_requests: VectorRequests
     answering: Answering
     burial: Burial
     archiving: Archiving

@@ -15,10 +15,16 @@ WORKER_POINTS = (
     "indexing.prepared",
     "indexing.committed",
     "indexing.told",
+    "indexing.requested",
+    "embedding.taken",
+    "embedding.embedded",
+    "embedding.committed",
+    "embedding.reported",
     "answering.found",
     "answering.replied",
 )
-"""A batch is begun, cut and embedded, committed, its outcomes told; a reply is made, sent."""
+"""A batch is begun, cut, committed, its outcomes published, its vectors requested; texts are taken,
+embedded, written, reported; a reply is made, sent."""
 
 REPLAY_POINTS = (
     "replay.building",

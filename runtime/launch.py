@@ -16,6 +16,8 @@ __all__ = ["main"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_OVERRIDE = 1
@@ -51,6 +53,9 @@ def _follow_parent(parent: int, number: signal.Signals) -> None:
 def _give_up_root(uid: int, gid: int, *, keep_reach: bool) -> None:
     """Become an ordinary user; ``keep_reach``: one who may still enter root's directories."""
     if keep_reach:
+        # without it access(2) ignores capabilities, and initdb asks it whether it can run postgres;
+        # a host that does not allow it still lets the server reach its data
+        _libc().prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
         _checked(_libc().prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
     os.setgroups([])
     os.setgid(gid)

@@ -115,7 +115,16 @@ class Settings(BaseSettings):
     model_directory: Path | None = Field(
         default=None, description="A sentence-transformers BERT model to use as the local model."
     )
-    model_threads: PositiveInt = Field(default=1, description="Threads of the local model.")
+    model_threads: PositiveInt | Literal["auto"] = Field(
+        default="auto",
+        description="Threads on which the local model embeds documents; auto: one for each core "
+        "that the process may use, at most 8, divided by the workers of `up`.",
+    )
+    model_precision: Literal["auto", "int8-static", "int8", "bf16", "f32"] = Field(
+        default="auto",
+        description="Numbers that the local model computes in; auto: bf16 if it is a "
+        "gain on this processor, else the fastest, by a measurement at the start.",
+    )
     model_dimensions: int | None = Field(
         default=None, description="Width to ask of models that can shorten their vectors."
     )
@@ -164,7 +173,11 @@ class Settings(BaseSettings):
         default=timedelta(seconds=15),
         description="Longest time of one statement of a worker in Postgres.",
     )
-    chunking_processes: PositiveInt = Field(default=1, description="Parser processes per worker.")
+    chunking_processes: PositiveInt | Literal["auto"] = Field(
+        default="auto",
+        description="Parser processes per worker; auto: one for each core, divided by the workers "
+        "of `up`.",
+    )
     chunking_timeout: Duration = Field(
         default=timedelta(seconds=5), description="Longest time to parse one document."
     )

@@ -1,4 +1,4 @@
-"""How new an answer is: waits for ``min_event``, and says what was applied before the search."""
+"""Freshness of answers: waits for ``min_event``, and reads what is applied before the search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from events.models import Query
 from events.names import Position
 from runtime import metrics
 from runtime.errors import WorkerEnding
-from store.store import Store
+from store.pending import PendingVectors
+from store.store import Change, Store
 
 __all__ = ["Freshness", "Observed"]
 
@@ -43,11 +44,13 @@ class Freshness:
     def __init__(
         self,
         store: Store,
+        pending: PendingVectors,
         read_watermark: ReadWatermark,
         places: int = 48,
         ending: asyncio.Event | None = None,
     ) -> None:
         self._store = store
+        self._pending = pending
         self._places = places
         self._ending = ending or asyncio.Event()
         self._read_watermark = read_watermark
@@ -56,7 +59,9 @@ class Freshness:
         self._reading = asyncio.Lock()
 
     async def wait(self, query: Query) -> Observed:
-        """Wait until ``min_event`` is applied, for ``max_wait_ms`` at most.
+        """Wait until ``min_event`` is applied, with its vectors where they are asked for.
+
+        It waits for ``max_wait_ms`` at most.
 
         The watermark was read before the search, at most 0.1 s ago: it never says too much.
 
@@ -71,23 +76,34 @@ class Freshness:
         assert query.min_event is not None
         position = Position.from_token(query.min_event)
         key = query.project, position.partition, position.number
-        if await self._store.handled([key]):
+        vectors = bool(query.vectors)
+        if await self._is_applied(key, vectors=vectors):
             return True
         if not self._places:
             metrics.QUERIES_NOT_WAITED.inc()
             return False
         self._places -= 1
         try:
-            return await self._poll(key, timedelta(milliseconds=query.max_wait_ms))
+            patience = timedelta(milliseconds=query.max_wait_ms)
+            return await self._poll(key, patience, vectors=vectors)
         finally:
             self._places += 1
 
-    async def _poll(self, key: tuple[str, int, int], patience: timedelta) -> bool:
+    async def _is_applied(self, key: Change, *, vectors: bool) -> bool:
+        """With ``vectors``, no chunk of the change may wait for its vector either."""
+        if not await self._store.handled([key]):
+            return False
+        if not vectors:
+            return True
+        project, partition, position = key
+        return not await self._pending.is_waiting_for(project, (position, partition))
+
+    async def _poll(self, key: Change, patience: timedelta, *, vectors: bool) -> bool:
         give_up = monotonic() + patience.total_seconds()
         pause = FIRST_POLL_SECONDS
         while monotonic() + pause <= give_up:
             await self._pause(pause)
-            if await self._store.handled([key]):
+            if await self._is_applied(key, vectors=vectors):
                 return True
             pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
         return False

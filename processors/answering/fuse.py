@@ -7,12 +7,17 @@ no chunk is similar, or that few words of the question occur. So a question whos
 about questions. After Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
 Retrieval", 2023, who show that a convex combination of scores beats reciprocal ranks and needs
 little tuning; figures in docs/decisions/fusion.md.
+
+A chunk without a vector yet can be compared with others by words only. So it keeps the place that
+the keyword leg gives it, and the chunks with vectors fill the places between in fused order. These
+places are few, so several chunks of one document would take them from other documents: a document's
+further chunks add in proportion to coverage, nothing at 0 as in the keyword leg, all at 1.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -55,40 +60,88 @@ def fuse(
 ) -> list[Fused]:
     """The best ``limit`` chunks of the legs that ``mode`` names, best first, equal ones by id.
 
-    ``weights`` scale the legs: equal ones, or none, leave both as they are.
+    ``weights`` scale the legs: equal ones, or none, leave both as they are. In hybrid mode each
+    pending chunk keeps its place in the keyword leg, and has a score between its neighbours'. If
+    words have no weight, the pending chunks come last.
     """
     vector = _places(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _places([candidates.keyword]) if mode != "vector" else {}
-    scores = _scores(candidates, mode, weights)
-    best = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))[:limit]
+    ranked = _ranked(candidates, mode, weights)
     return [
         Fused(
             chunk_id=chunk_id,
-            score=scores[chunk_id],
+            score=score,
             match_type=_match_type(chunk_id in vector, chunk_id in keyword),
             vector=vector.get(chunk_id),
             keyword=keyword.get(chunk_id),
         )
-        for chunk_id in best
+        for chunk_id, score in ranked[:limit]
     ]
 
 
-def _scores(candidates: Candidates, mode: Mode, weights: Weights | None) -> dict[int, float]:
-    """Score by chunk; where one leg was asked for, that leg's own."""
+def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Ranked:
+    """Chunks with their scores; where one leg was asked for, that leg's own."""
     if mode == "keyword":
-        return dict(candidates.keyword)
+        return _best_first(dict(candidates.keyword))
     if mode == "vector":
-        return _similarities(candidates.vector.values(), [])
+        return _best_first(_similarities(candidates.vector.values(), []))
+    return _hybrid(candidates, *_factors(weights))
+
+
+def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Ranked:
+    """Fused order of the chunks with vectors, with the pending ones at their keyword places."""
+    scores = _summed(candidates, by_vector, by_keyword)
+    pending = _pending(candidates)
+    complete = {key: score for key, score in scores.items() if key not in pending}
+    fused = _best_first(_with_documents(complete, candidates.documents, candidates.coverage))
+    places = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
+    if not by_keyword:
+        places = [*complete, *(chunk_id for chunk_id in places if chunk_id in pending)]
+    return _filled(places, fused, {chunk_id: scores[chunk_id] for chunk_id in pending})
+
+
+def _summed(candidates: Candidates, by_vector: float, by_keyword: float) -> dict[int, float]:
+    """Weighted similarity plus weighted BM25 of each candidate, documents left aside."""
     similar = _similarities(candidates.vector.values(), candidates.keyword)
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
     matching = _matches(candidates.keyword, full=longest)
-    by_vector, by_keyword = _factors(weights)
-    summed = {
+    return {
         chunk_id: by_vector * similar.get(chunk_id, 0.0)
         + by_keyword * COSINE_PER_BM25 * matching.get(chunk_id, 0.0)
         for chunk_id in similar.keys() | matching.keys()
     }
-    return _with_documents(summed, candidates.documents)
+
+
+def _pending(candidates: Candidates) -> set[int]:
+    """Keyword candidates without a vector.
+
+    The legs may see different moments: a chunk that the vector leg returned is not pending.
+    """
+    worded = {chunk_id for chunk_id, _ in candidates.keyword}
+    similar = {chunk_id for ranked in candidates.vector.values() for chunk_id, _ in ranked}
+    return (worded & candidates.pending) - similar
+
+
+def _filled(places: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
+    """``places`` with the pending chunks where they are and ``fused`` in the others, in order.
+
+    A pending chunk's own score has no similarity in it, so it is limited to the range between its
+    neighbours' scores: scores never rise along the ranking.
+    """
+    rest = deque(fused)
+    ranked: list[tuple[int, float]] = []
+    for chunk_id in places:
+        if chunk_id in pending:
+            highest = ranked[-1][1] if ranked else math.inf
+            lowest = rest[0][1] if rest else -math.inf
+            ranked.append((chunk_id, min(highest, max(lowest, pending[chunk_id]))))
+        else:
+            ranked.append(rest.popleft())
+    return [*ranked, *rest]
+
+
+def _best_first(scores: Mapping[int, float]) -> Ranked:
+    return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _factors(weights: Weights | None) -> tuple[float, float]:
@@ -139,8 +192,10 @@ def _matches(ranked: Ranked, full: int) -> dict[int, float]:
     return _above(ranked, ranked[-1][1] if cut_off else 0.0)
 
 
-def _with_documents(scores: Mapping[int, float], documents: Mapping[int, int]) -> dict[int, float]:
-    """Scores plus what the other candidates of the same document add, the same for all of them.
+def _with_documents(
+    scores: Mapping[int, float], documents: Mapping[int, int], share: float
+) -> dict[int, float]:
+    """Scores plus a share of what a document's other candidates add, equal for all of its chunks.
 
     A document's evidence is the softened maximum of its chunks' (log-sum-exp), so that a second
     chunk counts if it is nearly as good as the best, and a long document gains nothing by length.
@@ -148,7 +203,10 @@ def _with_documents(scores: Mapping[int, float], documents: Mapping[int, int]) -
     by_document: dict[int, list[float]] = defaultdict(list)
     for chunk_id, score in scores.items():
         by_document[documents.get(chunk_id, -chunk_id)].append(score)
-    added = {document: _evidence(found) - max(found) for document, found in by_document.items()}
+    added = {
+        document: share * (_evidence(of_chunks) - max(of_chunks))
+        for document, of_chunks in by_document.items()
+    }
     return {
         chunk_id: score + added[documents.get(chunk_id, -chunk_id)]
         for chunk_id, score in scores.items()

@@ -193,6 +193,7 @@ class Answering:
             watermark=asked.freshness.watermark,
             stale=asked.freshness.stale,
             timings_ms={**watch.milliseconds, **found.timings_ms},
+            coverage=found.coverage,
             degraded=found.degraded,
             corrections=dict(found.corrections),
         )

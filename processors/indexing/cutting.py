@@ -25,6 +25,10 @@ class Models(Protocol):
         """The model of a full name, ready for use."""
         ...
 
+    async def loaded(self, model: str) -> Embedder:
+        """The model of a full name with its limits known, which may have been asked nothing yet."""
+        ...
+
 
 class Cutter:
     """Cuts in child processes, with the limits of a recipe and of each kind's model."""
@@ -40,7 +44,7 @@ class Cutter:
 
         Raises:
             OperatorError: the recipe names a chunking that isn't known, or a model without its key.
-            Unavailable: a model is down, or the parsers are.
+            Unavailable: the parsers cannot be started.
         """
         chunking = Chunking.parse(recipe.chunking)
         cut: list[CutDocument] = []
@@ -49,7 +53,7 @@ class Cutter:
             if document.data.change == "delete":
                 cut.append(_document(document, (), recipe))
                 continue
-            model = await self._models.embedder(recipe.model_of(document.kind))
+            model = await self._models.loaded(recipe.model_of(document.kind))
             by_limit[chunking.limit(model.limit_tokens)].append(document)
         failures: list[Failure] = []
         for limit_tokens, group in by_limit.items():

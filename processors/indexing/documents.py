@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from events.change_log import LoggedChange
 from events.models import DocumentChange, content_hash
 from processors.indexing.chunking.types import Chunk
 from runtime.errors import Poison
-from store.types import DocumentWrite
+from store.types import ChunkWrite, DocumentWrite, Vector
 
 __all__ = ["CutDocument", "EmbeddedDocument", "Failure", "ResolvedDocument"]
 
@@ -60,6 +61,42 @@ class CutDocument:
         """SHA-256 (32 bytes) of each text; equal hashes have equal vectors."""
         return tuple(hashlib.sha256(text.encode()).digest() for text in self.texts)
 
+    def write(
+        self, generation_id: int, vectors: Mapping[bytes, Vector | None] | None = None
+    ) -> DocumentWrite:
+        """The document as a write to a generation, with the vectors of its texts by hash.
+
+        A text without a vector gets the cached one when it is written, or waits for one.
+        """
+        change, data = self.resolved.change, self.resolved.data
+        known = vectors or {}
+        return DocumentWrite(
+            event_id=change.event.id,
+            project=data.project,
+            agent=data.agent,
+            uri=data.uri,
+            change=data.change,
+            position=change.position,
+            partition=change.partition,
+            published_at=change.event.time,
+            old_uri=data.old_uri,
+            content_hash=self.resolved.content_hash,
+            kind=self.resolved.kind,
+            media_type=data.media_type,
+            title=data.title,
+            commit=data.commit,
+            permalink_template=data.permalink_template,
+            collections=data.collections,
+            metadata=data.metadata,
+            chunks=tuple(
+                _chunk_write(ordinal, chunk, content_hash, self.model, known.get(content_hash))
+                for ordinal, (chunk, content_hash) in enumerate(
+                    zip(self.chunks, self.hashes, strict=True)
+                )
+            ),
+            generation_id=generation_id,
+        )
+
 
 @dataclass(frozen=True)
 class EmbeddedDocument:
@@ -70,3 +107,22 @@ class EmbeddedDocument:
     chunks_embedded: int = 0
     tokens_embedded: int = 0
     cost_usd: float = 0.0
+
+
+def _chunk_write(
+    ordinal: int, chunk: Chunk, content_hash: bytes, model: str, vector: Vector | None
+) -> ChunkWrite:
+    return ChunkWrite(
+        ordinal=ordinal,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        content=chunk.content,
+        content_hash=content_hash,
+        tokens=chunk.tokens,
+        model=model,
+        vector=vector,
+        page=chunk.page,
+        symbol=chunk.symbol,
+        heading_path=chunk.heading_path,
+        header=chunk.header,
+    )

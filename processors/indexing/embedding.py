@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from processors.indexing.chunking.types import Chunk
+from processors.embedding.sharing import Share, divide
 from processors.indexing.cutting import Models
 from processors.indexing.documents import CutDocument, EmbeddedDocument
 from processors.inference.types import Urgency
 from store.generations import Generation
-from store.types import ChunkWrite, DocumentWrite, Vector
+from store.types import Vector
 
 __all__ = ["EmbeddingStep", "KnownVectors"]
 
@@ -25,20 +25,11 @@ None in place of a vector: the store has it at hand, and the write need not carr
 
 
 @dataclass
-class Bill:
-    """What one document's new texts took."""
-
-    chunks: int = 0
-    tokens: int = 0
-    cost_usd: float = 0.0
-
-
-@dataclass
 class Vectors:
-    """Vectors by content hash for one project and model, and who pays for the new ones."""
+    """Vectors by content hash for one project and model; ``shares``: what each event spent."""
 
     known: dict[bytes, Vector | None] = field(default_factory=dict)
-    bills: defaultdict[str, Bill] = field(default_factory=lambda: defaultdict(Bill))
+    shares: dict[str, Share] = field(default_factory=dict)
 
 
 class EmbeddingStep:
@@ -80,7 +71,9 @@ class EmbeddingStep:
         result = await embedder.embed(texts, urgency)
         for content_hash, vector in zip(missing, result.vectors, strict=True):
             found.known[content_hash] = vector.astype(np.float16)
-        _bill(found.bills, missing, result.tokens, result.cost_usd)
+        payers = {content_hash: event_id for content_hash, (_, event_id) in missing.items()}
+        new = {content_hash: text for content_hash, (text, _) in missing.items()}
+        found.shares = divide(new, payers, result.tokens, result.cost_usd)
         return found
 
 
@@ -96,74 +89,8 @@ def _missing(
     }
 
 
-def _bill(
-    bills: defaultdict[str, Bill],
-    missing: Mapping[bytes, tuple[str, str]],
-    tokens: int,
-    cost_usd: float,
-) -> None:
-    """Share tokens and cost out by length of text: models only tell the total."""
-    total = sum(len(text) for text, _ in missing.values()) or 1
-    for text, event_id in missing.values():
-        share = len(text) / total
-        bill = bills[event_id]
-        bill.chunks += 1
-        bill.tokens += round(tokens * share)
-        bill.cost_usd += cost_usd * share
-
-
 def _embedded(document: CutDocument, vectors: Vectors, generation_id: int) -> EmbeddedDocument:
     change = document.resolved.change
-    bill = vectors.bills[change.event.id]
-    write = _write(document, vectors.known, generation_id)
-    return EmbeddedDocument(change, write, bill.chunks, bill.tokens, bill.cost_usd)
-
-
-def _write(
-    document: CutDocument, known: Mapping[bytes, Vector | None], generation_id: int
-) -> DocumentWrite:
-    change, data = document.resolved.change, document.resolved.data
-    return DocumentWrite(
-        event_id=change.event.id,
-        project=data.project,
-        agent=data.agent,
-        uri=data.uri,
-        change=data.change,
-        position=change.position,
-        partition=change.partition,
-        published_at=change.event.time,
-        old_uri=data.old_uri,
-        content_hash=document.resolved.content_hash,
-        kind=document.resolved.kind,
-        media_type=data.media_type,
-        title=data.title,
-        commit=data.commit,
-        permalink_template=data.permalink_template,
-        collections=data.collections,
-        metadata=data.metadata,
-        chunks=tuple(
-            _chunk_write(ordinal, chunk, content_hash, document.model, known[content_hash])
-            for ordinal, (chunk, content_hash) in enumerate(
-                zip(document.chunks, document.hashes, strict=True)
-            )
-        ),
-        generation_id=generation_id,
-    )
-
-
-def _chunk_write(
-    ordinal: int, chunk: Chunk, content_hash: bytes, model: str, vector: Vector | None
-) -> ChunkWrite:
-    return ChunkWrite(
-        ordinal=ordinal,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
-        content=chunk.content,
-        content_hash=content_hash,
-        tokens=chunk.tokens,
-        model=model,
-        vector=vector,
-        page=chunk.page,
-        symbol=chunk.symbol,
-        heading_path=chunk.heading_path,
-    )
+    share = vectors.shares.get(change.event.id, Share())
+    write = document.write(generation_id, vectors.known)
+    return EmbeddedDocument(change, write, share.texts, round(share.tokens), share.cost_usd)

@@ -1,4 +1,7 @@
-"""How a change becomes searchable: check → skip → prepare (resolve, cut, embed) → write → report.
+"""How a change becomes searchable: check → skip → prepare (resolve, cut) → write → report.
+
+Its words are searchable when the write commits. Vectors that are not known by then follow, see
+``processors.embedding``.
 
 The documents of a batch go through together, so that the model and the database see few, large
 requests. A document that can't be processed fails alone.
@@ -8,23 +11,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import structlog
 
 from events.change_log import LoggedChange
-from events.models import DocumentChanged, DocumentIndexed, DocumentIndexedData
-from events.names import Lane, Position
-from events.outcomes import Outcomes
+from events.names import Lane
 from processors.admission import KeyRing
-from processors.deliveries import Delivery
+from processors.embedding.precedence import Precedence
 from processors.indexing.documents import EmbeddedDocument, Failure
 from processors.indexing.preparing import Preparer
+from processors.indexing.reporting import Change, Reporter, result_of
 from processors.inference.types import Urgency
 from processors.limits import Limits
 from processors.recipes import RecipeNotices
-from runtime import metrics
 from runtime.errors import (
     CircuitOpen,
     HeadraceError,
@@ -34,6 +35,7 @@ from runtime.errors import (
     RateLimited,
 )
 from runtime.kill_points import kill_point
+from store.pending import PendingVectors
 from store.store import Store
 from store.switching import GenerationMoved
 from store.types import Applied, DocumentWrite
@@ -41,8 +43,6 @@ from store.types import Applied, DocumentWrite
 __all__ = ["Change", "Indexing"]
 
 log = structlog.get_logger(__name__)
-
-Change = Delivery[DocumentChanged]
 
 GROUP_CHARACTERS = 192 * 1024
 """One write transaction holds about this much text, so that work is acknowledged steadily."""
@@ -71,14 +71,18 @@ class Indexing:
         key_ring: KeyRing,
         preparer: Preparer,
         notices: RecipeNotices,
-        outcomes: Outcomes,
+        reporter: Reporter,
+        pending: PendingVectors,
+        precedence: Precedence,
         limits: Limits | None = None,
     ) -> None:
         self._store = store
         self._key_ring = key_ring
         self._preparer = preparer
         self._notices = notices
-        self._outcomes = outcomes
+        self._reporter = reporter
+        self._pending = pending
+        self._precedence = precedence
         self._limits = limits or Limits()
 
     async def run(self, deliveries: Sequence[Change]) -> None:
@@ -89,6 +93,11 @@ class Indexing:
             Unavailable: a server or a model is down; what isn't done stays pending.
         """
         kill_point("indexing.taken")
+        bulk = _urgency(deliveries) is Urgency.BULK
+        with self._precedence.indexing() if bulk else nullcontext():
+            await self._run(deliveries)
+
+    async def _run(self, deliveries: Sequence[Change]) -> None:
         errors: list[HeadraceError] = []
         for group in _groups(deliveries):
             try:
@@ -145,40 +154,40 @@ class Indexing:
         kill_point("indexing.prepared")
         applied = await self._store.apply(_writes(deliveries, prepared.documents))
         kill_point("indexing.committed")
-        await self._report(deliveries, prepared.documents, applied)
+        places = _by_place(deliveries)
+        results = [
+            result_of(places[document.change.order], result, document)
+            for document, result in zip(prepared.documents, applied, strict=True)
+        ]
+        await self._reporter.finish(results, generation.id)
         return prepared.failures
 
     async def _skip_handled(
         self, group: Sequence[Change], doubtful: Collection[Change]
     ) -> list[Change]:
-        """Leave out what a worker that died had written but not acknowledged."""
+        """Leave out changes that a worker had applied but not acknowledged when it died.
+
+        That worker may not have requested the vectors either: they are requested again.
+        """
         keys = {(d.event.data.project, d.partition, d.number): d for d in group}
         proofs = {key: one.sha256 for key, one in keys.items() if one in doubtful}
         handled = await self._store.handled(list(keys), proofs)
         if handled:
-            await self._finish([(keys[key], _duplicate(keys[key])) for key in handled])
+            await self._report_handled([keys[key] for key in handled])
         return [delivery for key, delivery in keys.items() if key not in handled]
 
-    async def _report(
-        self,
-        deliveries: Sequence[Change],
-        documents: Sequence[EmbeddedDocument],
-        applied: Sequence[Applied],
-    ) -> None:
-        places = _by_place(deliveries)
-        await self._finish(
-            [
-                (delivery := places[document.change.order], _indexed(delivery, document, result))
-                for document, result in zip(documents, applied, strict=True)
-            ]
-        )
-
-    async def _finish(self, results: Sequence[tuple[Change, DocumentIndexedData]]) -> None:
-        await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
-        kill_point("indexing.told")
-        for delivery, data in results:
-            delivery.done()
-            _count(data)
+    async def _report_handled(self, handled: Sequence[Change]) -> None:
+        project = handled[0].event.data.project
+        places = [(delivery.number, delivery.partition) for delivery in handled]
+        generation, waiting = await self._pending.counts_at(project, places)
+        results = [
+            result_of(
+                delivery,
+                Applied(delivery.event.id, "duplicate", chunks_pending=waiting.get(place, 0)),
+            )
+            for delivery, place in zip(handled, places, strict=True)
+        ]
+        await self._reporter.finish(results, 0 if generation is None else generation.id)
 
 
 def _by_place(deliveries: Sequence[Change]) -> dict[tuple[int, int], Change]:
@@ -233,48 +242,3 @@ def _logged(delivery: Change) -> LoggedChange:
 def _urgency(group: Sequence[Change]) -> Urgency:
     live = any(d.position is not None and d.position.lane is Lane.LIVE for d in group)
     return Urgency.LIVE if live else Urgency.BULK
-
-
-def _duplicate(delivery: Change) -> DocumentIndexedData:
-    return _outcome(delivery, Applied(delivery.event.id, "duplicate"))
-
-
-def _indexed(delivery: Change, document: EmbeddedDocument, applied: Applied) -> DocumentIndexedData:
-    return _outcome(delivery, applied).model_copy(
-        update={
-            "chunks_embedded": document.chunks_embedded,
-            "tokens_embedded": document.tokens_embedded,
-            "cost_usd": document.cost_usd,
-        }
-    )
-
-
-def _outcome(delivery: Change, applied: Applied) -> DocumentIndexedData:
-    event = delivery.event
-    elapsed = datetime.now(UTC) - event.time
-    return DocumentIndexedData(
-        event_id=event.id,
-        token=Position.from_number(delivery.number, delivery.partition).token,
-        project=event.data.project,
-        uri=event.data.uri,
-        change=event.data.change,
-        outcome=applied.outcome,
-        chunks_kept=applied.chunks_kept,
-        chunks_added=applied.chunks_added,
-        chunks_removed=applied.chunks_removed,
-        searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
-    )
-
-
-def _count(data: DocumentIndexedData) -> None:
-    metrics.DOCUMENTS.inc(outcome=data.outcome)
-    metrics.CHUNKS_EMBEDDED.inc(data.chunks_embedded)
-    metrics.FRESHNESS_SECONDS.observe(data.searchable_after_ms / 1000)
-    log.debug(
-        "document.indexed",
-        event_id=data.event_id,
-        project=data.project,
-        uri=data.uri,
-        outcome=data.outcome,
-        token=data.token,
-    )

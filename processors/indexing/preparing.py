@@ -7,17 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from events.change_log import LoggedChange
 from processors.indexing.cutting import Cutter
-from processors.indexing.documents import EmbeddedDocument, Failure
-from processors.indexing.embedding import EmbeddingStep
+from processors.indexing.documents import CutDocument, EmbeddedDocument, Failure
 from processors.indexing.resolving import Resolver
 from processors.inference.types import Urgency
 from store.generations import Generation
 from store.keyword.versions import require_known_terms
 
-__all__ = ["Prepared", "Preparer"]
+__all__ = ["Prepared", "Preparer", "VectorStep"]
+
+
+class VectorStep(Protocol):
+    """The last step before the write: vectors, as far as they are made by then."""
+
+    async def embed(
+        self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
+    ) -> Sequence[EmbeddedDocument]:
+        """Documents ready to be written to a generation, in the order given."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Prepared:
 class Preparer:
     """The steps before the write, by a generation's recipe."""
 
-    def __init__(self, resolver: Resolver, cutter: Cutter, embedding: EmbeddingStep) -> None:
+    def __init__(self, resolver: Resolver, cutter: Cutter, embedding: VectorStep) -> None:
         self._resolver = resolver
         self._cutter = cutter
         self._embedding = embedding

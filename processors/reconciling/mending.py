@@ -10,7 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Subject
 from processors.reconciling.mending_documents import DOCUMENT_DRIFTS, mend_documents
-from processors.reconciling.mending_index import drop_rest, index_again, post_again
+from processors.reconciling.mending_index import (
+    drop_rest,
+    index_again,
+    post_again,
+    request_again,
+)
 from processors.reconciling.mending_streams import acknowledge, drop_letters, enter_outcomes
 from processors.reconciling.rearchiving import rearchive, see_to_orphans
 
@@ -31,6 +36,7 @@ OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
         "postings.doubled",
         "postings.orphaned",
     ),
+    request_again: ("vector.unrequested",),
     index_again: (
         "vector_index.missing",
         "vector_index.invalid",

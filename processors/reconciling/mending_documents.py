@@ -34,10 +34,10 @@ DOCUMENT_DRIFTS = REBUILT | {"document.unknown"}
 
 
 async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
-    """Mend every document once, whatever is wrong with it; of those that can't be mended, why.
+    """Repair every document once, with all that is wrong with it; why some cannot be repaired.
 
     Raises:
-        Unavailable: a server or a model is down; what was mended stays.
+        Unavailable: a server is down; what was repaired stays.
     """
     unknown = _seen_at(drifts, "document.unknown")
     for key, seen_at in unknown.items():

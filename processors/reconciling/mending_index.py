@@ -1,22 +1,50 @@
-"""Mending postings, vector indexes and generations."""
+"""Repair of postings, pending vectors, vector indexes and generations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from processors.embedding.requesting import VectorRequests
 from processors.reconciling.case import Case
 from processors.reconciling.findings import Subject
+from processors.replaying.folding import Order
+from store import pending
+from store.database import EVERY_AGENT
 from store.dropping import drop_rows, forget
 from store.inspecting_indexes import forget_index
 from store.mending_postings import repost
 
-__all__ = ["drop_rest", "index_again", "post_again"]
+__all__ = ["drop_rest", "index_again", "post_again", "request_again", "request_vectors"]
 
 
 async def post_again(case: Case, _: Sequence[Subject]) -> list[str]:
     """Write segments anew, and postings of chunks that have none."""
     await repost(case.desk.tools.database, case.generation)
     return []
+
+
+async def request_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Ask the embedders for pending vectors that no request names."""
+    await request_vectors(case, {subject.key for subject in subjects})
+    return []
+
+
+async def request_vectors(case: Case, places: Collection[Order]) -> None:
+    """Ask the embedders for the vectors that are still pending of some changes.
+
+    Raises:
+        Unavailable: Redis or Postgres cannot be reached.
+    """
+    tools, generation = case.desk.tools, case.generation
+    scope = generation.project_id, EVERY_AGENT, generation.id
+    async with tools.database.scope(*scope) as connection:
+        waiting = [
+            document
+            for document in await pending.documents(connection, generation)
+            if (document.position, document.partition) in places
+        ]
+    requests = VectorRequests(tools.redis, tools.names, tools.pending)
+    await requests.request(case.project, generation, waiting)
 
 
 async def index_again(case: Case, subjects: Sequence[Subject]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Documents made anew from the log, in the live generation, whoever else writes."""
+"""Rebuilding of documents from the log, in the live generation, beside others that write."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from events.change_log import LoggedChange
+from processors.embedding.live import LiveEmbedding
+from processors.embedding.sharing import SharedEmbedding
+from processors.embedding.stage import VectorStage
 from processors.indexing.cutting import Cutter
-from processors.indexing.embedding import EmbeddingStep
 from processors.indexing.preparing import Prepared, Preparer
 from processors.indexing.resolving import Resolver
 from processors.inference.types import Urgency
 from processors.reconciling.case import Case, label
+from processors.reconciling.mending_index import request_vectors
 from processors.reconciling.stream_contents import texts_in_streams
 from processors.replaying.building import batches
 from processors.replaying.contents import Contents
-from processors.replaying.folding import Key, LastChange
-from runtime.errors import UnsupportedContent
+from processors.replaying.folding import Key, LastChange, Order
+from runtime.errors import Unavailable, UnsupportedContent
 from store.mending import forget_vectors
-from store.types import DocumentWrite, Vector
+from store.types import DocumentWrite
 
 __all__ = ["Rebuilding"]
 
@@ -34,12 +37,15 @@ class Rebuilding:
     def __init__(self, case: Case, doubted: Mapping[str, Collection[bytes]]) -> None:
         self._case = case
         self._doubted = doubted
+        tools = case.desk.tools
+        self._stage = VectorStage(tools.pending, SharedEmbedding(tools.inference, tools.pending))
 
     async def run(self, keys: Iterable[Key]) -> list[str]:
         """Rebuild documents; of those that can't be, why.
 
         Raises:
-            Unavailable: a server or a model is down; what was written stays.
+            Unavailable: a server is down; what was written stays. Where a model is down, the
+                embedders are asked for the vectors instead.
             ConfigurationError: a model has no key, or the like.
         """
         last = self._case.evidence.fold.last
@@ -55,7 +61,15 @@ class Rebuilding:
         await self._forget_doubted(writes)
         tools = self._case.desk.tools
         await tools.store.rebuild(self._case.generation, writes, force=True)
+        await self._embed({(write.position, write.partition) for write in writes})
         return [f"{one.change.event.data.uri}: {one.error}" for one in prepared.failures]
+
+    async def _embed(self, places: Collection[Order]) -> None:
+        case = self._case
+        try:
+            await self._stage.run_all(case.project, case.generation.id, places)
+        except Unavailable:
+            await request_vectors(case, places)
 
     async def _prepare(self, changes: Sequence[LoggedChange]) -> Prepared:
         tools = self._case.desk.tools
@@ -63,7 +77,7 @@ class Rebuilding:
         preparer = Preparer(
             Resolver(fetch, tools.settings.max_document_bytes),
             Cutter(tools.pool, tools.inference),
-            EmbeddingStep(self._known_vectors, tools.inference),
+            LiveEmbedding(tools.store, None),
         )
         return await preparer.prepare(changes, self._case.generation, Urgency.BULK)
 
@@ -75,14 +89,8 @@ class Rebuilding:
         absent = {one.sha256 for one in references if one is not None} - found.keys()
         return found | await texts_in_streams(self._case, absent)
 
-    async def _known_vectors(
-        self, project: str, model: str, hashes: Sequence[bytes]
-    ) -> dict[bytes, Vector]:
-        trusted = sorted(set(hashes) - set(self._doubted.get(model, ())))
-        return await self._case.desk.tools.store.known_vectors(project, model, trusted)
-
     async def _forget_doubted(self, writes: Iterable[DocumentWrite]) -> None:
-        """Once there are new vectors, so that a model which is down takes nothing away."""
+        """Empty the cache of them before the write takes vectors from it."""
         used = [(chunk.model, chunk.content_hash) for write in writes for chunk in write.chunks]
         for model, hashes in self._doubted.items():
             again = {sha256 for name, sha256 in used if name == model} & set(hashes)

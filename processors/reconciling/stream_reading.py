@@ -1,9 +1,9 @@
-"""The document streams as they are now: every change in them, and how far each group has come."""
+"""The document streams as they are now: their entries, and how far each group has read them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,13 +13,16 @@ from redis.exceptions import ResponseError
 from events.change_log import Admit, LoggedChange, StreamedChange, streamed_change
 from events.connection import redis_errors
 from events.entries import Entry, entries_of, is_absent, order
+from events.models import DocumentChunked
 from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
+from processors.replaying.folding import Order
 from runtime.errors import MalformedEvent
 from store.archive.claims import claim
 
 __all__ = ["INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "logged", "read_streams"]
 
 INDEXER = GROUPS[Topic.CHANGED_LIVE]
+EMBEDDER = GROUPS[Topic.CHUNKED_LIVE]
 
 _PAGE = 1_000
 
@@ -68,15 +71,24 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Streams:
-    """All document streams. ``began``: the least position that a change after the look can have."""
+    """All document streams. ``began``: the least position that a change after the look can have.
+
+    ``requests``: changes whose vectors an embedder has been asked for and has not reported yet, by
+    project and generation.
+    """
 
     began: int
     cursors: Mapping[tuple[str, Place], Cursor]
     entries: Mapping[str, Sequence[StreamEntry]]
+    requests: Mapping[tuple[str, int], Set[Order]] = field(default_factory=dict)
 
     def of(self, project: str) -> Sequence[StreamEntry]:
         """The changes of one project."""
         return self.entries.get(project, ())
+
+    def requested(self, project: str, generation_id: int) -> Set[Order]:
+        """Changes whose vectors are on their way."""
+        return self.requests.get((project, generation_id), frozenset())
 
     def handled(self, group: str, entry: StreamEntry) -> bool:
         """Whether a group has acknowledged an entry."""
@@ -103,7 +115,31 @@ async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -
         for place in places:
             async for entry in _entries(redis, names, place, admit):
                 entries[entry.change.event.data.project].append(entry)
-    return Streams(began, cursors, entries)
+        # after the cursors: an indexer requests vectors before it acknowledges the change
+        requests = await _requests(redis, names)
+    return Streams(began, cursors, entries, requests)
+
+
+async def _requests(redis: Redis, names: Names) -> Mapping[tuple[str, int], Set[Order]]:
+    requests: defaultdict[tuple[str, int], set[Order]] = defaultdict(set)
+    for lane in Lane:
+        for partition in range(names.partitions):
+            key = names.stream(Topic.of_chunked(lane), partition)
+            cursor = await _cursor(redis, key, EMBEDDER)
+            async for page in _pages(redis, key):
+                for entry in page:
+                    if not cursor.handled(entry.id):
+                        _add_request(requests, entry)
+    return requests
+
+
+def _add_request(requests: Mapping[tuple[str, int], set[Order]], entry: Entry) -> None:
+    try:
+        data = DocumentChunked.from_bytes(entry.fields.get(b"event", b"")).data
+    except MalformedEvent:
+        return
+    position = Position.from_token(data.token)
+    requests[data.project, data.generation].add((position.number, position.partition))
 
 
 async def _position_of_now(redis: Redis) -> int:
@@ -139,13 +175,18 @@ async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
 async def _entries(
     redis: Redis, names: Names, place: Place, admit: Admit | None
 ) -> AsyncIterator[StreamEntry]:
+    async for page in _pages(redis, names.stream(*place)):
+        streamed = [_streamed(entry, place) for entry in page]
+        changes: Sequence[StreamedChange] = [change for change in streamed if change is not None]
+        for change in changes if admit is None else await admit(changes):
+            yield StreamEntry(place, change.own.entry_id, claim([change.change]).changes[0])
+
+
+async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
     after = "-"
     while True:
-        page: Any = await redis.xrange(names.stream(*place), after, "+", _PAGE)
-        found = [_streamed(entry, place) for entry in entries_of(page)]
-        changes: Sequence[StreamedChange] = [one for one in found if one is not None]
-        for one in changes if admit is None else await admit(changes):
-            yield StreamEntry(place, one.own.entry_id, claim([one.change]).changes[0])
+        page: Any = await redis.xrange(key, after, "+", _PAGE)
+        yield entries_of(page)
         if len(page) < _PAGE:
             return
         after = f"({page[-1][0].decode()}"

@@ -1,24 +1,36 @@
-"""Vectors against chunks, models and the cache."""
+"""Vectors against chunks, models, the cache, and the requests for those that are pending."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
 from processors.reconciling.case import Case, label
-from processors.reconciling.findings import Drift, Subject
+from processors.reconciling.findings import Drift, Severity, Subject
+from processors.reconciling.stream_reading import INDEXER
+from store import pending
 from store.inspecting_vectors import find_vector_flaws
 
 __all__ = ["find_vector_drifts"]
 
 _MEANINGS = {
-    "missing": "their chunks lack the vector of their model",
+    "missing": "their chunks lack the vector of their model, and none is pending",
     "foreign": "their chunks have a vector of another model or width than the recipe names",
     "changed": "their chunks have a vector that isn't the cached one",
 }
 
 
+_REMEDY = (
+    "change the text of these documents, or replay with another model "
+    "(`headrace replay --project {project} --model NAME`)"
+)
+
+
 async def find_vector_drifts(case: Case) -> list[Drift]:
-    """Chunks that are found by no vector, or by a wrong one."""
+    """Missing and wrong vectors, pending ones without a request, and a note of refused texts."""
+    return [*await _flawed(case), *await _unrequested(case), *await _refused(case)]
+
+
+async def _flawed(case: Case) -> list[Drift]:
     found: defaultdict[str, list[Subject]] = defaultdict(list)
     for one in await find_vector_flaws(case.connection, case.generation):
         key = one.agent, one.uri
@@ -30,3 +42,40 @@ async def find_vector_drifts(case: Case) -> list[Drift]:
         for flaw, meaning in _MEANINGS.items()
         for drift in case.drift(f"vector.{flaw}", found[flaw], meaning)
     ]
+
+
+async def _unrequested(case: Case) -> list[Drift]:
+    """Documents whose vectors no embedder is asked for, nor will be by an indexer at work."""
+    streams = case.evidence.streams
+    indexed = case.evidence.handled(INDEXER)
+    coming = {entry.change.order for entry in case.evidence.entries} - indexed
+    coming |= streams.requested(case.project, case.generation.id)
+    subjects = [
+        Subject(label(key), place, key)
+        for document in await pending.documents(case.connection, case.generation)
+        if (place := (document.position, document.partition)) not in coming
+        for key in [(document.agent, document.uri)]
+    ]
+    return case.drift(
+        "vector.unrequested",
+        subjects,
+        "their chunks wait for vectors that no embedder is asked for",
+    )
+
+
+async def _refused(case: Case) -> list[Drift]:
+    chunks = await pending.refused(case.connection, case.generation.id)
+    subjects = [_refused_subject(chunk) for chunk in chunks]
+    return case.drift(
+        "vector.refused",
+        subjects,
+        "their chunks are found by keyword only: the model refuses the text",
+        cure=_REMEDY.format(project=case.project),
+        severity=Severity.NOTE,
+    )
+
+
+def _refused_subject(chunk: pending.RefusedChunk) -> Subject:
+    key = chunk.agent, chunk.uri
+    name = f"{label(key)} chunk {chunk.ordinal}"
+    return Subject(f"{name}: {chunk.model}: {chunk.reason}", (chunk.model, chunk.ordinal), key)

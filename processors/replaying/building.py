@@ -1,4 +1,4 @@
-"""Filling a generation: several batches at once, each read → cut → embedded → written."""
+"""Filling of a generation: several batches at once, each read → cut → written; then vectors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from events.change_log import LoggedChange
+from processors.embedding.live import LiveEmbedding
+from processors.embedding.sharing import SharedEmbedding
+from processors.embedding.stage import Spent, VectorStage
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.indexing.cutting import Cutter
 from processors.indexing.documents import Failure
-from processors.indexing.embedding import EmbeddingStep, KnownVectors
 from processors.indexing.preparing import Preparer
 from processors.indexing.resolving import Resolver
+from processors.inference import Inference
 from processors.inference.types import Urgency
 from processors.replaying.contents import Contents
-from processors.replaying.embedding_once import OnceModels
 from processors.replaying.folding import Key, LastChange, Order
 from runtime.errors import Poison
 from runtime.kill_points import kill_point
@@ -23,6 +24,7 @@ from store.bulk import BulkWriter
 from store.carrying import carried
 from store.database import Database
 from store.generations import Generation
+from store.pending import PendingVectors
 from store.store import Store
 from store.types import DocumentWrite
 
@@ -47,8 +49,9 @@ class Workshop:
 
     database: Database
     store: Store
+    pending: PendingVectors
     contents: Contents
-    models: OnceModels
+    models: Inference
     pool: ChunkingPool
     max_document_bytes: int
 
@@ -60,7 +63,7 @@ class Builder:
     ``stored`` says where each document stands there, and is kept current: nobody else writes.
     ``refused``: why a change can't be processed, by its place in the log. ``in_bulk``: documents
     without a row in ``stored`` have none at all, so that they can be written by COPY. ``guard``
-    raises where nothing may be written any more.
+    raises where nothing may be written any more. ``spent``: what its vectors took so far.
     """
 
     project: str
@@ -70,19 +73,39 @@ class Builder:
     refused: dict[Order, Poison] = field(default_factory=dict)
     in_bulk: bool = True
     guard: Callable[[], None] = lambda: None
+    spent: Spent = field(default_factory=Spent)
 
     async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
         """Make documents from the log; those that can't be processed are left as they are.
 
-        A rename that can't be processed doesn't take its old uri away either.
+        Texts without a cached vector wait until ``embed``. A rename that can't be processed doesn't
+        take its old uri away either.
 
         Raises:
-            Unavailable: a server or a model is down; what was written stays.
+            Unavailable: a server is down; what was written stays.
             OperatorError: a model has no key any more, or the like.
         """
         await self._build([one for one in missing if not one.deleted], progress)
         gone = [one for one in missing if one.deleted and one.order not in self.refused]
         await self._build(gone, progress)
+
+    async def embed(self, progress: Progress) -> None:
+        """Make the vectors that the generation lacks, by the stage that workers use.
+
+        Raises:
+            Unavailable: a server or a model is down; what was written stays.
+            ConfigurationError: a model has no key any more, or the like.
+        """
+        total = (await self.workshop.pending.count(self.generation)).pending
+        if not total:
+            return
+        pending = self.workshop.pending
+        stage = VectorStage(pending, SharedEmbedding(self.workshop.models, pending))
+        generation_id = self.generation.id
+        spent = await stage.run_all(
+            self.project, generation_id, show=lambda done: progress(done, total)
+        )
+        self.spent.add(spent)
 
     async def carry(
         self, source: Generation, chosen: Sequence[LastChange], progress: Progress
@@ -115,10 +138,10 @@ class Builder:
         await _in_batches(changed, self._change, progress)
 
     async def _add(self, batch: Sequence[LastChange]) -> None:
-        await self._write(await self._prepared(batch, self.workshop.models.known))
+        await self._write(await self._prepared(batch))
 
     async def _change(self, batch: Sequence[LastChange]) -> None:
-        writes = await self._prepared(batch, self.workshop.store.known_vectors)
+        writes = await self._prepared(batch)
         self.guard()
         await self.workshop.store.rebuild(self.generation, writes)
         self._note(writes)
@@ -131,33 +154,18 @@ class Builder:
             await writer.write(writes)
         self._note(writes)
 
-    async def _prepared(
-        self, batch: Sequence[LastChange], known: KnownVectors
-    ) -> list[DocumentWrite]:
+    async def _prepared(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
         shop = self.workshop
-        changes = [one.alone() for one in batch]
+        changes = [last.alone() for last in batch]
         texts = await shop.contents.of(changes)
         preparer = Preparer(
             Resolver(texts.fetch, shop.max_document_bytes),
             Cutter(shop.pool, shop.models),
-            EmbeddingStep(known, shop.models),
+            LiveEmbedding(shop.store, None),
         )
-        return await self._written_as(preparer, changes)
-
-    async def _written_as(
-        self, preparer: Preparer, changes: Sequence[LoggedChange]
-    ) -> list[DocumentWrite]:
-        """Where a model refuses the texts of a batch, one by one shows which document it is."""
-        try:
-            prepared = await preparer.prepare(changes, self.generation, Urgency.BULK)
-        except Poison as error:
-            if len(changes) == 1:
-                self._refuse([Failure(changes[0], error)])
-                return []
-            each = [await self._written_as(preparer, [one]) for one in changes]
-            return [write for writes in each for write in writes]
+        prepared = await preparer.prepare(changes, self.generation, Urgency.BULK)
         self._refuse(prepared.failures)
-        return [one.write for one in prepared.documents]
+        return [document.write for document in prepared.documents]
 
     def _refuse(self, failures: Sequence[Failure]) -> None:
         self.refused |= {one.change.order: one.error for one in failures}

@@ -48,6 +48,7 @@ class CatchUp:
             behind = await self.standings.newer(self.live, self.builder.generation)
             if behind:
                 await self._bring(behind, progress)
+            await self.builder.embed(progress)
             self.compared = moment
             if len(behind) <= FEW_DOCUMENTS:
                 return

@@ -79,7 +79,7 @@ def _answering(tools: Tools) -> Answering:
     return Answering(
         search,
         QueryVectors(tools.inference),
-        Freshness(tools.store, partial(read_watermark, tools.redis, tools.names)),
+        Freshness(tools.store, tools.pending, partial(read_watermark, tools.redis, tools.names)),
         Assembler(search, lambda texts: [len(text) for text in texts]),
         RecipeNotices(None),
         Replies(tools.redis, tools.names),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,25 +12,32 @@ from redis.asyncio import Redis
 from events.names import Names
 from events.turns import Turns
 from processors.admission import Admission
+from processors.embedding.requesting import VectorRequests
+from processors.embedding.sharing import SharedEmbedding
+from processors.embedding.stage import VectorStage
 from processors.indexing.chunking.sandbox import ChunkingPool
 from processors.inference import Inference, full_name, tokenizer_path
 from processors.recipes import model_options, rate_limits
 from processors.replaying.building import Workshop
 from processors.replaying.contents import Contents
-from processors.replaying.embedding_once import OnceModels
 from processors.replaying.log_reading import ProjectLog
 from processors.servers import open_servers
+from runtime.cores import parser_processes
 from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
+from store.generations import Generation
 from store.maintenance import Maintenance
+from store.pending import PendingVectors
 from store.projects import Projects
 from store.roles import OPERATOR
 from store.standings import Standings
 from store.store import Store
 from store.vector_indexes import VectorIndexes
 
-__all__ = ["Tools", "open_tools", "project_log", "workshop"]
+__all__ = ["Tools", "open_tools", "project_log", "request_vectors", "workshop"]
+
+_MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class Tools:
     database: Database
     projects: Projects
     store: Store
+    pending: PendingVectors
     standings: Standings
     archive: Archive
     admission: Admission
@@ -79,6 +86,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
             database=database,
             projects=servers.projects,
             store=servers.store,
+            pending=servers.pending,
             standings=Standings(database),
             archive=servers.archive,
             admission=servers.admission,
@@ -95,22 +103,42 @@ def project_log(tools: Tools, project: str) -> ProjectLog:
     return ProjectLog(project, tools.archive, tools.redis, tools.names, tools.admission.admitted)
 
 
-def workshop(tools: Tools, project: str, models: OnceModels) -> Workshop:
-    """What generations of a project are built with."""
+def workshop(tools: Tools, project: str) -> Workshop:
+    """Tools that generations of a project are built with."""
     return Workshop(
         tools.database,
         tools.store,
+        tools.pending,
         Contents(project, tools.archive),
-        models,
+        tools.inference,
         tools.pool,
         tools.settings.max_document_bytes,
     )
 
 
+async def request_vectors(tools: Tools, project: str, generation: Generation) -> None:
+    """Ask the embedders for what a generation lacks that has just gone live.
+
+    The last changes are written while writers wait, so without the vectors of their new texts.
+    Over Kafka no embedder runs: then they are made here.
+
+    Raises:
+        Unavailable: Redis, Postgres or, over Kafka, a model cannot be reached.
+    """
+    if tools.settings.broker_url:
+        sharing = SharedEmbedding(tools.inference, tools.pending)
+        await VectorStage(tools.pending, sharing).run_all(project, generation.id)
+        return
+    waiting = await tools.pending.waiting(generation, _MOST_WAITING)
+    if waiting:
+        requests = VectorRequests(tools.redis, tools.names, tools.pending)
+        await requests.request(project, generation, waiting)
+
+
 def _pool(settings: Settings) -> ChunkingPool:
-    """A process for each core: a replay works beside workers whose parsers are mostly idle."""
+    """Parsers of a replay, which works beside workers whose parsers are mostly idle."""
     return ChunkingPool(
-        processes=max(settings.chunking_processes, os.cpu_count() or 1),
+        processes=parser_processes(settings),
         timeout=settings.chunking_timeout,
         memory_bytes=settings.chunking_memory_bytes,
         max_chunks=settings.max_chunks_per_document,

@@ -117,7 +117,7 @@ async def _collect(
     for one in documents:
         by_model.setdefault(one.model, {}).update(zip(one.hashes, one.texts, strict=True))
     for model, texts in by_model.items():
-        known = await workshop.models.known(project, model, list(texts))
+        known = await workshop.store.known_hashes(project, model, list(texts))
         missing[model].update({one: text for one, text in texts.items() if one not in known})
 
 
@@ -130,7 +130,7 @@ async def _price(
 ) -> None:
     if not texts:
         return
-    embedder = await workshop.models.inference.embedder(model)
+    embedder = await workshop.models.embedder(model)
     tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
     found.embedded += len(texts)
     found.tokens += tokens

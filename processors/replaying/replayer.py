@@ -1,6 +1,6 @@
 """How an index is built anew beside the live one, on one screen.
 
-read the log → begin or resume → fill → index → catch up → verify → gate → switch
+read the log → begin or resume → fill → embed → index → catch up → verify → gate → switch
 
 Whatever fails before the switch leaves the live generation serving; the next replay goes on where
 this one was.
@@ -23,10 +23,9 @@ from processors.replaying.beginning import (
 from processors.replaying.building import Builder
 from processors.replaying.catching_up import FEW_DOCUMENTS, CatchUp
 from processors.replaying.choosing import Choice, choose_recipe
-from processors.replaying.embedding_once import OnceModels
 from processors.replaying.findings import NotSwitched
 from processors.replaying.folding import Fold, Key, LastChange
-from processors.replaying.opening import Tools, project_log, workshop
+from processors.replaying.opening import Tools, project_log, request_vectors, workshop
 from processors.replaying.planning import Estimate, estimate, prices_of
 from processors.replaying.reporting import GateScores, ReplayReport
 from processors.replaying.switching import make_live
@@ -73,6 +72,7 @@ class Replay:
             await self._read()
             await self._begin()
             await self._fill()
+            await self._embed()
             await self._index()
             await self._catch_up()
             await self._verify()
@@ -95,7 +95,7 @@ class Replay:
             [one for one in missing if not (self._is_carried(one) or one.deleted)],
             self._project,
             self._recipe,
-            workshop(tools, self._project, self._models(self._live)),
+            workshop(tools, self._project),
             await prices_of(tools.inference, self._recipe),
             self._progress("documents looked at"),
         )
@@ -132,8 +132,9 @@ class Replay:
             self._project,
             generation,
             {key: one.order for key, one in stored.items()},
-            workshop(self._tools, self._project, self._models(generation)),
+            workshop(self._tools, self._project),
             guard=self._lock.check,
+            spent=self.report.bill,
         )
 
     async def _fill(self) -> None:
@@ -161,6 +162,11 @@ class Replay:
                     await self._log.read_new(self._fold)
         raise Unavailable("changes come faster than they can be built: try again later")
 
+    async def _embed(self) -> None:
+        """Make the vectors of texts that no model has embedded yet."""
+        with self.report.stages("embed"):
+            await self._builder.embed(self._progress("texts embedded"))
+
     async def _index(self) -> None:
         """Make it quick to search before anybody does."""
         show = self._progress("vector and keyword indexes")
@@ -176,6 +182,7 @@ class Replay:
         kill_point("replay.catching_up")
         await self._log.read_new(self._fold)
         await self._fill()
+        await self._embed()
 
     async def _verify(self) -> None:
         generation = self._builder.generation
@@ -216,17 +223,8 @@ class Replay:
         await note_findings(self._tools, self._builder.generation, self.report.as_json())
         with self.report.stages("switch"):
             await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
+        await request_vectors(self._tools, self._project, self._builder.generation)
         self.report.switched = True
-
-    def _models(self, generation: Generation) -> OnceModels:
-        tools = self._tools
-        return OnceModels(
-            tools.inference,
-            tools.database,
-            generation.project_id,
-            self.report.bill,
-            lambda texts: self._progress("texts embedded")(texts, 0),
-        )
 
     def _missing(self) -> list[LastChange]:
         return [

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
-from processors.replaying.embedding_once import EmbeddingBill
+from processors.embedding.stage import Spent
 
 __all__ = ["GateScores", "ReplayReport", "Stages"]
 
@@ -56,7 +56,7 @@ class ReplayReport:
     resumed: bool = False
     documents: int = 0
     chunks: int = 0
-    bill: EmbeddingBill = field(default_factory=EmbeddingBill)
+    bill: Spent = field(default_factory=Spent)
     priced: bool = True
     stages: Stages = field(default_factory=Stages)
     digest: str = ""
@@ -77,7 +77,8 @@ class ReplayReport:
             "chunks": self.chunks,
             "reused": max(0, self.chunks - self.bill.texts),
             "embedded": self.bill.texts,
-            "tokens": self.bill.tokens,
+            "tokens": round(self.bill.tokens),
+            "refused": self.bill.refused,
             "cost_usd": round(self.bill.cost_usd, 6) if known else None,
             "seconds": {name: round(one, 3) for name, one in self.stages.seconds.items()},
             "digest": self.digest,

@@ -9,9 +9,8 @@ from typing import Any
 from processors.replaying.beginning import live_generation, project_id_of
 from processors.replaying.building import Builder, Progress
 from processors.replaying.catching_up import CatchUp
-from processors.replaying.embedding_once import OnceModels
 from processors.replaying.folding import Fold
-from processors.replaying.opening import Tools, project_log, workshop
+from processors.replaying.opening import Tools, project_log, request_vectors, workshop
 from processors.replaying.switching import make_live
 from runtime.errors import UsageError
 from store.generations import Generation
@@ -78,12 +77,12 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         live = await live_generation(tools, project)
         _, chosen = await find_generation(tools, chosen.id)
         _check(chosen)
-        models = OnceModels(tools.inference, tools.database, chosen.project_id)
-        shop = workshop(tools, project, models)
+        shop = workshop(tools, project)
         builder = Builder(project, chosen, {}, shop, in_bulk=False, guard=lock.check)
         fold = Fold(await tools.standings.rejected(live.project_id))
         catch_up = CatchUp(live, project_log(tools, project), fold, tools.standings, builder)
         await make_live(tools.database, catch_up, lock, progress)
+        await request_vectors(tools, project, chosen)
     seconds = perf_counter() - begin
     return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
 

@@ -119,8 +119,9 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
         return "it was made from other content"
     if row.recorded != row.digest:
         return "its rows are not what was written"
-    if row.vectors != row.chunks:
-        return f"{row.chunks - row.vectors} of its chunks have no vector of their model"
+    bare = row.chunks - row.vectors - row.refused
+    if bare:
+        return f"{bare} of its chunks have no vector of their model"
     return None
 
 

@@ -35,6 +35,7 @@ async def judged(environment: Environment, **changes: object) -> dict[str, Condi
     return {condition.name: condition for condition in found}
 
 
+@pytest.mark.usefixtures("synced_writes")
 async def test_a_sound_environment(environment: Environment) -> None:
     """Nothing is a problem, and everything is named once."""
     found = await environment.judge()

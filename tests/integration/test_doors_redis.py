@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from events.models import DocumentIndexed
 from events.names import Topic
 from events.trimming import trim_queries
 from events.watermark import read_watermark
+from processors.embedding.requesting import VectorRequests
 from processors.inference.hashing import HASHING_MODEL
 from processors.reconciling.stream_reading import read_streams
+from processors.replaying.opening import Tools
 from runtime.errors import ConfigurationError
+from store.pending import PendingDocument
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.databases import Database
 from tests.support.doctors import examine
@@ -32,6 +36,7 @@ from tests.support.running import headrace
 from tests.support.waiting import eventually
 
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
+CHUNKED = NAMES.stream(Topic.CHUNKED_LIVE)
 QUERIES = NAMES.stream(Topic.QUERY)
 OUTCOMES = NAMES.stream(Topic.OUTCOME)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
@@ -77,8 +82,10 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XRANGE {DEAD} - +",
         f"XDEL {DEAD} 1-1",
         f"XRANGE {REPLIES} - +",
+        f"XADD {CHUNKED} * event {{}}",
     ),
     Role.ANSWERER: (
+        f"XADD {CHUNKED} * event {{}}",
         f"XRANGE {DEAD} - +",
         f"XDEL {QUERIES} 1-1",
         f"XREAD STREAMS {REPLIES} 0",
@@ -167,14 +174,14 @@ async def letters(doors: Doors, expected: int) -> list[DeadLetter]:
 async def test_each_role_does_its_work_by_its_own_user(
     doors: Doors, admin: Redis, database: Database, tmp_path: Path
 ) -> None:
-    """Publish, wait, index, archive, ask, answer, bury: and Redis has refused nothing."""
+    """Publish, wait, index, embed, archive, ask, answer, bury: and Redis has refused nothing."""
     publisher = doors.url(Role.PUBLISHER)
     common = {"model": HASHING_MODEL, "home": tmp_path}
     answerer_url = database.worker_url.replace("headrace_worker@", "headrace_answerer@")
     indexing = headrace(
         publisher,
         database,
-        only=("indexer", "archiver"),
+        only=("indexer", "embedder", "archiver"),
         redis_url=doors.url(Role.WORKER),
         **common,
     )
@@ -194,7 +201,8 @@ async def test_each_role_does_its_work_by_its_own_user(
         for stream in (LIVE, QUERIES):
             await redis.xadd(stream, {"event": "{"})
         await redis.aclose()
-        assert {one.error for one in await letters(doors, 2)} == {"MalformedEvent"}
+        await admin.xadd(CHUNKED, {"event": "{"})
+        assert {letter.error for letter in await letters(doors, 3)} == {"MalformedEvent"}
         assert await refusals(admin) == []
         await _operate(doors, database, tmp_path)
         assert await refusals(admin) == []
@@ -207,12 +215,28 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
         dead = DeadLetters(opened.redis, NAMES)
         for letter in await dead.list():
             await dead.redrive((await dead.show(letter.id)).id)
-        for letter in await letters(doors, 2):
+        for letter in await letters(doors, 3):
             await dead.drop(letter.id)
+        await _request_vectors(opened)
         assert (await replay(opened)).switched
         assert (await examine(opened, repair=True)).is_sound
     async with Client.connect(doors.url(Role.OPERATOR)) as client:
         assert (await client.ask("docs", "mill race")).results
+
+
+async def _request_vectors(opened: Tools) -> None:
+    """As a repair does that has found lost requests."""
+    waiting = PendingDocument(
+        event_id="1",
+        published_at=datetime.now(UTC),
+        agent="",
+        uri="a.md",
+        position=2**21,
+        partition=0,
+        chunks=1,
+    )
+    requests = VectorRequests(opened.redis, NAMES, opened.pending)
+    await requests.request("docs", await opened.store.generation("docs"), [waiting])
 
 
 @pytest.mark.parametrize("role", Role)

@@ -15,6 +15,7 @@ from store.archive import Archive
 from store.database import Database
 from tests.support.archives import ArchiveAt
 from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
+from tests.support.waiting import within
 
 
 async def test_an_event_is_kept_with_its_place_until_it_is_archived(
@@ -106,7 +107,7 @@ async def test_many_publishers_of_the_same_events_do_not_block_each_other(
     """In whatever order they publish them."""
     events = [change(f"{number}.md") for number in range(100)]
     orders = [events, events[::-1], events[50:] + events[:50]] * 3
-    async with asyncio.timeout(20):
+    async with within(20):
         tries = [durable.publisher.publish_many(order, durable=True) for order in orders]
         receipts = await asyncio.gather(*tries)
     assert sum(not receipt.duplicate for some in receipts for receipt in some) == 100
@@ -122,6 +123,6 @@ async def test_a_place_is_noted_without_waiting_for_the_archive(
     placed = [Placed(PROJECT, one.id, f"live:0:1-{n}") for n, one in enumerate((event, other))]
     async with worker.scope((await durable.rows())[event.id]["project_id"]) as connection:
         await connection.execute("delete from outbox where event_id = $1", event.id)
-        async with asyncio.timeout(5):
+        async with within(5):
             await durable.outbox.place(placed)
     assert [row["position"] for row in (await durable.rows()).values()] == [1 << 21 | 1 << 1 | 1]

@@ -143,6 +143,7 @@ async def test_a_killed_publisher_loses_nothing_that_it_had_kept(
     finally:
         process.kill()
         await process.wait()
+        await eventually(lambda: _none_is_blocked(redis), "Redis has seen the publisher's end")
         await redis.client_unpause()
     await durable.republish()
     logged = await durable.log()
@@ -171,6 +172,11 @@ async def test_publishing_durably_needs_a_database(
     assert "--durable" in line
     assert "HEADRACE_DATABASE_URL" in line
     assert not await redis.keys("*")
+
+
+async def _none_is_blocked(redis: Redis) -> bool:
+    """Whether no client waits for the end of the pause: its command would be carried out."""
+    return not any("b" in client["flags"] for client in await redis.client_list())
 
 
 async def _is_empty(durable: Durable) -> bool:

@@ -21,7 +21,7 @@ from processors.inference.hashing import HASHING_MODEL
 from runtime.errors import LogFull
 from tests.support.databases import Database
 from tests.support.running import PATIENCE, headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience
 
 IMPORT = 1500
 QUESTIONS = 12
@@ -85,9 +85,10 @@ async def test_an_import_starves_no_question(
             answer = await worker.client.ask("docs", f"what holds water {number}")
             took_seconds.append(monotonic() - began)
             assert answer.results
-            assert not answer.degraded
+            # what has no vector yet is found by words alone; nothing else may be missing
+            assert answer.degraded == (("vector",) if answer.coverage < 1 else ())
         assert await waiting_bulk(redis), "the import was over before the questions"
-        assert sorted(took_seconds)[QUESTIONS // 2] < 1.5
+        assert sorted(took_seconds)[QUESTIONS // 2] < patience(1.5)
         outcomes = await worker.client.wait(receipts, 2 * PATIENCE + timedelta(seconds=30))
         assert all(isinstance(one, DocumentIndexed) for one in outcomes.values())
 

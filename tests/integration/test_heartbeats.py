@@ -46,7 +46,7 @@ async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: 
         [beat] = await eventually(told, "a heartbeat after the change")
         assert beat.age < timedelta(seconds=5)
         state = beat.state
-        assert state["roles"] == ["answerer", "archiver", "indexer"]
+        assert state["roles"] == ["answerer", "archiver", "embedder", "indexer"]
         assert state["memory_bytes"] > 2**20
         assert state["in_hand"]["document.changed.live"] == 0
         assert state["circuits"] == []

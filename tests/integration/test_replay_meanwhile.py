@@ -21,7 +21,7 @@ from store.switching import SWITCH
 from tests.support.databases import Database
 from tests.support.replays import HASHING, generation_states, notes, replay, rows, tools
 from tests.support.running import Headrace, headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 CONTENTS = """
     select d.uri, c.content from documents d
@@ -101,7 +101,7 @@ async def test_a_switch_waits_for_no_writer_for_long(redis_url: str, database: D
                 lambda: any(line["event"] == "switch.postponed" for line in lines),
                 "the switch gives up its place for a while",
             )
-            async with asyncio.timeout(5):
+            async with within(5):
                 await worker.change("late.md", "# Late\n")
             assert not work.done()
             await holder.execute("rollback")

@@ -15,6 +15,7 @@ from store.generations import Generation, begin
 from store.store import Store
 from store.switching import exclusive, switch, switch_lock_shared
 from tests.support.databases import Database
+from tests.support.waiting import within
 from tests.support.writes import RECIPE, document_write, opened
 
 
@@ -43,7 +44,7 @@ async def test_a_process_that_stops_inside_a_switch_lets_writers_go_on(
     async def stop_inside() -> None:
         async with exclusive(database, generation.project_id) as connection:
             await switch(connection, generation, other)
-            async with asyncio.timeout(10):
+            async with within(10):
                 results = await store.apply([document_write("a", 1, ["text"])])
             applied.extend(one.outcome for one in results)
 

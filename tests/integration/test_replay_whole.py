@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from processors.replaying import embedding_once
+from processors.embedding import stage
 from processors.replaying.choosing import Choice
 from processors.replaying.opening import Tools
 from processors.replaying.replayer import Replay
@@ -49,15 +49,15 @@ async def server() -> AsyncIterator[ModelServer]:
 async def test_it_is_told_how_many_texts_are_embedded(
     opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a batch is at its model, which may be slow, and not only once it is written."""
-    monkeypatch.setattr(embedding_once, "_TEXTS_AT_ONCE", 5)
+    """Page by page: the model may be slow."""
+    monkeypatch.setattr(stage, "PAGE_TEXTS", 5)
     await damage(database, "delete from vector_cache where $1 > 0")
     told: list[tuple[str, int, int]] = []
     work = Replay(opened, "docs", Choice(), None, lambda *one: told.append(one))
     report = await work.run()
     texts = [one for one in told if one[0] == "docs: texts embedded"]
-    assert texts == [("docs: texts embedded", n, 0) for n in (5, 10, report.bill.texts)]
-    assert told.index(texts[-1]) < told.index(("docs: documents built", 12, 12))
+    assert texts == [("docs: texts embedded", n, 12) for n in (5, 10, 12)]
+    assert report.bill.texts == 12
 
 
 async def test_the_same_index_again(opened: Tools, database: Database) -> None:

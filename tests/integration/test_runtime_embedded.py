@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from runtime.child import is_alive
+from runtime.child import ChildProcess, User, is_alive
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
 from runtime.embedded.users import short_directory
 from runtime.errors import ConfigurationError, UsageError
@@ -166,3 +169,22 @@ def test_socket_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "socket").mkdir(mode=0o755)
     with pytest.raises(ConfigurationError, match="not ours alone"):
         short_directory(tmp_path / "socket", ".s", None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+@pytest.mark.skipif(sys.platform != "linux", reason="capabilities are those of Linux")
+async def test_programs_in_a_closed_directory_can_be_run(tmp_path: Path) -> None:
+    """``initdb`` asks access(2) for ``postgres``, which ignores capabilities by default."""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    program = closed / "postgres"
+    program.touch(mode=0o700)
+    nobody = pwd.getpwnam("nobody")
+    code = f"import os, sys; sys.exit(not os.access({str(program)!r}, os.X_OK))"
+    python = shutil.which("python3", path=os.defpath) or sys.executable
+    command = [python, "-c", code]
+    for reach in (False, True):
+        user = User(nobody.pw_uid, nobody.pw_gid, reach=reach)
+        child = ChildProcess("probe", command, stop_signal=signal.SIGTERM, user=user)
+        child.start()
+        assert (await child.finish(timedelta(seconds=60)) == 0) is reach

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from events.asking import QueryRefused
 from events.client import Client
-from events.models import DocumentRejected
+from events.models import DocumentEmbedded, DocumentIndexed
 from runtime.worker_process import worker_process
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
@@ -153,7 +153,10 @@ async def test_no_failure_of_a_worker_tells_a_secret(
         server.faults.extend([echoing(500), echoing(500), echoing(400)])
         receipt = await client.publish(change("wrong.md", "# Other words\n"))
         outcome = (await client.wait([receipt], PATIENCE))[receipt.token]
-        assert isinstance(outcome, DocumentRejected)
+        assert isinstance(outcome, DocumentIndexed)
+        embedded = (await client.wait([receipt], PATIENCE, vectors=True))[receipt.token]
+        assert isinstance(embedded, DocumentEmbedded)
+        assert embedded.data.chunks_refused == 1
         server.faults.extend([echoing(401)] * 2)
         with pytest.raises(QueryRefused) as refused:
             await client.ask("docs", "which words?", mode="vector")

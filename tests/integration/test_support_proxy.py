@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from tests.support.proxy import Fault, Proxy, Way, running_proxy
-from tests.support.waiting import eventually
+from tests.support.proxy import Brake, Fault, Proxy, Way, running_proxy
+from tests.support.waiting import eventually, within
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 SILENCE_SECONDS = 0.1
@@ -69,7 +69,7 @@ async def said(ends: Ends, words: bytes) -> bytes:
 
 async def is_silent(ends: Ends, words: bytes = b"") -> bool:
     try:
-        async with asyncio.timeout(SILENCE_SECONDS):
+        async with within(SILENCE_SECONDS):
             await said(ends, words)
     except TimeoutError:
         return True
@@ -165,3 +165,20 @@ async def test_a_reply_that_stays_away(proxy: Proxy, echo: Echo, ends: Ends, fau
         assert await said(ends, b"") == b"amidst"
     else:
         assert await is_silent(ends, b"more")
+
+
+@pytest.mark.parametrize(("pieces", "last"), [(1, b"end"), (9, b"next")])
+async def test_a_brake(proxy: Proxy, echo: Echo, ends: Ends, pieces: int, last: bytes) -> None:
+    """It is pulled in the middle of a piece; the rest of that comes when all is healed."""
+    heard: list[bytes] = []
+    proxy.brake(Brake(b"begin", last, pieces, 0.5, lambda: heard.append(echo.heard)))
+    assert await said(ends, b"before") == b"before"
+    assert await said(ends, b"begin") == b"begin"
+    assert await said(ends, b"next") == b"ne"
+    assert heard == [b"hellobeforebegin"]
+    other = await connected(proxy)
+    assert await said(other, b"begin") == b"begin"
+    other[1].transport.abort()
+    proxy.heal()
+    assert await said(ends, b"") == b"xt"
+    assert len(heard) == 1

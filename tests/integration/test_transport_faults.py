@@ -21,7 +21,7 @@ from events.names import GROUPS
 from events.transport.consumer import WORKER_LOST
 from processors.agents import Delivery
 from tests.support.crashable_redis import CrashableRedis
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience, within
 from tests.support.workers import (
     FAST,
     STREAM,
@@ -96,7 +96,7 @@ async def test_a_killed_workers_events_are_taken_over(
         taken_over_after = time.monotonic() - killed_at
         await eventually(nothing_pending(own_client), "nothing pending")
     assert sorted(recorder.events) == events
-    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + 1
+    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
 
 
 async def test_an_event_that_kills_its_workers_takes_nobody_along(
@@ -203,10 +203,9 @@ async def test_a_stop_without_redis_is_bounded(
     """Nothing can be given back then; the leases will end by themselves."""
     recorder = Recorder()
     await publish(own_client, "event")
-    async with asyncio.timeout(15):
-        async with batches(own_redis.url, recorder):
-            await eventually(lambda: recorder.events, "the event")
-            own_redis.kill()
+    async with within(15), batches(own_redis.url, recorder):
+        await eventually(lambda: recorder.events, "the event")
+        own_redis.kill()
 
 
 async def test_flushall_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:

@@ -103,7 +103,7 @@ async def test_a_change_prepared_before_a_switch_is_prepared_anew(
     assert isinstance(outcome, DocumentIndexed)
     assert outcome.data.outcome == "indexed"
     chunks = await board.chunks(switched[0])
-    assert len(chunks) == outcome.data.chunks_added == outcome.data.chunks_embedded > 1
+    assert len(chunks) == outcome.data.chunks_added > 1
     assert {place[:2] for place in chunks} == {("story.md", LOCAL_MODEL)}
     assert max(tokens for _, _, tokens in chunks) <= 64
 
@@ -130,7 +130,7 @@ async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
     settings = Settings(redis_url=redis_url, database_url=database.worker_url, model=HASHING_MODEL)
     async with (
         opened(database.operator_url) as postgres,
-        open_services(settings) as services,
+        open_services(settings, ["answerer"]) as services,
     ):
         former = await Search(postgres).generation("docs", first)
         answer = await services.answering.answer("q", query, generation=former)
@@ -168,7 +168,8 @@ async def test_a_generation_whose_model_has_no_key_answers_by_words(
     assert answer.degraded == ("vector",)
     assert [one.citation.uri for one in answer.results] == ["river.md"]
     with pytest.raises(QueryRefused, match="OPENAI_API_KEY"):
-        await running.client.ask("docs", "weir", mode="vector")
+        # the first use of such a model loads its library
+        await running.client.ask("docs", "weir", mode="vector", timeout=PATIENCE)
 
 
 async def test_a_batch_is_indexed_by_the_recipe_of_each_of_its_projects(
@@ -188,6 +189,7 @@ async def test_a_batch_is_indexed_by_the_recipe_of_each_of_its_projects(
         )
         outcomes = await running.client.wait(receipts, PATIENCE)
         assert {one.type for one in outcomes.values()} == {DocumentIndexed.TYPE}
+        await running.client.wait(receipts, PATIENCE, vectors=True)
         models = {
             project: {place[:2] for place in await one.chunks(generations[project])}
             for project, one in {"docs": board, "other": other}.items()

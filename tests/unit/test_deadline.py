@@ -10,6 +10,7 @@ import pytest
 from events.models import Query, QueryRequested
 from processors.answering.deadline import Abandoning, time_left
 from runtime import protocol
+from tests.support.waiting import within
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DEFAULT = timedelta(seconds=10)
@@ -65,7 +66,7 @@ async def test_work_that_clears_up_slowly_is_not_waited_for() -> None:
         finally:
             await cleared_up.wait()
 
-    async with asyncio.timeout(5):
+    async with within(5):
         with pytest.raises(TimeoutError):
             await Abandoning().run(stubborn(), timedelta(milliseconds=10))
     cleared_up.set()

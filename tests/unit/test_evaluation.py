@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.coverage import COVERAGES, removals
 from bench.evaluation import load, ndcg, recall, reciprocal_rank, summarise
 from runtime.errors import UsageError
 
@@ -97,3 +98,16 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     (write_set(tmp_path) / "qrels.tsv").unlink()
     with pytest.raises(UsageError, match=r"qrels\.tsv is missing: an evaluation set has"):
         load(tmp_path)
+
+
+def test_each_coverage_keeps_its_share_of_the_chunks() -> None:
+    """Documents lose their vectors once, all of them in the end, and the rest has the share."""
+    chunks = {document_id: 1 + document_id % 7 for document_id in range(200)}
+    total = sum(chunks.values())
+    removed: list[int] = []
+    for (coverage, documents), wanted in zip(removals(chunks), COVERAGES, strict=True):
+        removed += documents
+        left = total - sum(chunks[document_id] for document_id in removed)
+        assert coverage == wanted
+        assert coverage * total <= left < coverage * total + max(chunks.values())
+    assert sorted(removed) == sorted(chunks)

@@ -6,7 +6,8 @@ import events
 
 PUBLIC = """
     GROUPS Backlog BlockingClient Citation Client ContentReference ContentStore DeadLetter
-    DeadLetters DocumentChange DocumentChanged DocumentIndexed DocumentIndexedData DocumentRejected
+    DeadLetters DocumentChange DocumentChanged DocumentEmbedded DocumentEmbeddedData DocumentIndexed
+    DocumentIndexedData DocumentRejected
     DocumentRejectedData Event Filters Kind Lane LegScore Names Outbox Outcome Outcomes Position
     Problem Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData QueryRefused
     QueryRequested Receipt Replies Scores SearchResult ServerFacts Topic Weights check_server

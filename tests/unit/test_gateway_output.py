@@ -7,8 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from events import Backlog
+from events import Backlog, QueryAnswer
 from events.names import Topic
+from gateway.answers import print_answer
 from gateway.looking import stream_row
 from gateway.output import printable
 from gateway.tables import table
@@ -28,6 +29,31 @@ def test_text_stays_as_it_is() -> None:
     """Lines, tabs, accents and other scripts are content."""
     text = "a\tb\n    naïve — 水路\u00a0🛶\n"
     assert printable(text) == text
+
+
+def notes(coverage: float, *degraded: str) -> str:
+    """The last lines of an answer without results."""
+    answer = QueryAnswer(
+        query_id="1",
+        project="docs",
+        results=(),
+        watermark={},
+        coverage=coverage,
+        degraded=degraded,
+    )
+    console = Console(width=120, file=io.StringIO())
+    with console.capture() as shown:
+        print_answer(console, answer, "herons")
+    return shown.get()
+
+
+def test_an_answer_names_missing_vectors_in_one_line() -> None:
+    """A leg that failed is another matter."""
+    assert "62% of the chunks searched have vectors" in notes(0.62, "vector")
+    assert "degraded" not in notes(0.62, "vector")
+    assert "degraded: could not search keyword" in notes(0.62, "vector", "keyword")
+    assert "degraded: could not search vector" in notes(1.0, "vector")
+    assert "chunks searched" not in notes(1.0)
 
 
 def test_status_names_each_stream_in_full() -> None:

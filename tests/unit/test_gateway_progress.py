@@ -6,9 +6,10 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from gateway import progress
-from gateway.progress import _Lines
+from gateway.progress import _Amounts, _Bars, _Lines
 
 
 class Clock:
@@ -51,3 +52,37 @@ def test_the_end_of_work_is_told_at_once(clock: Clock) -> None:
     show("built", 1, 2)
     show("built", 2, 2)
     assert written.getvalue() == "built: 2 of 2\n"
+
+
+def test_lines_name_the_unit_and_count_chunks_a_second(clock: Clock) -> None:
+    """The time left is that of the documents: nothing knows how many chunks are to come."""
+    written = io.StringIO()
+    show = _Lines(Console(file=written, width=100))
+    show("searchable by keyword", 0, 500, unit="files", chunks=0)
+    clock.now += 5
+    show("searchable by keyword", 250, 500, unit="files", chunks=4_000)
+    show("searchable by vector", 1_000, 4_000, unit="chunks")
+    clock.now += 5
+    show("searchable by vector", 1_500, 4_000, unit="chunks")
+    assert written.getvalue().splitlines() == [
+        "searchable by keyword: 250 of 500 files, 4,000 chunks, 800/s, 5 s left",
+        "searchable by vector: 1,500 of 4,000 chunks, 100/s, 25 s left",
+    ]
+
+
+def test_a_bar_shows_what_is_searchable(clock: Clock) -> None:
+    """Each kind of work has one line; a total that is not known is left out."""
+    console = Console(file=io.StringIO(), width=120)
+    bars = Progress(_Amounts(), console=console)
+    show = _Bars(bars)
+    show("searchable by keyword", 0, 500, unit="files", chunks=0)
+    show("searchable by vector", 0, 0, unit="chunks")
+    clock.now += 2
+    show("searchable by keyword", 312, 500, unit="files", chunks=4_812)
+    show("searchable by vector", 110, 0, unit="chunks")
+    with console.capture() as captured:
+        console.print(bars.get_renderable())
+    assert [line.strip() for line in captured.get().splitlines()] == [
+        "312/500 files · 4,812 chunks · 2,406/s",
+        "110 chunks · 55/s",
+    ]

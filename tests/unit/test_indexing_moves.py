@@ -10,13 +10,15 @@ import pytest
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Position, Topic
-from events.outcomes import Outcomes
 from events.signing import Keys
 from processors.admission import KeyRing
+from processors.embedding.precedence import Precedence
 from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
 from processors.indexing.preparing import Prepared, Preparer
+from processors.indexing.reporting import Reporter
 from processors.recipes import RecipeNotices
 from store.generations import Generation, Recipe
+from store.pending import PendingVectors
 from store.store import Store
 from store.switching import GenerationMoved
 from store.types import Applied, DocumentWrite
@@ -52,12 +54,18 @@ class Recording(Preparer):
         return Prepared([], [])
 
 
-class Silent(Outcomes):
+class Silent(Reporter):
     """Publishes nothing."""
 
     def __init__(self) -> None: ...
 
-    async def publish(self, events: Any) -> None: ...
+    async def finish(self, results: Any, generation_id: int) -> None: ...
+
+
+class Complete(PendingVectors):
+    """No chunk waits for a vector."""
+
+    def __init__(self) -> None: ...
 
 
 def _change() -> Change:
@@ -82,7 +90,9 @@ async def _no_keys(_: str) -> Keys:
 
 async def _index(moves: int) -> list[int]:
     preparer = Recording()
-    indexing = Indexing(Restless(moves), KeyRing(_no_keys), preparer, RecipeNotices(None), Silent())
+    key_ring, notices = KeyRing(_no_keys), RecipeNotices(None)
+    rest = Silent(), Complete(), Precedence()
+    indexing = Indexing(Restless(moves), key_ring, preparer, notices, *rest)
     await indexing.run([_change()])
     return preparer.asked_for
 

@@ -36,6 +36,13 @@ def test_equal_rows_are_sound() -> None:
     assert reasons(ROW) == []
 
 
+def test_a_refused_text_needs_no_vector() -> None:
+    """A pending one does."""
+    assert reasons(replace(ROW, vectors=2, refused=1)) == []
+    [reason] = reasons(replace(ROW, vectors=1, refused=1))
+    assert reason == "1 of its chunks have no vector of their model"
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [

@@ -20,7 +20,8 @@ def stream(topic: str = "document.changed.live", **changed: Any) -> dict[str, An
 
 
 def worker(**changed: Any) -> dict[str, Any]:
-    state = {"host": "h", "pid": 1, "roles": ["answerer", "archiver", "indexer"], "version": "1"}
+    roles = ["answerer", "archiver", "embedder", "indexer"]
+    state = {"host": "h", "pid": 1, "roles": roles, "version": "1"}
     beat = Heartbeat("h:1:a", timedelta(seconds=1), state)
     return worker_rows([beat])[0] | changed
 
@@ -38,6 +39,7 @@ def test_nothing_is_said_where_all_is_well() -> None:
 
 
 WAITS = stream(oldest_unacknowledged_s=3.0)
+CHUNKED = stream("document.chunked.bulk", oldest_unacknowledged_s=3.0)
 ASKED = stream("query.requested", oldest_unacknowledged_s=3.0)
 FULL = {"share": 0.93, "refuses_changes": True, "refuses_questions": False}
 CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
@@ -50,12 +52,13 @@ CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
         ({"memory": FULL | {"refuses_questions": True}}, "changes and questions are refused"),
         ({"streams": [WAITS], "workers": []}, "--only indexer"),
         ({"streams": [WAITS], "workers": [worker(roles=["answerer"])]}, "--only indexer"),
+        ({"streams": [CHUNKED], "workers": [worker(roles=["indexer"])]}, "--only embedder"),
         ({"streams": [ASKED], "workers": [worker(roles=["indexer"])]}, "--only answerer"),
         ({"streams": [stream(dead_letters=2)]}, "2 dead letters"),
         ({"workers": [worker(silent_s=12.0)]}, "silent for 12 s"),
         ({"workers": [worker(loop_lag_s=2.5)]}, "2.5 s"),
         ({"workers": [worker(), worker(version="2")]}, "several versions run: 1, 2"),
-        ({"models": [CIRCUIT]}, "down for 1 of 2 workers, changes wait: status 500"),
+        ({"models": [CIRCUIT]}, "down for 1 of 2 workers: vectors wait"),
         ({"providers": [{"provider": "p", "held_s": 9.0, "waiting": 0}]}, "9 s left"),
         ({"providers": [{"provider": "p", "held_s": 0.0, "waiting": 4}]}, "4 requests wait"),
     ],

@@ -33,6 +33,9 @@ from runtime.heap import settle_heap
 
 __all__ = ["OUT_OF_MEMORY", "main"]
 
+_NICENESS = 10
+"""Questions share the cores with the parsers, and go first."""
+
 OUT_OF_MEMORY = 77
 """Exit code."""
 
@@ -58,6 +61,7 @@ def main(arguments: Sequence[str]) -> None:
 def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -1,0 +1,116 @@
+"""Vectors of small live changes, made before the write where the model responds at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import structlog
+
+from processors.embedding.sharing import Embedded, Share, SharedEmbedding, divide
+from processors.indexing.documents import CutDocument, EmbeddedDocument
+from processors.inference.types import Urgency
+from store.generations import Generation
+from store.store import Store
+
+__all__ = ["LIVE_PATIENCE", "LIVE_TEXTS", "LiveEmbedding"]
+
+log = structlog.get_logger(__name__)
+
+LIVE_TEXTS = 16
+"""A batch with more new texts is written without their vectors."""
+
+LIVE_PATIENCE = timedelta(seconds=0.5)
+"""Longest delay of a write for its vectors."""
+
+Key = tuple[str, str]
+"""Project and model."""
+
+
+class LiveEmbedding:
+    """Embeds the new texts of a live batch if they are few; all others wait for the embedder.
+
+    ``sharing`` None: this process embeds nothing.
+    """
+
+    def __init__(self, store: Store, sharing: SharedEmbedding | None) -> None:
+        self._store = store
+        self._sharing = sharing
+        self._late: set[asyncio.Task[Embedded]] = set()
+
+    async def embed(
+        self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
+    ) -> list[EmbeddedDocument]:
+        """Documents ready to be written to a generation, in the order given.
+
+        Raises:
+            Unavailable: the database is down; a model that is down only leaves vectors to wait.
+        """
+        shares: Mapping[str, Share] = {}
+        if self._sharing is not None and urgency is Urgency.LIVE:
+            shares = await self._embed_few(self._sharing, documents)
+        return [_ready(document, generation.id, shares) for document in documents]
+
+    async def _embed_few(
+        self, sharing: SharedEmbedding, documents: Sequence[CutDocument]
+    ) -> Mapping[str, Share]:
+        """Share of each event in what the models were asked for in time."""
+        missing = await self._missing(documents)
+        if not 0 < sum(map(len, missing.values())) <= LIVE_TEXTS:
+            return {}
+        tasks = {
+            key: asyncio.create_task(sharing.embed(*key, texts, Urgency.LIVE))
+            for key, texts in missing.items()
+        }
+        # a late task goes on: its vectors are paid for, and the embedder takes them from the cache
+        self._late.update(tasks.values())
+        for task in tasks.values():
+            task.add_done_callback(self._forget)
+        await asyncio.wait(tasks.values(), timeout=LIVE_PATIENCE.total_seconds())
+        payers = _payers(documents)
+        shares: dict[str, Share] = {}
+        for key, task in tasks.items():
+            if _succeeded(task):
+                spent = task.result()
+                shares |= divide(missing[key], payers, spent.tokens, spent.cost_usd)
+        return shares
+
+    async def _missing(self, documents: Sequence[CutDocument]) -> dict[Key, dict[bytes, str]]:
+        """Texts that the cache lacks, by content hash."""
+        texts: defaultdict[Key, dict[bytes, str]] = defaultdict(dict)
+        for document in documents:
+            key = document.resolved.data.project, document.model
+            texts[key] |= zip(document.hashes, document.texts, strict=True)
+        for (project, model), by_hash in texts.items():
+            for content_hash in await self._store.known_hashes(project, model, list(by_hash)):
+                del by_hash[content_hash]
+        return {key: by_hash for key, by_hash in texts.items() if by_hash}
+
+    def _forget(self, task: asyncio.Task[Embedded]) -> None:
+        self._late.discard(task)
+        if not task.cancelled() and not _succeeded(task):
+            log.info("live.vectors_wait", reason=repr(task.exception()))
+
+
+def _succeeded(task: asyncio.Task[Embedded]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _payers(documents: Sequence[CutDocument]) -> dict[bytes, str]:
+    """Event id by content hash."""
+    return {
+        content_hash: document.resolved.change.event.id
+        for document in documents
+        for content_hash in document.hashes
+    }
+
+
+def _ready(
+    document: CutDocument, generation_id: int, shares: Mapping[str, Share]
+) -> EmbeddedDocument:
+    change = document.resolved.change
+    share = shares.get(change.event.id, Share())
+    write = document.write(generation_id)
+    return EmbeddedDocument(change, write, share.texts, round(share.tokens), share.cost_usd)

@@ -1,0 +1,104 @@
+"""Documents that are searchable by keyword become searchable by vector: embed → write → report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from events.models import DocumentChunked, DocumentEmbedded, DocumentEmbeddedData
+from events.names import Position
+from events.outcomes import Outcomes
+from processors.deliveries import Delivery
+from processors.embedding.stage import Spent, VectorStage
+from processors.inference.types import Urgency
+from runtime.errors import HeadraceError
+from runtime.kill_points import kill_point
+from store.pending import Place
+
+__all__ = ["Chunked", "Embedding"]
+
+log = structlog.get_logger(__name__)
+
+Chunked = Delivery[DocumentChunked]
+
+
+class Embedding:
+    """The pipeline of ``document.chunked``.
+
+    Each event names the change that wrote a document. Where a newer change has replaced the
+    document, nothing waits at that change any more, and the event of the newer one does the work.
+    """
+
+    def __init__(self, stage: VectorStage, outcomes: Outcomes) -> None:
+        self._stage = stage
+        self._outcomes = outcomes
+
+    async def run(self, deliveries: Sequence[Chunked]) -> None:
+        """Embed a batch; documents of several projects and generations one group after the other.
+
+        Raises:
+            Unavailable: a server or a model is down; groups that are done stay done.
+            ConfigurationError: a model has no key, or other vectors than before.
+        """
+        kill_point("embedding.taken")
+        groups: defaultdict[tuple[str, int], list[Chunked]] = defaultdict(list)
+        for delivery in deliveries:
+            groups[delivery.event.data.project, delivery.event.data.generation].append(delivery)
+        failure: HeadraceError | None = None
+        for (project, generation_id), group in groups.items():
+            try:
+                await self._embed(project, generation_id, group)
+            except HeadraceError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    async def _embed(self, project: str, generation_id: int, group: Sequence[Chunked]) -> None:
+        """Report each change as soon as nothing of it waits: a batch may take minutes."""
+        waiting: defaultdict[Place, list[Chunked]] = defaultdict(list)
+        for delivery in group:
+            waiting[_place(delivery)].append(delivery)
+        pages = self._stage.run(project, generation_id, list(waiting), _urgency(group))
+        async for complete in pages:
+            for place, share in complete.items():
+                await self._finish(waiting.pop(place, []), share)
+        for rest in waiting.values():
+            await self._finish(rest, Spent())
+
+    async def _finish(self, deliveries: Sequence[Chunked], share: Spent) -> None:
+        await self._outcomes.publish([_embedded(delivery, share) for delivery in deliveries])
+        kill_point("embedding.reported")
+        for delivery in deliveries:
+            delivery.done()
+
+
+def _place(delivery: Chunked) -> Place:
+    position = Position.from_token(delivery.event.data.token)
+    return position.number, position.partition
+
+
+def _urgency(group: Sequence[Chunked]) -> Urgency:
+    live = any(delivery.topic.is_live for delivery in group)
+    return Urgency.LIVE if live else Urgency.BULK
+
+
+def _embedded(delivery: Chunked, share: Spent) -> DocumentEmbedded:
+    data = delivery.event.data
+    elapsed = datetime.now(UTC) - data.published_at
+    return DocumentEmbedded(
+        data=DocumentEmbeddedData(
+            event_id=data.event_id,
+            token=data.token,
+            project=data.project,
+            uri=data.uri,
+            generation=data.generation,
+            chunks_embedded=share.chunks,
+            chunks_refused=share.refused,
+            tokens_embedded=round(share.tokens),
+            cost_usd=share.cost_usd,
+            embedded_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+        )
+    )

@@ -1,0 +1,95 @@
+"""Requests for vectors that were lost: Redis was emptied, or a stream was deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from datetime import timedelta
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from events.backlog import read_backlog
+from events.chunked import ChunkedStreams
+from events.models import DocumentChunked, DocumentChunkedData
+from events.names import GROUPS, Lane, Names, Position, Topic
+from events.trimming import trim_chunked
+from runtime.errors import HeadraceError
+from store.generations import Generation
+from store.pending import PendingDocument, PendingVectors
+
+__all__ = ["VectorRequests", "request_for"]
+
+log = structlog.get_logger(__name__)
+
+EVERY = timedelta(seconds=15)
+_OVERDUE = timedelta(minutes=1)
+_MOST_DOCUMENTS = 1_000
+_STREAMS = {topic: GROUPS[topic] for topic in (Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK)}
+
+
+class VectorRequests:
+    """Keeps the streams of requests short and complete."""
+
+    def __init__(self, redis: Redis, names: Names, pending: PendingVectors) -> None:
+        self._redis = redis
+        self._names = names
+        self._pending = pending
+        self._streams = ChunkedStreams(redis, names)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Trim and repair now and then until ``stop`` is set; failures are logged."""
+        while not stop.is_set():
+            try:
+                await trim_chunked(self._redis, self._names)
+                await self.repair(_OVERDUE)
+            except (HeadraceError, RedisError) as error:
+                log.warning("vector_requests.failed", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), EVERY.total_seconds())
+
+    async def repair(self, older_than: timedelta) -> int:
+        """Request vectors again that no entry of the streams asks for; how many documents.
+
+        Nothing is done while entries are waiting: theirs may be the documents that wait.
+
+        Raises:
+            Unavailable: Redis or Postgres cannot be reached.
+        """
+        backlog = await read_backlog(self._redis, self._names, _STREAMS)
+        if any(stream.oldest_unacknowledged is not None for stream in backlog):
+            return 0
+        overdue = await self._pending.overdue(older_than.total_seconds(), _MOST_DOCUMENTS)
+        for project, (generation, documents) in overdue.items():
+            await self.request(project, generation, documents)
+        return sum(len(documents) for _, documents in overdue.values())
+
+    async def request(
+        self, project: str, generation: Generation, documents: Iterable[PendingDocument]
+    ) -> None:
+        """Ask the embedders for the vectors of documents.
+
+        Raises:
+            Unavailable: Redis cannot be reached.
+        """
+        events = [request_for(project, generation, document) for document in documents]
+        await self._streams.publish(events, Lane.BULK)
+        log.info("vectors.requested_again", project=project, documents=len(events))
+
+
+def request_for(project: str, generation: Generation, document: PendingDocument) -> DocumentChunked:
+    """The event that asks for the vectors of a document."""
+    return DocumentChunked(
+        data=DocumentChunkedData(
+            event_id=document.event_id,
+            token=Position.from_number(document.position, document.partition).token,
+            project=project,
+            uri=document.uri,
+            agent=document.agent or None,
+            generation=generation.id,
+            chunks=document.chunks,
+            published_at=document.published_at,
+        )
+    )

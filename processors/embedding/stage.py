@@ -1,0 +1,194 @@
+"""Second stage of indexing: vectors for the chunks of documents that are searchable by keyword."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from processors.embedding.precedence import Precedence
+from processors.embedding.sharing import Embedded, SharedEmbedding, divide
+from processors.inference.types import Urgency
+from runtime.errors import HeadraceError, Unavailable
+from runtime.kill_points import kill_point
+from store.pending import PendingText, PendingVectors, Place
+
+__all__ = ["Show", "Spent", "VectorStage"]
+
+Show = Callable[[int], None]
+
+PAGE_TEXTS = 512
+"""Texts that are embedded before their chunks are written: the most that a crash repeats."""
+
+
+@dataclass
+class Spent:
+    """What the vectors of one change took.
+
+    ``texts`` were sent to the model; the other chunks had a cached vector. ``refused``: chunks
+    whose text the model refuses.
+    """
+
+    chunks: int = 0
+    texts: int = 0
+    refused: int = 0
+    tokens: float = 0.0
+    cost_usd: float = 0.0
+
+    def add(self, other: Spent) -> None:
+        """Count what another change took too."""
+        self.chunks += other.chunks
+        self.texts += other.texts
+        self.refused += other.refused
+        self.tokens += other.tokens
+        self.cost_usd += other.cost_usd
+
+
+class VectorStage:
+    """Embeds texts that wait in one generation, and writes their vectors.
+
+    ``precedence``: of the indexer of this process, for which bulk work waits.
+
+    Not guaranteed: that a text is never embedded twice when two processes need it at one moment, or
+    when one is killed between the model's answer and the commit.
+    """
+
+    def __init__(
+        self,
+        pending: PendingVectors,
+        sharing: SharedEmbedding,
+        precedence: Precedence | None = None,
+    ) -> None:
+        self._pending = pending
+        self._sharing = sharing
+        self._precedence = precedence or Precedence()
+
+    async def run(
+        self,
+        project: str,
+        generation_id: int,
+        places: Collection[Place] | None,
+        urgency: Urgency,
+        show: Show = lambda _chunks: None,
+    ) -> AsyncIterator[Mapping[Place, Spent]]:
+        """Embed all that waits of the documents written by some changes; what each took.
+
+        Page by page: the vectors of each page are visible before the next one begins. Yields the
+        changes that are complete, each once.
+
+        Args:
+            project: the project's name.
+            generation_id: one of its generations.
+            places: the changes; None: every change.
+            urgency: rank of the work at the model.
+            show: called with the number of chunks done so far.
+
+        Raises:
+            Unavailable: the model or a server is down; what was written stays, and the texts of
+                other models have their vectors.
+            ConfigurationError: the model has no key, or other vectors than before.
+        """
+        spent: defaultdict[Place, Spent] = defaultdict(Spent)
+        failures: dict[str, HeadraceError] = {}
+        before: Sequence[PendingText] = ()
+        done = 0
+        while True:
+            if urgency is Urgency.BULK:
+                await self._precedence.wait()
+            texts = await self._pending.texts(
+                project, generation_id, places, PAGE_TEXTS, without=failures
+            )
+            if not failures:
+                yield _complete(spent, texts)
+            if not texts:
+                break
+            if texts == before:
+                raise Unavailable(f"generation {generation_id} of {project} takes no vectors")
+            before = texts
+            failures |= await self._embed(project, generation_id, texts, urgency, spent)
+            done += len(texts)
+            show(done)
+        for failure in failures.values():
+            raise failure
+
+    async def run_all(
+        self,
+        project: str,
+        generation_id: int,
+        places: Collection[Place] | None = None,
+        show: Show = lambda _chunks: None,
+    ) -> Spent:
+        """Embed all that waits, as bulk work, and return the total; raises as ``run`` does."""
+        total = Spent()
+        async for complete in self.run(project, generation_id, places, Urgency.BULK, show):
+            for share in complete.values():
+                total.add(share)
+        return total
+
+    async def _embed(
+        self,
+        project: str,
+        generation_id: int,
+        texts: Sequence[PendingText],
+        urgency: Urgency,
+        spent: defaultdict[Place, Spent],
+    ) -> dict[str, HeadraceError]:
+        """Embed one page and write it; the errors of the models that failed."""
+        refused: dict[int, str] = {}
+        failures: dict[str, HeadraceError] = {}
+        for model, new in _by_model(texts).items():
+            try:
+                embedded = await self._sharing.embed(project, model, new, urgency)
+            except HeadraceError as error:
+                failures[model] = error
+            else:
+                refused |= _refused(texts, model, embedded)
+                _bill(spent, texts, new, embedded)
+        kill_point("embedding.embedded")
+        await self._pending.complete(project, generation_id, texts, refused)
+        kill_point("embedding.committed")
+        for text in texts:
+            if text.text is not None and text.model not in failures:
+                spent[text.place].chunks += text.chunk_id not in refused
+                spent[text.place].refused += text.chunk_id in refused
+        return failures
+
+
+def _complete(
+    spent: defaultdict[Place, Spent], waiting: Sequence[PendingText]
+) -> dict[Place, Spent]:
+    """Take out the changes of which nothing waits: pages are in log order."""
+    first = waiting[0].place if waiting else None
+    complete = [place for place in spent if first is None or place < first]
+    return {place: spent.pop(place) for place in complete}
+
+
+def _bill(
+    spent: defaultdict[Place, Spent],
+    texts: Iterable[PendingText],
+    new: Mapping[bytes, str],
+    embedded: Embedded,
+) -> None:
+    payers = {text.content_hash: text.place for text in texts}
+    shares = divide(new, payers, embedded.tokens, embedded.cost_usd)
+    for place, share in shares.items():
+        spent[place].texts += share.texts
+        spent[place].tokens += share.tokens
+        spent[place].cost_usd += share.cost_usd
+
+
+def _by_model(texts: Iterable[PendingText]) -> Mapping[str, dict[bytes, str]]:
+    """Texts that the cache lacks, each once."""
+    new: defaultdict[str, dict[bytes, str]] = defaultdict(dict)
+    for text in texts:
+        if text.text is not None and not text.cached:
+            new[text.model][text.content_hash] = text.text
+    return new
+
+
+def _refused(texts: Iterable[PendingText], model: str, embedded: Embedded) -> dict[int, str]:
+    return {
+        text.chunk_id: embedded.refused[text.content_hash]
+        for text in texts
+        if text.model == model and text.content_hash in embedded.refused
+    }
