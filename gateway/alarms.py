@@ -11,7 +11,7 @@ SILENT_SECONDS = 10.0
 """Workers beat every two seconds."""
 
 _LATE_SECONDS = 1.0
-_READERS = {"document": "indexer", "query": "answerer"}
+_READERS = {"document.changed": "indexer", "document.chunked": "embedder", "query": "answerer"}
 
 Row = Mapping[str, Any]
 
@@ -64,7 +64,10 @@ def _models(models: Sequence[Row]) -> Iterator[str]:
     for one in models:
         if one["down_in"]:
             where = f"{one['down_in']} of {one['workers']} workers"
-            yield f"model {one['model']} is down for {where}, changes wait: {one['reason']}"
+            yield (
+                f"model {one['model']} is down for {where}: vectors wait, keyword search goes on: "
+                f"{one['reason']}"
+            )
 
 
 def _providers(providers: Sequence[Row]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,7 +13,7 @@ from rich.text import Text
 from events import Citation, QueryAnswer, SearchResult
 from gateway.output import printable
 
-__all__ = ["citation", "print_answer", "why"]
+__all__ = ["citation", "print_answer", "print_results", "why"]
 
 _SNIPPET_LINES = 12
 _WORD = re.compile(r"\w{3,}")
@@ -21,13 +21,18 @@ _WORD = re.compile(r"\w{3,}")
 
 def print_answer(console: Console, answer: QueryAnswer, question: str) -> None:
     """Print results, best first, and a last line with what answered, and each stage's time."""
-    for number, result in enumerate(answer.results, start=1):
-        console.print(_rendered(number, result, question, colour=console.is_terminal))
+    print_results(console, answer.results, question)
     if answer.context is not None:
         console.print(Text("context", style="bold"))
         console.print(Text(printable(answer.context)))
     for line in _notes(answer):
         console.print(Text(line, style="dim"))
+
+
+def print_results(console: Console, results: Sequence[SearchResult], question: str) -> None:
+    """Print results, best first, each with the lines that share most words with the question."""
+    for number, result in enumerate(results, start=1):
+        console.print(_rendered(number, result, question, colour=console.is_terminal))
 
 
 def citation(place: Citation) -> str:
@@ -95,8 +100,14 @@ def _notes(answer: QueryAnswer) -> Iterator[str]:
         yield f"nothing found in project {answer.project}"
     for word, used in answer.corrections.items():
         yield f"{word!r} is not in the index; searched {used!r}"
-    if answer.degraded:
-        yield f"degraded: could not search {', '.join(answer.degraded)}"
+    if answer.coverage < 1:
+        yield (
+            f"{answer.coverage:.0%} of the chunks searched have vectors; "
+            "the others are found by keyword only"
+        )
+    failed = [leg for leg in answer.degraded if leg != "vector" or answer.coverage == 1]
+    if failed:
+        yield f"degraded: could not search {', '.join(failed)}"
     if answer.stale:
         yield f"stale: the index has come to {_pairs(answer.watermark)}"
     count = len(answer.results)

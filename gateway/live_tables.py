@@ -13,7 +13,7 @@ from gateway.tables import table
 
 __all__ = ["live_tables"]
 
-_ROLES = 3
+_ROLES = 4
 _MB = 2**20
 
 Row = Mapping[str, Any]

@@ -17,7 +17,7 @@ from gateway.failures import report
 __all__ = ["COMMANDS", "run"]
 
 COMMANDS = {
-    "demo": "Index a directory and ask it a few questions.",
+    "demo": "Index documents and ask a few questions about them.",
     "up": "Run servers and workers, until Ctrl-C.",
     "migrate": "Bring the database to this version's schema.",
     "access": "Make Redis users and Postgres roles, with the least rights of each.",

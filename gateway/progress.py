@@ -1,16 +1,17 @@
-"""How long work comes along: bars on a terminal, plain lines elsewhere."""
+"""Progress of long work: bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from time import monotonic
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
@@ -21,38 +22,130 @@ from rich.text import Text
 
 from gateway.output import stderr
 
-__all__ = ["ShowProgress", "progress"]
+__all__ = ["KEYWORD", "VECTOR", "ShowProgress", "progress"]
 
-ShowProgress = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many (0: nobody knows)."""
+KEYWORD = "searchable by keyword"
+VECTOR = "searchable by vector"
 
 _LINE_EVERY_SECONDS = 5.0
+_RATE_AFTER_SECONDS = 1.0
+
+
+class ShowProgress(Protocol):
+    """Shows how far a kind of work is; several kinds may go on at the same time."""
+
+    def __call__(
+        self,
+        what: str,
+        done: int,
+        total: int,
+        /,
+        *,
+        unit: str = "",
+        chunks: int | None = None,
+    ) -> None:
+        """Show ``done`` of ``total`` (0: unknown), in ``unit``.
+
+        ``chunks``: those of what is done; the rate shown is then in chunks.
+        """
+        ...
 
 
 @contextmanager
 def progress() -> Iterator[ShowProgress]:
-    """Shows counts, rate and the time left, on stderr."""
+    """Show counts, rate and the time left, on stderr."""
     console = stderr()
     if not console.is_terminal:
         yield _Lines(console)
         return
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
+        BarColumn(bar_width=24),
+        _Amounts(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=not sys.stdout.isatty()) as bars:
         yield _Bars(bars)
 
 
-class _Rate(ProgressColumn):
-    """How many in a second."""
+@dataclass
+class _Work:
+    """One kind of work. Rates count from the first call, whatever was done before it."""
+
+    what: str
+    unit: str
+    began_at: float
+    first_done: int
+    first_chunks: int | None
+    done: int = 0
+    total: int = 0
+    chunks: int | None = None
+    seconds: float = field(default=0.0)
+
+    def update(self, done: int, total: int, chunks: int | None, now: float) -> None:
+        """Keep the latest figures."""
+        self.done, self.total, self.chunks = done, total, chunks
+        self.seconds = now - self.began_at
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all of a known total is done."""
+        return 0 < self.total <= self.done
+
+    @property
+    def rate(self) -> float | None:
+        """Chunks a second where they are counted, else what is done; None: too early to say."""
+        if self.seconds < _RATE_AFTER_SECONDS:
+            return None
+        if self.chunks is not None:
+            return (self.chunks - (self.first_chunks or 0)) / self.seconds
+        return self._done_per_second
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time until all is done at the rate so far; None: unknown."""
+        if self.done >= self.total or self.rate is None or not self._done_per_second:
+            return None
+        return (self.total - self.done) / self._done_per_second
+
+    def amounts(self, of: str) -> list[str]:
+        """What is done ``of`` the total, and its chunks."""
+        counts = f"{self.done:,}{of}{self.total:,}" if self.total else f"{self.done:,}"
+        parts = [f"{counts} {self.unit}".rstrip()]
+        return parts if self.chunks is None else [*parts, f"{self.chunks:,} chunks"]
+
+    @property
+    def _done_per_second(self) -> float:
+        return (self.done - self.first_done) / self.seconds
+
+
+class _Works:
+    """Kinds of work by name, each known from its first call to its end."""
+
+    def __init__(self) -> None:
+        self._by_name = dict[str, _Work]()
+
+    def update(self, what: str, done: int, total: int, unit: str, chunks: int | None) -> _Work:
+        """The work of this name with its latest figures."""
+        now = monotonic()
+        if what not in self._by_name:
+            self._by_name[what] = _Work(what, unit, now, done, chunks)
+        work = self._by_name[what]
+        work.update(done, total, chunks, now)
+        return work
+
+    def forget(self, what: str) -> None:
+        """Count from the beginning where the work of this name comes again."""
+        self._by_name.pop(what, None)
+
+
+class _Amounts(ProgressColumn):
+    """Counts and rate."""
 
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s", style="dim")
+        work: _Work = task.fields["work"]
+        rate = [] if work.rate is None else [f"{work.rate:,.0f}/s"]
+        return Text(" · ".join([*work.amounts("/"), *rate]))
 
 
 class _Bars:
@@ -60,40 +153,45 @@ class _Bars:
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
+        self._works = _Works()
         self._ids = dict[str, int]()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(
+        self, what: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
+    ) -> None:
+        work = self._works.update(what, done, total, unit, chunks)
         if what not in self._ids:
-            self._ids[what] = self._bars.add_task(what, total=total or None)
-        task = next(one for one in self._bars.tasks if one.id == self._ids[what])
+            self._ids[what] = self._bars.add_task(what, total=total or None, work=work)
+        task = next(task for task in self._bars.tasks if task.id == self._ids[what])
         self._bars.update(task.id, completed=done, total=total or None)
 
 
 class _Lines:
-    """A line now and then, and one at the end of each kind of work; several may go on at once."""
+    """A line every few seconds, and one at the end of each kind of work."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began_at = dict[str, float]()
-        self._told_at = dict[str, float]()
+        self._works = _Works()
+        self._printed_at = dict[str, float]()
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = monotonic()
-        began_at = self._began_at.setdefault(what, now)
-        told_at = self._told_at.setdefault(what, now)
-        ended = 0 < total <= done
-        if not ended and now - told_at < _LINE_EVERY_SECONDS:
+    def __call__(
+        self, what: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
+    ) -> None:
+        work = self._works.update(what, done, total, unit, chunks)
+        now = work.began_at + work.seconds
+        printed_at = self._printed_at.setdefault(what, now)
+        if not work.has_ended and now - printed_at < _LINE_EVERY_SECONDS:
             return
-        self._told_at[what] = now
-        if ended:
-            del self._began_at[what], self._told_at[what]
-        self._console.print(_line(what, done, total, now - began_at))
+        self._printed_at[what] = now
+        if work.has_ended:
+            del self._printed_at[what]
+            self._works.forget(what)
+        self._console.print(_line(work))
 
 
-def _line(what: str, done: int, total: int, seconds: float) -> str:
-    counts = f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}"
-    if seconds < 1:
+def _line(work: _Work) -> str:
+    counts = f"{work.what}: {', '.join(work.amounts(' of '))}"
+    if not work.rate:
         return counts
-    rate = done / seconds
-    left = f", {(total - done) / rate:,.0f} s left" if rate and done < total else ""
-    return f"{counts}, {rate:,.0f}/s{left}"
+    left = "" if work.seconds_left is None else f", {work.seconds_left:,.0f} s left"
+    return f"{counts}, {work.rate:,.0f}/s{left}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 
 from gateway.running import find_running
@@ -53,22 +55,50 @@ async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
     """
     home = _home(settings)
     async with AsyncExitStack() as exits:
-        update: dict[str, str] = {}
-        if not settings.redis_url:
-            redis = EmbeddedRedis(home)
-            update["redis_url"] = await redis.start()
-            exits.push_async_callback(redis.stop)
-        if not settings.database_url:
-            postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
-            urls = await postgres.start()
-            exits.push_async_callback(postgres.stop)
-            update |= {"database_url": urls.operator, "owner_database_url": urls.owner}
-        own = settings.model_copy(update=update)
+        own = settings.model_copy(update=await _start(settings, home, exits))
         if own.owner_database_url:
-            from store.schema import upgrade  # noqa: PLC0415 - Alembic takes a while to import
+            from store.schema import upgrade  # noqa: PLC0415 - see _import_schema
 
             await upgrade(own.owner_database_url)
         yield own
+
+
+async def _start(settings: Settings, home: Path, exits: AsyncExitStack) -> dict[str, str]:
+    """Start the servers that are not configured, all at the same time; returns their URLs.
+
+    ``exits`` stops them.
+    """
+    starts = [_import_schema()]
+    if not settings.redis_url:
+        redis = EmbeddedRedis(home)
+        exits.push_async_callback(redis.stop)
+        starts.append(_start_redis(redis))
+    if not settings.database_url:
+        postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
+        exits.push_async_callback(postgres.stop)
+        starts.append(_start_postgres(postgres))
+    urls: dict[str, str] = {}
+    # all are waited for: the end of this function must not leave one that is still starting
+    for started in await asyncio.gather(*starts, return_exceptions=True):
+        if isinstance(started, BaseException):
+            raise started
+        urls |= started
+    return urls
+
+
+async def _import_schema() -> dict[str, str]:
+    """Alembic takes a while to import: it is ready when the servers are."""
+    await asyncio.to_thread(import_module, "store.schema")
+    return {}
+
+
+async def _start_redis(redis: EmbeddedRedis) -> dict[str, str]:
+    return {"redis_url": await redis.start()}
+
+
+async def _start_postgres(postgres: EmbeddedPostgres) -> dict[str, str]:
+    urls = await postgres.start()
+    return {"database_url": urls.operator, "owner_database_url": urls.owner}
 
 
 def _home(settings: Settings) -> Path:

@@ -8,24 +8,42 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum, auto
 from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
-from events import Client, DocumentChanged, DocumentRejected, Lane, Outcome, Receipt
+from events import (
+    Client,
+    DocumentChanged,
+    DocumentEmbedded,
+    DocumentIndexed,
+    DocumentRejected,
+    Lane,
+    Outcome,
+    Receipt,
+)
 from events.models import first_problem
-from gateway.progress import ShowProgress
+from gateway.progress import KEYWORD, VECTOR, ShowProgress
 from runtime.errors import UsageError
 from sources import Source, State, Sync, document_changed
 from store.store import Store
 
-__all__ = ["Destination", "SyncReport", "sync_source"]
+__all__ = ["Destination", "SyncReport", "Until", "sync_source"]
 
 _BATCH = 256
 _LIVE_CHANGES = 100
 """Up to so many changes count as a small sync, which may go before a bulk import."""
 _PATIENCE = timedelta(minutes=2)
+
+
+class Until(Enum):
+    """How far a sync follows what it has published."""
+
+    PUBLISHED = auto()
+    KEYWORDS = auto()
+    VECTORS = auto()
 
 
 @dataclass(frozen=True)
@@ -39,7 +57,10 @@ class Destination:
 
 @dataclass
 class SyncReport:
-    """What became of one sync. When it was waited for, ``published`` = ``indexed`` + rejected."""
+    """Result of one sync. When it was waited for, ``published`` = ``indexed`` + rejected.
+
+    ``chunks_pending``: chunks that still wait for vectors as far as the sync has followed them.
+    """
 
     source: str
     kind: str
@@ -50,6 +71,7 @@ class SyncReport:
     deleted: int = 0
     indexed: int = 0
     chunks_embedded: int = 0
+    chunks_pending: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> dict[str, Any]:
@@ -64,10 +86,10 @@ async def sync_source(
     store: Store,
     *,
     max_bytes: int,
-    wait: bool,
+    until: Until,
     show: ShowProgress,
 ) -> SyncReport:
-    """Publish what changed since the last sync; with ``wait``, until it is searchable.
+    """Publish what changed since the last sync, and wait as long as ``until`` says.
 
     Killed half-way, the next sync publishes again what may be missing, under the same event ids.
 
@@ -89,8 +111,9 @@ async def sync_source(
     report = SyncReport(source.name, source.kind, lane, counts.found, counts.unchanged)
     report.published, report.deleted = counts.published, counts.deleted
     report.skipped.update({reason.value: count for reason, count in counts.skipped.items()})
-    if wait:
-        await _follow(client, receipts, report, show)
+    if until is not Until.PUBLISHED:
+        vectors = until is Until.VECTORS
+        await _follow(client, receipts, report, show, vectors=vectors)
     return report
 
 
@@ -130,18 +153,51 @@ def _changes(sync: Sync, destination: Destination) -> Iterator[DocumentChanged]:
 
 
 async def _follow(
-    client: Client, receipts: list[Receipt], report: SyncReport, show: ShowProgress
+    client: Client,
+    receipts: list[Receipt],
+    report: SyncReport,
+    show: ShowProgress,
+    *,
+    vectors: bool,
 ) -> None:
-    done = 0
-    async for outcome in client.follow(receipts, _PATIENCE):
-        done += 1
+    following = _Following(show, len(receipts))
+    async for outcome in client.follow(receipts, _PATIENCE, vectors=vectors):
         _count(outcome, report)
-        show("indexing", done, len(receipts))
+        following.add(outcome)
+
+
+class _Following:
+    """Shows how many changes, and how many of their chunks, are searchable."""
+
+    def __init__(self, show: ShowProgress, changes: int) -> None:
+        self._show = show
+        self._changes = changes
+        self._done = self._chunks = self._pending = self._embedded = 0
+        if changes:
+            show(KEYWORD, 0, changes, unit="files", chunks=0)
+
+    def add(self, outcome: Outcome) -> None:
+        """Show one more outcome. The total of vectors is known once all chunks are."""
+        if isinstance(outcome, DocumentEmbedded):
+            self._embedded += outcome.data.chunks_embedded + outcome.data.chunks_refused
+            total = self._pending if self._done >= self._changes else 0
+            self._show(VECTOR, self._embedded, total, unit="chunks")
+            return
+        self._done += 1
+        if isinstance(outcome, DocumentIndexed):
+            self._chunks += outcome.data.chunks_added + outcome.data.chunks_kept
+            self._pending += outcome.data.chunks_pending
+        self._show(KEYWORD, self._done, self._changes, unit="files", chunks=self._chunks)
 
 
 def _count(outcome: Outcome, report: SyncReport) -> None:
+    if isinstance(outcome, DocumentEmbedded):
+        report.chunks_embedded += outcome.data.chunks_embedded
+        report.chunks_pending -= outcome.data.chunks_embedded + outcome.data.chunks_refused
+        return
     if isinstance(outcome, DocumentRejected):
         report.skipped[f"rejected: {outcome.data.problem.type}"] += 1
         return
     report.indexed += outcome.data.change != "delete"
     report.chunks_embedded += outcome.data.chunks_embedded
+    report.chunks_pending += outcome.data.chunks_pending

@@ -35,8 +35,11 @@ def command(
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
     mode: Annotated[Mode, typer.Option(help="Search by meaning, by words, or both.")] = Mode.HYBRID,
     min_event: Annotated[
-        str | None, typer.Option(help="Token of a publish that the answer shall reflect.")
+        str | None, typer.Option(help="Token of a publish that the answer must reflect.")
     ] = None,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="With --min-event: wait for its vectors too.")
+    ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
     kind: Annotated[list[str] | None, typer.Option(help="Only these kinds.")] = None,
     collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
@@ -51,12 +54,15 @@ def command(
     json: JsonOption = False,
 ) -> None:
     """Ask a question; print what was found, where, and why."""
+    if vectors and min_event is None:
+        raise UsageError("--vectors goes with --min-event: name the change to wait for")
     filters = _filters(kinds=kind or (), collections=collection or (), uri_prefix=under)
     query = {
         "agent": agent,
         "limit": limit,
         "mode": mode.value,
         "min_event": min_event,
+        "vectors": vectors,
         "filters": filters,
         "explain": explain,
         "context_tokens": context,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ import typer
 from bench.figures import Report
 from gateway.output import print_json, stderr
 from gateway.session import JsonOption, run_client
+from runtime.errors import UsageError
 
 __all__ = ["Measurement", "command"]
 
@@ -26,15 +28,23 @@ class Measurement(StrEnum):
     REPLAY_LOAD = "replay-load"
     BACKLOG = "backlog"
     SOAK = "soak"
+    COVERAGE = "coverage"
 
 
 def command(
     name: Annotated[Measurement, typer.Argument()],
+    sets: Annotated[
+        list[Path] | None, typer.Argument(metavar="DIR...", help="Evaluation sets of `coverage`.")
+    ] = None,
     minutes: Annotated[float, typer.Option(help="Length of a soak.", min=0.5)] = 5.0,
     json: JsonOption = False,
 ) -> None:
     """Measure on this machine, with servers of its own; takes minutes."""
     measure = import_module(f"bench.{name.replace('-', '_')}").measure
+    if name is Measurement.COVERAGE:
+        measure = partial(measure, sets or [])
+    elif sets:
+        raise UsageError(f"bench {name} takes no directories")
     if name is Measurement.SOAK:
         measure = partial(measure, minutes, stderr().print)
     report: Report = run_client(lambda _settings: measure())
@@ -44,5 +54,5 @@ def command(
         )
         return
     for figure, value in report.figures.items():
-        typer.echo(f"{figure:>20}  {value:,.4g}")
+        typer.echo(f"{figure:>28}  {value if isinstance(value, str) else format(value, ',.4g')}")
     typer.echo(", ".join(f"{key} {value}" for key, value in report.machine.items()))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -12,137 +16,237 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from events import Filters, Kind, QueryAnswer
-from gateway.answers import citation, print_answer
-from gateway.clients import open_client, open_store
+from events import Client, QueryAnswer
+from gateway.answers import citation, print_results
+from gateway.clients import open_client, open_database
 from gateway.commands.sync import describe
+from gateway.demonstration import Demonstration, choose
 from gateway.output import print_json, printable, stderr, stdout
-from gateway.progress import progress
+from gateway.progress import VECTOR, ShowProgress, progress
 from gateway.session import JsonOption, run_client
 from gateway.signing import check_signing_key
-from gateway.stack import stack
-from gateway.syncing import Destination, SyncReport, sync_source
-from runtime.errors import UsageError
+from gateway.stack import configured, stack
+from gateway.syncing import Destination, SyncReport, Until, sync_source
+from processors.recipes import recipe_of
+from runtime.errors import Unavailable
 from runtime.settings import Settings
-from sources import Source, open_source
+from store.pending import PendingVectors
+from store.projects import Projects
+from store.store import Store
 
-__all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "command"]
+__all__ = ["command"]
 
-_DOCUMENTS = Filters(kinds=(Kind.MARKDOWN,))
-ABOUT_HEADRACE = {
-    "Which disaster loses publishes of the last second?": _DOCUMENTS,
-    "How long do dead letters stay?": _DOCUMENTS,
-    "Why does the embedded Postgres run as nobody when we are root?": _DOCUMENTS,
-    "Where are stream and key names built?": Filters(uri_prefix="events/"),
-}
-"""Questions, and where their answers are looked for: not in this file, which is indexed too."""
-ABOUT_ANYTHING = dict.fromkeys(
-    ("What is this about?", "How is it installed and started?", "How are errors handled?"),
-    Filters(),
-)
-_HERE = Path(__file__).parents[2]
-_SHOWN = 1
+_RESULTS = 3
+_LOOK_EVERY_SECONDS = 0.2
+_PATIENCE_SECONDS = 120.0
+_QUIET = Console(quiet=True)
 
 
 @dataclass(frozen=True)
-class _Outcome:
-    report: SyncReport
-    indexing_seconds: float
-    answers: dict[str, tuple[QueryAnswer, float]]
+class _Reply:
+    """An answer, and the milliseconds that it took."""
+
+    question: str
+    answer: QueryAnswer
+    milliseconds: float
+
+    @property
+    def places(self) -> list[str]:
+        """Citations, best first."""
+        return [citation(result.citation) for result in self.answer.results]
+
+
+@dataclass
+class _Course:
+    """What happened, and when: seconds since the command began."""
+
+    began_at: float = field(default_factory=perf_counter)
+    report: SyncReport | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    first: list[_Reply] = field(default_factory=list)
+    last: list[_Reply] = field(default_factory=list)
+
+    def mark(self, what: str) -> float:
+        """Keep and return the time at which something was first done."""
+        return self.seconds.setdefault(what, perf_counter() - self.began_at)
+
+
+@dataclass(frozen=True)
+class _Tools:
+    """Connections to the servers of one demo."""
+
+    settings: Settings
+    client: Client
+    store: Store
+    pending: PendingVectors
 
 
 def command(
     path: Annotated[
-        Path | None, typer.Argument(help="What to index; default: Headrace's own repository.")
+        Path | None,
+        typer.Argument(help="A directory, all of it; default: a part of Headrace's repository."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Index a directory, ask it a few questions, print the answers with their sources.
+    """Index documents, and ask a few questions as soon as they are searchable by keyword.
 
-    Servers and the index stay under HEADRACE_HOME, so that a second run only indexes what changed.
+    Ask them again when every chunk has its vector. Servers and the index stay under HEADRACE_HOME,
+    so that a second run only indexes what changed.
     """
-    directory = (path or _own_repository()).resolve()
-    source = open_source(directory)
-    outcome = run_client(lambda settings: _demo(settings, source, directory))
+    course = _Course()
+    demonstration = choose(path)
+    console = _QUIET if json else stdout()
+    run_client(lambda settings: _run(settings, demonstration, course, console))
     if json:
-        print_json(_plain(outcome))
-    else:
-        _print(stdout(), outcome)
+        print_json(_plain(course))
 
 
-def _own_repository() -> Path:
-    """Raises UsageError where Headrace was installed without its repository."""
-    if not (_HERE / "pyproject.toml").is_file():
-        raise UsageError("Headrace's own repository is not here: name a directory to index")
-    return _HERE
-
-
-async def _demo(settings: Settings, source: Source, directory: Path) -> _Outcome:
-    project, questions = _plan(directory)
+async def _run(
+    settings: Settings, demonstration: Demonstration, course: _Course, console: Console
+) -> None:
     stderr().print("starting Postgres, Redis and a worker")
     async with (
         stack(settings) as running,
-        open_store(running) as store,
-        open_client(running, store) as client,
+        open_database(running) as database,
     ):
-        await check_signing_key(running, project)
-        began_at = perf_counter()
-        with progress() as show:
-            report = await sync_source(
-                source,
-                Destination(project),
-                client,
-                store,
-                max_bytes=running.max_document_bytes,
-                wait=True,
-                show=show,
+        recipe = recipe_of(running)
+        store = Store(database, recipe)
+        async with open_client(running, store) as client:
+            pending = PendingVectors(database, Projects(database, recipe))
+            tools = _Tools(running, client, store, pending)
+            await check_signing_key(running, demonstration.project)
+            stderr().print(f"ready after {course.mark('ready'):.1f} s")
+            await _index(tools, demonstration, course, console)
+            await _ask_twice(tools, demonstration, course, console)
+    _print_next(console, settings, demonstration)
+
+
+async def _index(
+    tools: _Tools, demonstration: Demonstration, course: _Course, console: Console
+) -> None:
+    with progress() as show:
+        course.report = await sync_source(
+            demonstration.source,
+            Destination(demonstration.project),
+            tools.client,
+            tools.store,
+            max_bytes=tools.settings.max_document_bytes,
+            until=Until.KEYWORDS,
+            show=show,
+        )
+    console.print(printable(describe(course.report)), markup=False)
+    console.print(f"all searchable by keyword after {course.mark('searchable'):.1f} s")
+
+
+async def _ask_twice(
+    tools: _Tools, demonstration: Demonstration, course: _Course, console: Console
+) -> None:
+    for question in demonstration.questions:
+        reply = await _ask(tools.client, demonstration.project, question)
+        course.mark("answered")
+        course.first.append(reply)
+        _print_reply(console, reply)
+    if all(reply.answer.coverage == 1 for reply in course.first):
+        course.last = course.first
+        course.mark("vectors")
+        return
+    with progress() as show:
+        await _wait_for_vectors(tools.pending, demonstration.project, show)
+    console.print(f"all searchable by vector after {course.mark('vectors'):.1f} s")
+    for before in course.first:
+        reply = await _ask(tools.client, demonstration.project, before.question)
+        course.last.append(reply)
+        _print_difference(console, before, reply)
+
+
+async def _ask(client: Client, project: str, question: str) -> _Reply:
+    asked_at = perf_counter()
+    answer = await client.ask(project, question, limit=_RESULTS)
+    return _Reply(question, answer, (perf_counter() - asked_at) * 1000)
+
+
+async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowProgress) -> None:
+    """Raises Unavailable when no chunk gets its vector for two minutes."""
+    fewest, changed_at = sys.maxsize, perf_counter()
+    while True:
+        counts = await pending.counts(project)
+        show(VECTOR, counts.chunks - counts.pending, counts.chunks, unit="chunks")
+        if not counts.pending:
+            return
+        if counts.pending < fewest:
+            fewest, changed_at = counts.pending, perf_counter()
+        elif perf_counter() - changed_at > _PATIENCE_SECONDS:
+            raise Unavailable(
+                f"{counts.pending:,} chunks have no vector, and none came for "
+                f"{_PATIENCE_SECONDS:g} s: see worker.log under HEADRACE_HOME"
             )
-        seconds = perf_counter() - began_at
-        answers = {}
-        for question, filters in questions.items():
-            asked_at = perf_counter()
-            answer = await client.ask(project, question, filters=filters, limit=3)
-            answers[question] = answer, (perf_counter() - asked_at) * 1000
-    return _Outcome(report, seconds, answers)
+        await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
 
-def _plan(directory: Path) -> tuple[str, Mapping[str, Filters]]:
-    """The project that a path goes to, and what is asked there."""
-    if directory == _HERE:
-        return "demo", ABOUT_HEADRACE
-    return f"demo-{_slug(directory)}", ABOUT_ANYTHING
+def _print_reply(console: Console, reply: _Reply) -> None:
+    _print_question(console, reply)
+    print_results(console, reply.answer.results[:1], reply.question)
+    others = ", ".join(reply.places[1:])
+    if not reply.places:
+        console.print(Text("nothing found yet: no chunk holds these words", style="dim"))
+    if others:
+        console.print(Text(printable(f"see also {others}"), style="dim"))
 
 
-def _slug(directory: Path) -> str:
-    """A directory's name as a part of a project's name."""
-    name = directory.name.lower()
-    return "".join(one if one.isascii() and one.isalnum() else "-" for one in name)[:50] or "root"
+def _print_difference(console: Console, before: _Reply, reply: _Reply) -> None:
+    best = "".join(before.places[:1]) or "nothing"
+    if reply.places[:1] != before.places[:1]:
+        _print_reply(console, reply)
+        console.print(Text(printable(f"before: {best}"), style="dim"))
+        return
+    _print_question(console, reply)
+    console.print(Text(printable(f"the same answer: {best}"), style="dim"))
 
 
-def _print(console: Console, outcome: _Outcome) -> None:
-    report = printable(describe(outcome.report))
-    console.print(f"{report}, in {outcome.indexing_seconds:.1f} s", markup=False)
-    for question, (answer, milliseconds) in outcome.answers.items():
-        console.print()
-        console.print(Text(question, style="bold"), Text(f"({milliseconds:.0f} ms)", style="dim"))
-        best = answer.model_copy(update={"results": answer.results[:_SHOWN]})
-        print_answer(console, best, question)
-        others = ", ".join(citation(one.citation) for one in answer.results[_SHOWN:])
-        if others:
-            console.print(Text(f"see also {others}", style="dim"))
+def _print_question(console: Console, reply: _Reply) -> None:
+    share = f"{reply.answer.coverage:.0%} of the chunks have vectors"
+    facts = f"({reply.milliseconds:.0f} ms, {share})"
+    console.print()
+    console.print(Text(reply.question, style="bold"), Text(facts, style="dim"))
 
 
-def _plain(outcome: _Outcome) -> dict[str, Any]:
+def _print_next(console: Console, settings: Settings, demonstration: Demonstration) -> None:
+    console.print()
+    console.print(Text("Try next", style="bold"))
+    for line in _next(demonstration, has_servers=configured(settings) is not None):
+        console.print(Text(printable(f"  {line}")), soft_wrap=True)
+
+
+def _next(demonstration: Demonstration, *, has_servers: bool) -> Iterator[str]:
+    """Commands for a shell, each true after a demo. Servers of its own have ended with it."""
+    programs = Path(sys.executable).parent
+    ours = programs / "headrace"
+    if ours.exists() and shutil.which("headrace") != str(ours):
+        yield f'export PATH={shlex.quote(str(programs))}:"$PATH"    # in each terminal'
+    if not has_servers:
+        yield "headrace up    # servers and a worker, until Ctrl-C; the rest in another terminal"
+    question = demonstration.next_question
+    yield f'headrace ask --project {demonstration.project} "{question}"'
+    yield "headrace sync . --project mine --wait    # all of the current directory"
+    yield "headrace status --watch"
+
+
+def _plain(course: _Course) -> dict[str, Any]:
     return {
-        "sync": outcome.report.to_json(),
-        "indexing_s": round(outcome.indexing_seconds, 3),
+        "sync": course.report.to_json() if course.report else None,
+        **{f"{what}_s": round(seconds, 3) for what, seconds in course.seconds.items()},
         "answers": [
-            {
-                "question": question,
-                "citations": [citation(one.citation) for one in answer.results],
-                "content": answer.results[0].content if answer.results else None,
-                "ms": round(milliseconds, 1),
-            }
-            for question, (answer, milliseconds) in outcome.answers.items()
+            {"question": first.question, "first": _plain_reply(first), "last": _plain_reply(last)}
+            for first, last in zip(course.first, course.last, strict=True)
         ],
+    }
+
+
+def _plain_reply(reply: _Reply) -> dict[str, Any]:
+    results = reply.answer.results
+    return {
+        "citations": reply.places,
+        "content": results[0].content if results else None,
+        "coverage": reply.answer.coverage,
+        "ms": round(reply.milliseconds, 1),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import islice
@@ -25,12 +26,25 @@ __all__ = ["command"]
 _BATCH = 256
 
 
+@dataclass(frozen=True)
+class _Wait:
+    """Longest wait, and whether it is for vectors too."""
+
+    timeout: timedelta
+    vectors: bool
+
+
 def command(
     lane: Annotated[Lane, typer.Option(help="live: few and urgent; bulk: many.")] = Lane.LIVE,
     durable: Annotated[
         bool, typer.Option("--durable", help="Keep them in Postgres too until they are archived.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are searchable.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until they are searchable by keyword.")
+    ] = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Wait until they are searchable by vector too.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 60,
     json: JsonOption = False,
 ) -> None:
@@ -38,12 +52,12 @@ def command(
 
     Prints the token of each, in order; `ask --min-event TOKEN` then reflects it.
     """
-    longest = duration(timeout) if wait else None
-    run_client(lambda settings: _publish(settings, lane, longest, durable=durable, json=json))
+    wanted = _Wait(duration(timeout), vectors=vectors) if wait or vectors else None
+    run_client(lambda settings: _publish(settings, lane, wanted, durable=durable, json=json))
 
 
 async def _publish(
-    settings: Settings, lane: Lane, wait: timedelta | None, *, durable: bool, json: bool
+    settings: Settings, lane: Lane, wait: _Wait | None, *, durable: bool, json: bool
 ) -> None:
     async with (
         stack(settings, with_worker=wait is not None) as running,
@@ -87,8 +101,8 @@ def _print_receipt(receipt: Receipt, *, json: bool) -> None:
         typer.echo(receipt.token)
 
 
-async def _wait(client: Client, receipts: list[Receipt], timeout: timedelta) -> None:
-    outcomes = await client.wait(receipts, timeout)
+async def _wait(client: Client, receipts: list[Receipt], wait: _Wait) -> None:
+    outcomes = await client.wait(receipts, wait.timeout, vectors=wait.vectors)
     rejected = [one for one in outcomes.values() if isinstance(one, DocumentRejected)]
     if rejected:
         raise UsageError(

@@ -41,6 +41,8 @@ _LONGEST_SECONDS = 3600.0
 _MADE_BY = ("generation", "generations", "model", "models", "chunking")
 """What a project's index is made by: a table of its own, or 80 columns would not do."""
 
+_JSON_ONLY = ("tombstones", "outcomes", "coverage")
+
 
 def command(
     json: JsonOption = False,
@@ -120,7 +122,7 @@ async def _stored(settings: Settings, database: Database) -> dict[str, Any]:
 async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any]:
     recipe = (await store.generation(statistics.project)).recipe
     made_by = {"model": recipe.model, "models": dict(recipe.models), "chunking": recipe.chunking}
-    return {**dataclasses.asdict(statistics), **made_by}
+    return {**dataclasses.asdict(statistics), "coverage": statistics.coverage, **made_by}
 
 
 def _print(console: Console, found: dict[str, Any]) -> None:
@@ -129,7 +131,7 @@ def _print(console: Console, found: dict[str, Any]) -> None:
     console.print(Group(*live_tables(found)))
     console.print()
     if found["projects"]:
-        console.print(table(found["projects"], leave_out=(*_MADE_BY, "tombstones", "outcomes")))
+        console.print(table(found["projects"], leave_out=(*_MADE_BY, *_JSON_ONLY)))
         console.print()
         chosen = [_picked(row, ("project", *_MADE_BY)) for row in found["projects"]]
         console.print(table(chosen, leave_out=("models",)))

@@ -14,7 +14,7 @@ from gateway.progress import progress
 from gateway.session import JsonOption, ProjectOption, run_client
 from gateway.signing import check_signing_key
 from gateway.stack import configured, stack
-from gateway.syncing import Destination, SyncReport, sync_source
+from gateway.syncing import Destination, SyncReport, Until, sync_source
 from runtime.settings import Settings
 from sources import Source, open_source
 
@@ -32,7 +32,14 @@ def command(
     ] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Until all is searchable (always without a running `up`)."),
+        typer.Option("--wait", help="Wait until all is searchable by keyword."),
+    ] = False,
+    vectors: Annotated[
+        bool,
+        typer.Option(
+            "--vectors",
+            help="Wait until all is searchable by vector too (always without a running `up`).",
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -43,7 +50,8 @@ def command(
     """
     destination = Destination(project, tuple(collection or ()), lane)
     source = open_source(path)
-    report = run_client(lambda settings: _sync(settings, source, destination, wait=wait))
+    until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
+    report = run_client(lambda settings: _sync(settings, source, destination, until))
     if json:
         print_json(report.to_json())
     else:
@@ -51,9 +59,10 @@ def command(
 
 
 async def _sync(
-    settings: Settings, source: Source, destination: Destination, *, wait: bool
+    settings: Settings, source: Source, destination: Destination, until: Until
 ) -> SyncReport:
-    own = configured(settings) is None
+    if configured(settings) is None:  # the worker ends with this command
+        until = Until.VECTORS
     async with (
         stack(settings) as running,
         open_store(running) as store,
@@ -67,7 +76,7 @@ async def _sync(
                 client,
                 store,
                 max_bytes=running.max_document_bytes,
-                wait=wait or own,
+                until=until,
                 show=show,
             )
 
@@ -78,6 +87,10 @@ def describe(report: SyncReport) -> str:
     return (
         f"{report.kind} {report.source}: {report.found:,} files found, "
         f"{report.unchanged:,} unchanged, {report.published:,} published, "
-        f"{report.deleted:,} deleted, {report.indexed:,} indexed, "
+        f"{report.deleted:,} deleted, {report.indexed:,} indexed, {_waiting(report)}"
         f"{report.skipped.total():,} skipped{f' ({skipped})' if skipped else ''}"
     )
+
+
+def _waiting(report: SyncReport) -> str:
+    return f"{report.chunks_pending:,} chunks wait for vectors, " if report.chunks_pending else ""

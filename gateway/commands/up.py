@@ -40,7 +40,9 @@ async def _up(settings: Settings, stop: asyncio.Event, count: int) -> None:
         raise UsageError(f"`headrace up` runs already with {settings.home_directory}")
     async with own_servers(settings) as own, AsyncExitStack() as exits:
         require_database(own)
-        children = [await exits.enter_async_context(worker(own)) for _ in range(count)]
+        children = [
+            await exits.enter_async_context(worker(own, workers=count)) for _ in range(count)
+        ]
         exits.enter_context(announced(own))
         stderr().print(f"headrace is up ({own.home_directory}); Ctrl-C ends it")
         if not settings.redis_url:

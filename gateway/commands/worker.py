@@ -29,6 +29,7 @@ class Role(StrEnum):
     """Parts of a worker's work, by the consumer group that each reads with."""
 
     INDEXER = "indexer"
+    EMBEDDER = "embedder"
     ANSWERER = "answerer"
     ARCHIVER = "archiver"
 
@@ -44,7 +45,7 @@ def command(
         Path | None, typer.Option(help="A file that exists while the worker is ready.")
     ] = None,
 ) -> None:
-    """Handle events until SIGTERM or Ctrl-C: index documents, answer queries, archive changes."""
+    """Index and embed documents, answer queries and archive changes until SIGTERM or Ctrl-C."""
     roles = list(ROLES) if only is None else [str(only)]
     run_service(lambda settings, stop: _work(settings, stop, roles, concurrency, ready_file))
 

@@ -55,7 +55,7 @@ async def test_each_role_works_by_its_own_user(
     admin: Cli, own_redis: CrashableRedis, database: Database, tmp_path: Path
 ) -> None:
     """Two workers, a publisher and an operator; what is another's is refused in a line."""
-    roles = await made(admin)
+    roles = await made(admin.typed)
     assert {one["password_is"] for one in roles.values()} == {"generated"}
     publisher, worker, answerer, operator = (
         as_role(admin, roles[role]) for role in ("publisher", "worker", "answerer", "operator")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import demonstration
 from gateway.commands import demo
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import UsageError
@@ -24,7 +25,7 @@ def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
 
 async def test_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
     """The path is named, and what it should be."""
-    line = (await cli("sync", str(tmp_path / "nowhere"))).line
+    line = (await cli.typed("sync", str(tmp_path / "nowhere"))).line
     assert "nowhere doesn't exist: name a git repository or a directory" in line
 
 
@@ -188,7 +189,7 @@ async def test_home_that_cannot_be_written(tmp_path: Path) -> None:
 
 def test_demo_without_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """Installed from a package there is nothing of ours to index, least of all its neighbours."""
-    monkeypatch.setattr(demo, "_HERE", Path("/nowhere"))
+    monkeypatch.setattr(demonstration, "REPOSITORY", Path("/nowhere"))
     with pytest.raises(UsageError, match="name a directory"):
         demo.command()
 

@@ -1,32 +1,82 @@
-"""The demo's citations really hold the answers."""
+"""The demo on servers of its own: its answers, its second run, and the output of both."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
+from gateway.demonstration import ABOUT_ANYTHING, ABOUT_HEADRACE, FILES, REPOSITORY
+from processors.inference.hashing import HASHING_MODEL
+from processors.inference.weights import OFFICIAL_NAME
 from tests.support.cli import Cli
 
-HELD = {
-    "Which disaster loses publishes of the last second?": "publishes of the last second",
-    "How long do dead letters stay?": "Dead letters stay until somebody",
-    "Why does the embedded Postgres run as nobody when we are root?": "refuses to run as root",
+BY_KEYWORD = {
+    "How long do dead letters stay?": "Dead letters stay until",
     "Where are stream and key names built?": "built here and nowhere else",
 }
+FOUND_BY_MEANING = ("sources/decoding.py", "sources/directory.py", "sources/git.py", "README.md")
 
 
-async def test_demo_answers_from_this_repository(tmp_path: Path) -> None:
-    """Each question is answered by a chunk that holds the answer."""
-    cli = Cli(
-        {"HEADRACE_HOME": str(tmp_path), "HEADRACE_REDIS_URL": "", "HEADRACE_DATABASE_URL": ""}
-    )
+def cli_of(home: Path, model: str) -> Cli:
+    """Commands that start servers of their own."""
+    servers = {"HEADRACE_REDIS_URL": "", "HEADRACE_DATABASE_URL": ""}
+    return Cli({"HEADRACE_HOME": str(home), "HEADRACE_MODEL": model, **servers})
+
+
+def check_shape(shown: dict[str, Any], questions: tuple[str, ...]) -> None:
+    """Each question was asked before all vectors were there, unless they came first, and after."""
+    times = [shown[f"{what}_s"] for what in ("ready", "searchable", "answered", "vectors")]
+    assert times == sorted(times)
+    assert [one["question"] for one in shown["answers"]] == list(questions)
+    for one in shown["answers"]:
+        assert 0 <= one["first"]["coverage"] <= 1
+        assert one["last"]["coverage"] == 1
+        check_answer(one["last"])
+
+
+def check_answer(answer: dict[str, Any]) -> None:
+    assert answer["content"]
+    assert answer["ms"] > 0
+    assert answer["citations"]
+    assert all(":" in place for place in answer["citations"])
+
+
+async def test_demo_of_the_repository_and_a_second_run(tmp_path: Path) -> None:
+    """It indexes the chosen files, and a second run publishes nothing and says what to try."""
+    cli = cli_of(tmp_path, HASHING_MODEL)
     shown = (await cli("demo", "--json")).json
-    assert shown["sync"]["found"] == shown["sync"]["indexed"] + sum(
-        shown["sync"]["skipped"].values()
-    )
-    answers = {one["question"]: one for one in shown["answers"]}
-    assert answers.keys() == HELD.keys()
-    for question, held in HELD.items():
+    check_shape(shown, ABOUT_HEADRACE)
+    for one in shown["answers"]:
+        check_answer(one["first"])
+    counts = shown["sync"]
+    assert counts["found"] == counts["published"] == counts["indexed"] == len(FILES)
+
+    again = await cli("demo")
+    assert f"{len(FILES)} unchanged, 0 published" in again.stdout
+    assert "ready after" in again.stderr
+    for question in ABOUT_HEADRACE:
+        assert f"{question} (" in again.stdout
+    *_, next_commands = again.stdout.partition("Try next")
+    assert "headrace up " in next_commands
+
+    for question, held in BY_KEYWORD.items():
+        found = await cli("ask", "--project", "demo", "--mode", "keyword", "--json", question)
         # a sentence may be wrapped anywhere
-        content = " ".join(answers[question]["content"].split())
-        assert held in content, answers[question]["citations"]
-        assert ":" in answers[question]["citations"][0]
+        assert held in " ".join(found.json["results"][0]["content"].split())
+
+
+async def test_demo_of_a_directory_by_the_local_model(tmp_path: Path) -> None:
+    """Vectors find code that shares no telling word with the question."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for uri in FOUND_BY_MEANING:
+        shutil.copy(REPOSITORY / uri, notes)
+    cli = cli_of(tmp_path / "home", OFFICIAL_NAME)
+    shown = (await cli("demo", "--json", str(notes))).json
+    check_shape(shown, ABOUT_ANYTHING)
+    assert shown["sync"]["indexed"] == len(FOUND_BY_MEANING)
+    question = "Which code decides that a file is not text?"
+    found = (await cli("ask", "--project", "demo-notes", "--json", question)).json
+    assert found["coverage"] == 1
+    assert "def to_text(" in found["results"][0]["content"]

@@ -13,6 +13,8 @@ from tests.support.drifts import DRIFTS
 from tests.support.processes import WorkerProcess
 from tests.support.replays import damage
 
+pytestmark = pytest.mark.usefixtures("synced_writes")
+
 
 @pytest.fixture
 async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
@@ -31,7 +33,7 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 async def test_a_healthy_installation(cli: Cli) -> None:
     """Exit code 0, every condition ok, and no drift, while a worker runs."""
-    result = await cli("doctor")
+    result = await cli.typed("doctor")
     assert result.code == 0, result
     assert "notes: generation" in result.stdout
     assert "12 documents: no drift" in result.stdout

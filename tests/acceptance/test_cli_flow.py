@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from processors.inference.hashing import HASHING_MODEL
 from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
@@ -30,6 +31,15 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.fixture
+async def typed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
+    """As ``cli``, as a person would run it: started by a shell, with the built-in model."""
+    model = {"HEADRACE_MODEL": LOCAL_MODEL}
+    environment = environment_of(redis_url, database, tmp_path / "home") | model
+    async with WorkerProcess(redis_url, database, model):
+        yield Cli(environment).typed
+
+
+@pytest.fixture
 def plant(tmp_path: Path) -> Path:
     """A directory with two documents, and a file that is none."""
     directory = tmp_path / "plant"
@@ -40,19 +50,19 @@ def plant(tmp_path: Path) -> Path:
     return directory
 
 
-async def test_sync_then_ask(cli: Cli, plant: Path) -> None:
+async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
     """What was synced is found, and cited as path:start-end; nothing found is unaccounted for."""
-    report = (await cli("sync", str(plant), "--project", "plant", "--wait", "--json")).json
+    report = (await typed("sync", str(plant), "--project", "plant", "--wait", "--json")).json
     assert report["found"] == report["indexed"] + sum(report["skipped"].values()) == 3
     assert report["skipped"] == {"binary": 1}
 
-    answer = await cli("ask", "--project", "plant", "at which pressure does the valve open?")
+    answer = await typed("ask", "--project", "plant", "at which pressure does the valve open?")
     assert answer.code == 0
     assert answer.stdout.startswith("1. valves.md:1-7")
     assert "opens at seven bar" in answer.stdout
     assert "match" in answer.stdout
 
-    found = (await cli("ask", "--project", "plant", "start_pump", "--json")).json
+    found = (await typed("ask", "--project", "plant", "start_pump", "--json")).json
     assert found["results"][0]["citation"]["symbol"] == "start_pump"
 
 
@@ -90,6 +100,27 @@ async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
     assert found["results"][0]["content"] == "Herons nest in March."
 
 
+async def test_vectors_can_be_waited_for(cli: Cli) -> None:
+    """By who publishes, and by who asks; ask needs to know which change is meant."""
+    data = {"project": "notes", "uri": "one", "content": "Herons nest in March.", "kind": "text"}
+    event = json.dumps({"type": "document.changed", "data": data})
+    published = await cli("publish", "--lane", "bulk", "--vectors", stdin=event)
+    asked = ["ask", "--project", "notes", "herons nest", "--mode", "vector", "--vectors"]
+    found = (await cli(*asked, "--min-event", published.stdout.strip(), "--json")).json
+    assert (found["stale"], found["coverage"]) == (False, 1.0)
+    assert found["results"][0]["match_type"] == "vector"
+    assert "--min-event" in (await cli(*asked)).line
+
+
+async def test_a_sync_can_wait_for_vectors(cli: Cli, plant: Path) -> None:
+    """Its report counts what was embedded, whenever that was."""
+    sync = ["sync", "--project", "plant", "--json"]
+    report = (await cli(*sync, str(plant), "--vectors")).json
+    assert report["indexed"] == 2
+    assert report["chunks_pending"] == 0
+    assert report["chunks_embedded"] >= 2
+
+
 async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
     """An event that can't be processed is kept with its reason until somebody sees to it."""
     reference = {"sha256": "0" * 64, "size_bytes": 10}
@@ -99,7 +130,7 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
 
     letter = (await cli("dead", "list", "--json")).json
     assert letter["error"] == "UnsupportedContent"
-    place, reason = (await cli("dead", "list")).stdout.splitlines()
+    place, reason = (await cli.typed("dead", "list")).stdout.splitlines()
     assert place.startswith(letter["id"])
     assert reason.strip() == f"UnsupportedContent after 1 attempt: {letter['detail']}"
     shown = await cli("dead", "show", letter["id"])
@@ -114,14 +145,16 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
 
     async def archived() -> Any:
         status = (await cli("status", "--json")).json
-        return status if status["archive"][0]["changes"] == 2 else None
+        waits = any(stream["oldest_unacknowledged_s"] is not None for stream in status["streams"])
+        return status if status["archive"][0]["changes"] == 2 and not waits else None
 
-    status = await eventually(archived, "both changes are archived", timeout=30)
+    status = await eventually(archived, "both changes are archived, and nothing waits", timeout=30)
     [project] = status["projects"]
     assert (project["project"], project["documents"]) == ("plant", 2)
     assert project["chunks"] >= 2
+    assert (project["pending"], project["refused"], project["coverage"]) == (0, 0, 1.0)
     assert project["freshness_p50_ms"] > 0
-    assert (project["model"], project["models"]) == (LOCAL_MODEL, {})
+    assert (project["model"], project["models"]) == (HASHING_MODEL, {})
     assert project["chunking"] == "1"
     found = (await cli("ask", "--project", "plant", "pump", "--json")).json
     assert project["generation"] == found["generation"]
@@ -130,7 +163,7 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
     assert (archive["project"], archive["changes"], archive["contents"]) == ("plant", 2, 2)
     assert archive["bytes_per_document"] == archive["bytes"] / 2 > 0
     assert sum(stream["kept"] for stream in status["archiver"]) == 2
-    assert "plant" in (await cli("status")).stdout
+    assert "plant" in (await cli.typed("status")).stdout
 
 
 async def test_eval_scores_each_mode(cli: Cli, tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ async def test_a_project_is_locked_and_opened_again(
     (tmp_path / "plant" / "valves.md").write_text("# Valves\n")
     sync = ("sync", str(tmp_path / "plant"), "--project", "docs")
 
-    added = (await cli("keys", "add", "--project", "docs", "--json")).json
+    added = (await cli.typed("keys", "add", "--project", "docs", "--json")).json
     key_id, key = added["key_id"], added["signing_key"]
     async with WorkerProcess(redis_url, database, {}):
         event = change("a.md").to_bytes()
         unsigned, refused, signed, synced = await asyncio.gather(
             cli(*sync),
             cli("publish", "--wait", stdin=change("b.md").to_bytes()),
-            cli("publish", "--wait", stdin=event, HEADRACE_SIGNING_KEY=key),
+            cli.typed("publish", "--wait", stdin=event, HEADRACE_SIGNING_KEY=key),
             cli(*sync, "--wait", "--json", HEADRACE_SIGNING_KEY=key),
         )
     assert "HEADRACE_SIGNING_KEY" in unsigned.line

@@ -58,7 +58,7 @@ async def test_replay_takes_over_and_is_rolled_back(cli: Cli, database: Database
     assert plan["documents"] == 2
     assert await _generations(cli) == [old]
 
-    report = (await cli(*REPLAY, "--chunking", "1:96", "--json")).json
+    report = (await cli.typed(*REPLAY, "--chunking", "1:96", "--json")).json
     assert (report["switched"], report["documents"]) == (True, 2)
     assert report["chunks"] == plan["chunks"] > old["chunks"]
     assert report["embedded"] == plan["embedded"]
@@ -168,11 +168,9 @@ async def test_flipped_byte_in_the_archive(
 async def test_full_disk(
     redis_url: str,
     postgres_server: EmbeddedPostgres,
-    template_database: str,
     tmp_path: Path,
 ) -> None:
     """A replay stops in a line, the live index answers on, and with room again it finishes."""
-    assert template_database == TEMPLATE
     with small_disk(DISK_MB) as disk:
         database = await _database_on(postgres_server, disk)
         environment = environment_of(redis_url, database, tmp_path / "home")

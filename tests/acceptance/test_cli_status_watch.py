@@ -21,7 +21,7 @@ from processors.inference.hashing import HASHING_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.running import headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 _ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ async def test_status_shows_workers_and_what_is_wrong(
         await worker.change("a.md", "Text.")
         found = (await cli("status", "--json")).json
         [row] = found["workers"]
-        assert row["roles"] == ["answerer", "archiver", "indexer"]
+        assert row["roles"] == ["answerer", "archiver", "embedder", "indexer"]
         assert row["memory_bytes"] > 2**20
         assert not found["memory"]["refuses_changes"]
         assert found["warnings"] == []
@@ -66,7 +66,7 @@ async def test_watch_prints_a_line_each_time_until_it_is_interrupted(cli: Cli) -
     """Where there is no terminal; Ctrl-C is how it ends, and no failure."""
     process = await watching(cli, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with within(60):
         lines = [await process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         _, errors = await process.communicate()
@@ -78,7 +78,7 @@ async def test_watch_as_json_is_an_object_a_line(cli: Cli) -> None:
     """For programs: all that ``status --json`` tells of streams and workers."""
     process = await watching(cli, "--json", stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
-    async with asyncio.timeout(60):
+    async with within(60):
         first, second = [json.loads(await process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGTERM)
         await process.communicate()
@@ -105,7 +105,7 @@ async def test_watch_is_a_live_view_on_a_terminal(cli: Cli) -> None:
     assert b"\x1b[?1049h" in shown
     process.send_signal(signal.SIGINT)
     await eventually(lambda: has_shown(b"\x1b[?1049l"), "the screen is given back")
-    async with asyncio.timeout(30):
+    async with within(30):
         assert await process.wait() == 0
     os.close(ours)
 

@@ -15,7 +15,7 @@ import pytest
 from runtime.child import is_alive
 from tests.support.cli import Cli
 from tests.support.processes import tree
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, within
 
 ENVIRONMENT = {
     "HEADRACE_REDIS_URL": "",
@@ -71,7 +71,7 @@ async def test_one_signal_ends_all_in_order(
     pids = tree(up.pid)
     assert len(pids) >= 4, "up itself, Redis, Postgres, a worker"
     up.send_signal(number)
-    async with asyncio.timeout(30):
+    async with within(30):
         assert await up.wait() == 0
     assert nothing_runs(pids)
     assert not (home / "up.json").exists()

@@ -1,0 +1,149 @@
+"""Material of ``headrace demo``: a fixed part of this repository, and questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import UsageError
+from sources import Source, open_source
+from sources.choosing import ChosenFiles
+
+__all__ = ["ABOUT_ANYTHING", "ABOUT_HEADRACE", "FILES", "REPOSITORY", "Demonstration", "choose"]
+
+REPOSITORY = Path(__file__).parents[1]
+
+FILES = (
+    "CONTRIBUTING.md",
+    "README.md",
+    "docs/architecture.md",
+    "docs/decisions/archive.md",
+    "docs/decisions/embedded-servers.md",
+    "docs/decisions/flow-control.md",
+    "docs/decisions/fusion.md",
+    "docs/decisions/generations.md",
+    "docs/decisions/locked-environment.md",
+    "docs/decisions/schema-upgrades.md",
+    "docs/decisions/search-indexes.md",
+    "docs/events.md",
+    "docs/glossary.md",
+    "docs/limits.md",
+    "docs/measurements.md",
+    "docs/runbook.md",
+    "events/asking.py",
+    "events/client.py",
+    "events/following.py",
+    "events/models.py",
+    "events/names.py",
+    "events/publishing.py",
+    "events/replying.py",
+    "events/retrying.py",
+    "events/signing.py",
+    "events/turns.py",
+    "events/watermark.py",
+    "events/transport/acks.py",
+    "events/transport/group.py",
+    "events/transport/leases.py",
+    "events/transport/reader.py",
+    "processors/handlers.py",
+    "processors/heart.py",
+    "processors/answering/assembling.py",
+    "processors/answering/deadline.py",
+    "processors/answering/freshness.py",
+    "processors/answering/fuse.py",
+    "processors/answering/pipeline.py",
+    "processors/answering/query_vectors.py",
+    "processors/inference/circuit.py",
+    "processors/inference/retrying.py",
+    "runtime/child.py",
+    "runtime/errors.py",
+    "runtime/lifespan.py",
+    "runtime/secrets.py",
+    "runtime/embedded/lock.py",
+    "runtime/embedded/postgres.py",
+    "runtime/embedded/redis.py",
+    "runtime/embedded/server.py",
+    "runtime/embedded/users.py",
+    "sources/comparing.py",
+    "sources/decoding.py",
+    "sources/directory.py",
+    "sources/git.py",
+    "sources/ignoring.py",
+    "sources/state.py",
+    "sources/types.py",
+    "store/coverage.py",
+    "store/generations.py",
+    "store/ledger.py",
+    "store/search.py",
+    "store/writing.py",
+    "store/keyword/leg.py",
+    "store/keyword/scoring.py",
+    "store/keyword/tokens.py",
+    "tests/fundamentals/test_dead_letters.py",
+    "tests/fundamentals/test_delivery.py",
+    "tests/fundamentals/test_documents.py",
+    "tests/fundamentals/test_projects.py",
+)
+"""Files of the demo, by name: it takes the same time however large the repository is."""
+
+ABOUT_HEADRACE = (
+    "How long do dead letters stay?",
+    "Where are stream and key names built?",
+    "Which code decides that a file is not text?",
+    "What prevents passwords from showing up in log output?",
+)
+"""Questions about the chosen files: keywords find the first two answers, vectors the others.
+
+This file is not one of them, or it would answer itself.
+"""
+
+ABOUT_ANYTHING = (
+    "What is the purpose of this?",
+    "How is it installed and started?",
+    "How are errors handled?",
+)
+
+_NEXT_ABOUT_HEADRACE = "How does a server notice that its owner died?"
+_NEXT_ABOUT_ANYTHING = "How is it tested?"
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Documents of one demo, the project that they go to, and its questions.
+
+    ``next_question`` is one to go on with.
+    """
+
+    source: Source
+    project: str
+    questions: tuple[str, ...]
+    next_question: str
+
+
+def choose(path: Path | None) -> Demonstration:
+    """Demo of a directory, all of it; None: of the fixed part of this repository.
+
+    Raises:
+        UsageError: the directory cannot be read, or Headrace was installed without its repository.
+    """
+    if path is None:
+        chosen = ChosenFiles(_own_repository(), FILES)
+        return Demonstration(chosen, "demo", ABOUT_HEADRACE, _NEXT_ABOUT_HEADRACE)
+    directory = path.resolve()
+    source, project = open_source(directory), f"demo-{_slug(directory)}"
+    if directory == REPOSITORY:
+        return Demonstration(source, project, ABOUT_HEADRACE, _NEXT_ABOUT_HEADRACE)
+    return Demonstration(source, project, ABOUT_ANYTHING, _NEXT_ABOUT_ANYTHING)
+
+
+def _own_repository() -> Source:
+    if not (REPOSITORY / "pyproject.toml").is_file():
+        raise UsageError("Headrace's own repository is not here: name a directory to index")
+    return open_source(REPOSITORY)
+
+
+def _slug(directory: Path) -> str:
+    """Name of a directory as a part of a project's name."""
+    name = directory.name.lower()
+    letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
+    return "".join(letters)[:50] or "root"

@@ -1,0 +1,48 @@
+"""Named files of a source, in place of all of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from sources.types import Listing, Read, Source
+
+__all__ = ["ChosenFiles"]
+
+
+class ChosenFiles:
+    """Some files of another source, under their uris and permanent links there.
+
+    Files that the source does not have are left out.
+    """
+
+    def __init__(self, source: Source, uris: Collection[str]) -> None:
+        self._source = source
+        self._uris = frozenset(uris)
+
+    @property
+    def kind(self) -> str:
+        """Kind of the other source."""
+        return self._source.kind
+
+    @property
+    def name(self) -> str:
+        """Name of the other source: a sync of the chosen files takes all others away."""
+        return self._source.name
+
+    def list(self, max_bytes: int) -> Listing:
+        """The chosen files as the source lists them; raises as it does."""
+        listing = self._source.list(max_bytes)
+        chosen = {uri: mark for uri, mark in listing.files.items() if uri in self._uris}
+        return replace(listing, files=chosen, skipped=Counter())
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """Old uri by new uri, for chosen files."""
+        similar = self._source.renames(commit, listing)
+        return {new: old for new, old in similar.items() if new in self._uris}
+
+    def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
+        """Reader of the other source."""
+        return self._source.reader(max_bytes)
