@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: help install demo up test check format chaos planted bench lock clean
+.PHONY: help install demo up test quick check format chaos planted bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,14 +21,20 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: install ## index this repository and ask it a few questions
+demo: install ## index a part of this repository and ask a few questions, in a minute or two
 	@$(BIN)/headrace demo
 
 up: install ## servers, migrations and workers, until Ctrl-C
 	@$(BIN)/headrace up
 
-test: check ## check, then every test; two files at a time, since much of it is waiting
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# one more than processors, since much of it is waiting
+TESTERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+
+test: check ## check, then every test
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+
+quick: check ## check, then the tests that need no server (a minute)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 
 check: install ## format, lint, types, directions of import
 	$(BIN)/ruff format --check .

@@ -14,22 +14,34 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_timeout
 from redis.asyncio import Redis
 
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
-from tests.support.databases import (
-    TEMPLATE,
-    Database,
-    create_database,
-    fresh_database,
-    tell_apart,
-)
+from tests.support.databases import Database, fresh_database, start_migrated, sync_writes
+from tests.support.forked_parsers import parsers_are_forked
+from tests.support.waiting import patience
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
+    """Give each test the time that it needs on this machine."""
+    limit = patience(settings.timeout)
+    pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=limit))
+    return True
 
 
 @pytest.fixture(autouse=True)
 def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the archive of each test apart from every other, that of the user too."""
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def parsers() -> Iterator[None]:
+    """Fork the parsers of workers that live in a test's process."""
+    with parsers_are_forked():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -44,30 +56,24 @@ def servers_home() -> Iterator[Path]:
 def postgres_server(servers_home: Path) -> Iterator[EmbeddedPostgres]:
     """The run's Postgres; prefer ``database``, unless a test needs the server itself."""
     server = EmbeddedPostgres(servers_home, shared_buffers_mb=128)
-    asyncio.run(server.start())
+    asyncio.run(start_migrated(server))
     yield server
     asyncio.run(server.stop())
 
 
-@pytest.fixture(scope="session")
-def template_database(postgres_server: EmbeddedPostgres) -> str:
-    """Name of the migrated database that ``database`` clones."""
-    from store.schema import upgrade
-
-    asyncio.run(create_database(postgres_server, TEMPLATE))
-    asyncio.run(upgrade(postgres_server.urls(TEMPLATE).owner))
-    asyncio.run(tell_apart(postgres_server, TEMPLATE))
-    return TEMPLATE
-
-
 @pytest.fixture
-async def database(
-    postgres_server: EmbeddedPostgres,
-    template_database: str,
-) -> AsyncIterator[Database]:
+async def database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
     """A fresh, migrated database with ``owner_url`` and ``worker_url``; dropped after the test."""
     async with fresh_database(postgres_server) as fresh:
         yield fresh
+
+
+@pytest.fixture
+async def synced_writes(postgres_server: EmbeddedPostgres) -> AsyncIterator[None]:
+    """Let the run's Postgres sync what it writes, as the doctor wants it."""
+    await sync_writes(postgres_server, on=True)
+    yield
+    await sync_writes(postgres_server, on=False)
 
 
 @pytest.fixture(scope="session")

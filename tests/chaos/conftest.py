@@ -13,14 +13,13 @@ import pytest
 from processors.inference.hashing import HASHING_MODEL
 from processors.inference.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
-from store.schema import upgrade
 from tests.chaos.figures import figures
 from tests.chaos.fleet import Fleet, fleet
 from tests.chaos.replays import Replays
 from tests.chaos.runs import Chaos
 from tests.chaos.staging import Stage
 from tests.support.cli import environment_of
-from tests.support.databases import TEMPLATE, create_database, fresh_database, tell_apart
+from tests.support.databases import fresh_database, start_migrated
 from tests.support.running import headrace
 
 WORKER: dict[str, Any] = {
@@ -48,7 +47,7 @@ def roomy_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedde
     """A migrated server with room for the workers of several runs; not to be broken."""
     home = tmp_path_factory.mktemp("roomy")
     server = EmbeddedPostgres(home, shared_buffers_mb=128, max_connections=240)
-    asyncio.run(_start_migrated(server))
+    asyncio.run(start_migrated(server))
     yield server
     asyncio.run(server.stop())
 
@@ -69,16 +68,9 @@ def chaos(
 def breakable_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     """A migrated server that the tests of a module may kill, if they start it again."""
     server = EmbeddedPostgres(tmp_path_factory.mktemp("breakable"), shared_buffers_mb=64)
-    asyncio.run(_start_migrated(server))
+    asyncio.run(start_migrated(server))
     yield server
     asyncio.run(server.stop())
-
-
-async def _start_migrated(server: EmbeddedPostgres) -> None:
-    await server.start()
-    await create_database(server, TEMPLATE)
-    await upgrade(server.urls(TEMPLATE).owner)
-    await tell_apart(server, TEMPLATE)
 
 
 @pytest.fixture

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 
-from runtime.child import is_alive
-from tests.chaos.fork_server import Order
 from tests.chaos.replays import Strike
+from tests.support.forking import ROOT, Forked, fork, fork_server, forks_from
+from tests.support.orders import Order
 from tests.support.waiting import eventually
 
 __all__ = ["Fleet", "Worker", "fleet"]
 
-_ROOT = Path(__file__).parents[2]
-_SERVER = Path("tests", "chaos", "fork_server.py")
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOG_LINES = 15
@@ -39,16 +34,20 @@ class Worker:
     ``ended_at`` is when its end was seen (``time.monotonic``).
     """
 
-    pid: int
+    process: Forked
     log: Path
     ready_file: Path
-    exit_file: Path
     ended_at: float | None = field(default=None, init=False)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
 
     @property
     def is_running(self) -> bool:
         """Whether it lives; a stopped one does too."""
-        if self.ended_at is None and not is_alive(self.pid):
+        if self.ended_at is None and self.exit_code is not None:
             self.ended_at = monotonic()
         return self.ended_at is None
 
@@ -60,8 +59,8 @@ class Worker:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and for one that was killed."""
-        return int(self.exit_file.read_text()) if self.exit_file.exists() else None
+        """None while it runs; the negative number of the signal that killed it."""
+        return self.process.exit_code
 
     @property
     def consumer(self) -> str:
@@ -91,8 +90,7 @@ class Worker:
 
     def send(self, number: signal.Signals) -> None:
         """SIGSTOP, SIGCONT, or another; nothing happens when it is gone."""
-        if self.is_running:
-            os.kill(self.pid, number)
+        self.process.send(number)
 
     def most_memory_mb(self) -> float | None:
         """The most resident memory that it ever had; None once it is gone."""
@@ -123,7 +121,7 @@ class Fleet:
 
     socket: Path
     directory: Path
-    root: Path = _ROOT
+    root: Path = ROOT
 
     async def start(
         self,
@@ -139,49 +137,28 @@ class Fleet:
         names a module whose ``chunk`` cuts. ``ready``: wait until it handles events.
         """
         stem = self.directory / str(next(_numbers))
-        files = [stem.with_suffix(suffix) for suffix in (".log", ".ready", ".exit")]
+        log, ready_file = stem.with_suffix(".log"), stem.with_suffix(".ready")
         order = Order(
-            arguments=["worker", *arguments, "--ready-file", str(files[1])],
+            arguments=["worker", *arguments, "--ready-file", str(ready_file)],
             environment={**os.environ, "PYTHONPATH": str(self.root), **environment},
             strike=[] if strike is None else strike.arguments,
             chunkers=chunkers,
-            log=str(files[0]),
-            exit_file=str(files[2]),
         )
-        files[0].touch()
-        worker = Worker(await asyncio.to_thread(self._fork, order), *files)
+        process = await asyncio.to_thread(self._fork, order, log)
+        worker = Worker(process, log, ready_file)
         if ready:
             await worker.ready()
         return worker
 
-    def _fork(self, order: Order) -> int:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(_START_SECONDS)
-            client.connect(str(self.socket))
-            client.sendall(order.to_line())
-            with client.makefile("rb") as answer:
-                return int(answer.readline())
+    def _fork(self, order: Order, log: Path) -> Forked:
+        with Path(os.devnull).open("rb") as null, log.open("ab") as output:
+            return fork(self.socket, order, [null.fileno(), output.fileno(), output.fileno()])
 
 
 @contextmanager
-def fleet(root: Path = _ROOT) -> Iterator[Fleet]:
-    """A fork server of this tree, or of another; it and its workers end with the context."""
-    directory = Path(tempfile.mkdtemp(prefix="hr-"))
-    path = directory / "socket"
-    command = [sys.executable, "-P", str(root / _SERVER), str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as server:
-        try:
-            asyncio.run(_listening(server, path))
-            yield Fleet(path, directory, root)
-        finally:
-            server.kill()
-    shutil.rmtree(directory)
-
-
-async def _listening(server: subprocess.Popen[bytes], path: Path) -> None:
-    def listens() -> bool:
-        assert server.poll() is None, "the fork server ended"
-        return path.exists()
-
-    await eventually(listens, "the fork server listens", timeout=_START_SECONDS)
+def fleet(root: Path = ROOT) -> Iterator[Fleet]:
+    """Workers of this tree, or of another; those of another end with the context."""
+    with ExitStack() as stack:
+        directory = stack.enter_context(TemporaryDirectory(prefix="hr-"))
+        server = fork_server() if root == ROOT else stack.enter_context(forks_from(root))
+        yield Fleet(server, Path(directory), root)

@@ -20,6 +20,7 @@ from events.names import Lane, Names, Topic
 from runtime.errors import HeadraceError
 from tests.chaos.journal import Journal
 from tests.chaos.logbook import Logbook, Published, Question
+from tests.support.waiting import slowness
 
 __all__ = ["MARKERS", "PROJECTS", "Load"]
 
@@ -98,9 +99,13 @@ class Load:
     async def running(
         self, *, changes_per_second: float = 40.0, questions_per_second: float = 5.0
     ) -> AsyncIterator[None]:
-        """Traffic for as long as the block lasts; what is under way then comes to its end."""
+        """Traffic for as long as the block lasts; what is under way then comes to its end.
+
+        The rates are those on a quiet machine; a busy one gets as much as it can bear.
+        """
         stop = asyncio.Event()
-        changes, questions = changes_per_second / _LONGEST_BATCH, questions_per_second
+        changes = changes_per_second / _LONGEST_BATCH / slowness()
+        questions = questions_per_second / slowness()
         tasks = [
             asyncio.create_task(_steadily(stop, changes, lambda: self.publish(_LONGEST_BATCH))),
             asyncio.create_task(_steadily(stop, questions, lambda: self.ask(1))),

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.support.cli import Result
+from tests.support.cli import Command, Result
 
 __all__ = ["Replays", "Strike"]
-
-_ROOT = Path(__file__).parents[2]
-_ARMED = Path(__file__).with_name("armed.py")
 
 
 @dataclass(frozen=True)
@@ -29,7 +22,7 @@ class Strike:
 
     @property
     def arguments(self) -> list[str]:
-        """As ``armed.py`` takes them."""
+        """As ``arm_with`` takes them."""
         return [self.point, *map(str, (self.passes, self.victim, int(self.signal)))]
 
 
@@ -49,28 +42,12 @@ class Replays:
         result = await self(*arguments, strike=strike)
         assert result.code == -signal.SIGKILL, result
 
-    async def start(
-        self, *arguments: str, strike: Strike | None = None
-    ) -> asyncio.subprocess.Process:
+    async def start(self, *arguments: str, strike: Strike | None = None) -> Command:
         """Only start it."""
-        armed = strike or Strike("none")
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(_ARMED)),
-            *(*armed.arguments, "replay", *arguments),
-            env={**os.environ, "PYTHONPATH": str(_ROOT), **self.environment},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        armed = (strike or Strike("none")).arguments
+        return await Command.start("replay", *arguments, environment=self.environment, strike=armed)
 
     @staticmethod
-    async def finished(process: asyncio.subprocess.Process, timeout: float = 60) -> Result:
+    async def finished(process: Command, timeout: float = 60) -> Result:
         """What it printed and how it ended; killed where that takes too long."""
-        try:
-            async with asyncio.timeout(timeout):
-                stdout, stderr = await process.communicate()
-        except TimeoutError:
-            process.kill()
-            raise
-        assert process.returncode is not None
-        return Result(process.returncode, stdout.decode(), stderr.decode())
+        return await process.result(timeout)

@@ -24,11 +24,13 @@ from tests.support.doctors import doctor_at
 from tests.support.indexes import assert_all_handled, assert_nothing_pending
 from tests.support.replays import tools
 from tests.support.running import Headrace
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, patience, slowness
 
 __all__ = ["Stage"]
 
-PATIENCE = timedelta(seconds=30)
+PATIENCE = timedelta(minutes=2)
+MOST_SECONDS = 60.0
+"""The longest that a worker gives a question."""
 
 
 @dataclass
@@ -49,15 +51,16 @@ class Stage:
     def traffic(
         self, journal: Journal, changes_per_second: float, questions_per_second: float
     ) -> Traffic:
-        """Traffic to the journal's project, not yet begun."""
+        """Traffic to the journal's project, not yet begun: as much as this machine can bear."""
         return Traffic(
             self.running.client,
             journal.project,
             journal.changes(sys.maxsize),
             (f"word{number % 4_000} word{number * 7 % 4_000}" for number in count()),
-            changes_per_second,
-            questions_per_second,
+            changes_per_second / slowness(),
+            questions_per_second / slowness(),
             journal.kept,
+            patience=timedelta(seconds=min(patience(10), MOST_SECONDS)),
         )
 
     @asynccontextmanager

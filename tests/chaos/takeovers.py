@@ -1,4 +1,4 @@
-"""How long the work of a dead worker lies about."""
+"""How long the work of a dead or stopped worker lies about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.fleet import Worker
 from tests.chaos.runs import Run
 from tests.support.waiting import eventually
 
-__all__ = ["owed", "taken_over"]
+__all__ = ["owed", "settled_since", "taken_over"]
 
 _MOST_PENDING = 10_000
 _LONGEST_SECONDS = 60.0
@@ -30,9 +30,21 @@ async def owed(run: Run, worker: Worker) -> Owed:
 async def taken_over(run: Run, worker: Worker) -> float:
     """Seconds from a worker's death until the last of what it had in hand is settled."""
     await worker.ended()
-    left = await owed(run, worker)
-    began = worker.ended_at
-    assert began is not None
+    assert worker.ended_at is not None
+    return await settled_since(worker.ended_at, run, worker)
+
+
+async def settled_since(began: float, run: Run, *workers: Worker) -> float:
+    """Seconds from ``began`` (``time.monotonic``) until all that is pending for workers is settled.
+
+    Raises:
+        AssertionError: it takes more than a minute.
+    """
+    pending = [await owed(run, worker) for worker in workers]
+    left = {
+        topic: frozenset().union(*(one.get(topic, frozenset()) for one in pending))
+        for topic in GROUPS
+    }
 
     async def settled() -> bool:
         return not any([ids & await _pending(run, topic) for topic, ids in left.items()])

@@ -21,7 +21,7 @@ from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 
 HOUR = timedelta(hours=1)
-PATIENCE = timedelta(seconds=10)
+PATIENCE = timedelta(minutes=1)
 CHANGES = 60
 """Of each project."""
 COPIES = 5

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
 
 import pytest
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
+from tests.chaos.fleet import Worker
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
-from tests.chaos.takeovers import owed
+from tests.chaos.takeovers import owed, settled_since
+from tests.support.proxy import Brake, Proxy, running_proxy
 from tests.support.waiting import eventually
 
 SHORT_LEASE = "PT2S"
-WITH_A_ZOMBIE_SECONDS = 30.0
-"""It may hold rows until Postgres ends its transactions."""
+WITH_A_ZOMBIE_SECONDS = 10.0
+"""It may hold rows until its transactions are ended."""
 ZOMBIES = ("indexing.prepared", "indexing.committed", "answering.found")
+INSTANTS = 5
+"""Workers that are stopped inside a write in one run."""
+PIECES = 28
+"""A worker's first write sends at least so many between its first lock and its COMMIT."""
+FIRST_LOCK, COMMIT = b"pg_advisory_xact_lock_shared", b"COMMIT;"
+Note = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("seed", seeds())
@@ -28,7 +42,7 @@ async def test_questions_outlive_all_workers(chaos: Chaos, seed: int) -> None:
         frozen = Strike("answering.found", 3, signal=signal.SIGSTOP)
         workers = await asyncio.gather(run.worker(strike=frozen), run.worker(strike=frozen))
         async with run.load.running(questions_per_second=20):
-            await eventually(lambda: _all_stopped(run), "both have questions in hand")
+            await eventually(lambda: _all_stopped(workers), "both have questions in hand")
         await run.load.ask(10)
         assert any([await owed(run, worker) for worker in workers])
         await asyncio.gather(*(worker.kill() for worker in workers))
@@ -75,6 +89,58 @@ async def _zombie(chaos: Chaos, point: str, seed: int) -> None:
         await run.verify()
 
 
+@pytest.mark.parametrize("seed", seeds())
+async def test_others_go_on_beside_stopped_writers(
+    chaos: Chaos, seed: int, record_property: Note
+) -> None:
+    """Stopped anywhere inside a write, workers hold rows for seconds. Ten seeds: 50 instants."""
+    rng = random.Random(f"instants {seed}")
+    async with (
+        chaos(seed, scenario="SIGSTOP inside writes", HEADRACE_LEASE=SHORT_LEASE) as run,
+        AsyncExitStack() as stack,
+    ):
+        await run.worker()
+        zombies = [await stack.enter_async_context(_braked(run, rng)) for _ in range(INSTANTS)]
+        async with run.load.running(questions_per_second=0):
+            await eventually(
+                lambda: _all_stopped([one.worker for one in zombies]), "all are stopped", timeout=60
+            )
+        seconds = await settled_since(monotonic(), run, *(one.worker for one in zombies))
+        record_property("stopped_takeover_seconds", round(seconds, 3))
+        assert seconds <= WITH_A_ZOMBIE_SECONDS
+        await _edit_everything(run)
+        await run.verifier.assert_settled(WITH_A_ZOMBIE_SECONDS)
+        assert _all_stopped([one.worker for one in zombies])
+        for zombie in zombies:
+            zombie.wake()
+        await _serves(run)
+        await run.verify()
+
+
+@dataclass(frozen=True)
+class _Braked:
+    """A worker behind a proxy that stops it in the middle of its first write."""
+
+    worker: Worker
+    proxy: Proxy
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self.proxy.heal()
+        self.worker.send(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def _braked(run: Run, rng: random.Random) -> AsyncIterator[_Braked]:
+    """One with an instant of its own: before, behind or in the middle of a piece that it sends."""
+    async with running_proxy(run.database.worker_url) as proxy:
+        worker = await run.worker("--only", "indexer", HEADRACE_DATABASE_URL=proxy.url)
+        pieces, share = rng.randrange(PIECES), rng.choice((0.0, rng.random(), 1.0))
+        pull = partial(worker.send, signal.SIGSTOP)
+        proxy.brake(Brake(FIRST_LOCK, COMMIT, pieces, share, pull))
+        yield _Braked(worker, proxy)
+
+
 async def _edit_everything(run: Run) -> None:
     """Whatever the zombie holds is old now."""
     for project in run.logbook.projects:
@@ -96,5 +162,5 @@ async def _serves(run: Run) -> None:
     await run.verifier.assert_settled()
 
 
-async def _all_stopped(run: Run) -> bool:
-    return all(worker.is_stopped for worker in run.workers)
+def _all_stopped(workers: Sequence[Worker]) -> bool:
+    return all(worker.is_stopped for worker in workers)

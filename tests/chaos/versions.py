@@ -14,6 +14,7 @@ from pathlib import Path
 from store.revision import head_revision
 from tests.chaos.fleet import Fleet, Worker, fleet
 from tests.chaos.runs import Run
+from tests.support.waiting import within
 
 __all__ = ["NEXT", "OLD", "NextVersion", "contracting", "expanding"]
 
@@ -60,7 +61,7 @@ class NextVersion:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        async with asyncio.timeout(_SECONDS):
+        async with within(_SECONDS):
             output, _ = await process.communicate()
         assert f"at revision {self.revision}\n" in output.decode(), output.decode()
 

@@ -6,12 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from runtime.settings import LOCAL_MODEL
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace
 
 
 @pytest.fixture
 async def running(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker with the built-in model on real servers."""
+    """A worker on real servers, with a model that is quick."""
     async with headrace(redis_url, database) as it:
+        yield it
+
+
+@pytest.fixture
+async def with_model(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
+    """A worker with the built-in model, which knows what words mean."""
+    async with headrace(redis_url, database, model=LOCAL_MODEL) as it:
         yield it

@@ -11,11 +11,11 @@ RIVER = "# Weir\n\nA weir raises the level of the river so that water enters the
 BAKERY = "# Bread\n\nKnead the dough, let it rest, and bake it in a hot oven.\n"
 
 
-async def test_a_published_document_is_found_where_it_stands(running: Headrace) -> None:
+async def test_a_published_document_is_found_where_it_stands(with_model: Headrace) -> None:
     """Publish a document, ask about it, and get the lines that hold the answer."""
-    await running.change("guide/river.md", RIVER)
-    await running.change("guide/bread.md", BAKERY)
-    answer = await running.client.ask("docs", "how does water get into the channel?")
+    await with_model.change("guide/river.md", RIVER)
+    await with_model.change("guide/bread.md", BAKERY)
+    answer = await with_model.client.ask("docs", "how does water get into the channel?")
     first = answer.results[0]
     assert first.citation.uri == "guide/river.md"
     lines = RIVER.splitlines()[first.citation.start_line - 1 : first.citation.end_line]

@@ -58,6 +58,7 @@ async def test_each_is_stored_as_it_is_and_found_as_it_is(
         receipts = await running.client.publish_many(events, Lane.BULK)
         outcomes = await running.client.wait(receipts, PATIENCE)
         assert all(isinstance(one, DocumentIndexed) for one in outcomes.values())
+        await running.client.wait(receipts, PATIENCE, vectors=True)
         for number, text in enumerate(INJECTIONS):
             await found_by_every_filter(running, text, changes[number], changes)
         cli = Cli(environment_of(redis_url, database, tmp_path / "home"))

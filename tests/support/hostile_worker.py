@@ -23,10 +23,8 @@ from events.dead_letters import DeadLetter
 from events.entries import Entry, order
 from events.models import DocumentChange, Filters
 from events.names import GROUPS, Names, Topic
-from processors.inference.hashing import HASHING_MODEL
-from runtime.child import ChildProcess
-from runtime.worker_process import worker_process
 from tests.support.databases import Database
+from tests.support.processes import WorkerProcess
 from tests.support.streams import read_stream
 from tests.support.waiting import eventually
 
@@ -35,8 +33,7 @@ __all__ = ["REASONS", "Innocents", "Suspect", "hostile_worker", "reply_counts"]
 REASONS = frozenset({"MalformedEvent", "LimitExceeded", "UnsupportedContent"})
 """Codes of the errors that a hostile event may die of; any other is a defect."""
 
-_STOP_TIMEOUT = timedelta(minutes=2)
-_PATIENCE = timedelta(seconds=30)
+_PATIENCE = timedelta(minutes=2)
 _DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|event\.failed")
 
 
@@ -44,10 +41,9 @@ _DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|event\.failed")
 class Suspect:
     """The worker, its streams, and what can be told of it from outside."""
 
-    process: ChildProcess
+    process: WorkerProcess
     redis: Redis
     client: Client
-    log: Path
     names: Names = field(default_factory=Names)
 
     def peak_rss_bytes(self) -> int:
@@ -57,8 +53,7 @@ class Suspect:
 
     def defects(self) -> list[str]:
         """Lines of its log that tell of an error that wasn't foreseen."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        return [line for line in lines if _DEFECTS.search(line)]
+        return [line for line in self.process.log().splitlines() if _DEFECTS.search(line)]
 
     async def letters(self) -> list[tuple[DeadLetter, Entry]]:
         """Every dead letter, with its entry."""
@@ -109,20 +104,15 @@ async def hostile_worker(
     """A worker with all roles, told to log everything; both end with the context."""
     environment = {
         "HEADRACE_HOME": str(home),
-        "HEADRACE_REDIS_URL": redis_url,
-        "HEADRACE_DATABASE_URL": database.worker_url,
-        "HEADRACE_MODEL": HASHING_MODEL,
         "HEADRACE_LOG_LEVEL": "warning",
         **{f"HEADRACE_{name.upper()}": value for name, value in settings.items()},
     }
-    log = home / "worker.log"
-    await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
     async with (
         connect(redis_url) as redis,
-        worker_process(environment=environment, stop_timeout=_STOP_TIMEOUT, log=log) as process,
+        WorkerProcess(redis_url, database, environment) as process,
         Client.connect(redis_url) as client,
     ):
-        yield Suspect(process, redis, client, log)
+        yield Suspect(process, redis, client)
 
 
 @dataclass

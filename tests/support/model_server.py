@@ -73,6 +73,14 @@ def status(code: int, **headers: str) -> Fault:
     return lambda _, __: web.json_response(error, status=code, headers=named)
 
 
+def unless(word: str, code: int) -> Fault:
+    """An error response to requests with a word in a text; the others are answered."""
+    refusal = status(code)
+    return lambda server, texts: (
+        refusal(server, texts) if any(word in text for text in texts) else correct(server, texts)
+    )
+
+
 async def stall(server: ModelServer, texts: list[str]) -> dict[str, Any]:
     """Answers only when the gate opens."""
     await server.gate.wait()

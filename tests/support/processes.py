@@ -1,27 +1,28 @@
-"""Real worker processes for tests, by the command that a person uses."""
+"""Real worker processes for tests."""
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from runtime.child import ChildProcess
-from runtime.worker_process import worker_process
+from processors.inference.hashing import HASHING_MODEL
+from tests.support.cli import Command
 from tests.support.databases import Database
+from tests.support.waiting import eventually
 
 __all__ = ["WorkerProcess", "tree"]
 
-_STOP_TIMEOUT = timedelta(minutes=10)
-"""Longer than a test may take: a worker that doesn't end fails the test, and is not killed."""
+_STOP_SECONDS = 600.0
+"""Longer than a test may take: a worker that doesn't end fails the test."""
 
 
 class WorkerProcess:
-    """``headrace worker``, ready when entered, ended when left."""
+    """``headrace worker`` from the fork server, ready when entered, ended when left."""
 
     def __init__(
         self,
@@ -30,17 +31,31 @@ class WorkerProcess:
         environment: Mapping[str, str],
         *arguments: str,
     ) -> None:
-        servers = {
+        self._environment = {
             "HEADRACE_REDIS_URL": redis_url,
             "HEADRACE_DATABASE_URL": database.worker_url,
+            "HEADRACE_MODEL": HASHING_MODEL,
+            **environment,
         }
-        self._worker = worker_process(
-            *arguments, environment={**servers, **environment}, stop_timeout=_STOP_TIMEOUT
-        )
-        self._child: ChildProcess | None = None
+        self._arguments = arguments
+        self._directory = TemporaryDirectory(prefix="headrace-")
+        self._command: Command | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._command is not None
+        return self._command.pid
 
     async def __aenter__(self) -> Self:
-        self._child = await self._worker.__aenter__()
+        ready = Path(self._directory.name) / "ready"
+        arguments = ["worker", *self._arguments, "--ready-file", str(ready)]
+        command = await Command.start(*arguments, environment=self._environment)
+        self._command = command
+        await eventually(
+            lambda: ready.exists() or not command.is_running, "the worker is ready", timeout=60
+        )
+        assert command.is_running, await command.result(0)
         return self
 
     async def __aexit__(
@@ -49,12 +64,21 @@ class WorkerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._worker.__aexit__(kind, error, trace)
+        self._directory.cleanup()
+        assert self._command is not None
+        self._command.send(signal.SIGTERM)
+        ended = await self._command.result(_STOP_SECONDS)
+        sys.stderr.write(ended.stderr)  # for the report of a test that fails
+
+    def log(self) -> str:
+        """What it has logged until now."""
+        assert self._command is not None
+        return self._command.printed()
 
     def kill(self) -> None:
         """End it as the kernel would, in the middle of whatever it does."""
-        assert self._child is not None
-        os.kill(self._child.pid, signal.SIGKILL)
+        assert self._command is not None
+        self._command.send(signal.SIGKILL)
 
 
 def tree(pid: int) -> set[int]:

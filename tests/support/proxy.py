@@ -2,7 +2,8 @@
 
 Faults of the whole network: ``delay``, ``stall`` (a partition that TCP survives: what was sent
 arrives when it is healed), ``blackhole`` (a firewall that forgets: connections stay dead after it
-is healed), ``reset``. ``trap`` waits for some bytes, and fails the connection that carries them.
+is healed), ``reset``. ``trap`` waits for some bytes, and fails the connection that carries them;
+``brake`` waits for them to stop the client.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Fault", "Proxy", "Trap", "Way", "running_proxy"]
+__all__ = ["Brake", "Fault", "Proxy", "Trap", "Way", "running_proxy"]
 
 _READ_BYTES = 64 * 2**10
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -60,6 +61,35 @@ class Trap:
         return self.struck < self.times
 
 
+@dataclass
+class Brake:
+    """Calls ``pull`` when a connection is about to carry a piece to the server.
+
+    It is the piece that follows the one with ``pattern`` by ``pieces``, or the one with ``last``
+    where that comes before. A ``share`` of it, from 0 to 1, arrives; the rest does when the network
+    is healed, as if the client had stopped while it wrote.
+    """
+
+    pattern: bytes
+    last: bytes
+    pieces: int
+    share: float
+    pull: Callable[[], None]
+    is_pulled: bool = False
+    link: _Link | None = None
+    """The connection that carried the pattern."""
+
+    def meets(self, link: _Link, piece: bytes) -> bool:
+        """Count a piece; whether it is the one."""
+        if self.link is None and self.pattern in piece:
+            self.link = link
+        if self.is_pulled or self.link is not link:
+            return False
+        self.is_pulled = self.pieces == 0 or self.last in piece
+        self.pieces -= 1
+        return self.is_pulled
+
+
 @dataclass(eq=False)
 class _Link:
     """One client's connection, and ours to the server for it; ``silent`` ways swallow it all."""
@@ -89,6 +119,7 @@ class Proxy:
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._traps: list[Trap] = []
+        self._brake: Brake | None = None
         self._delay_seconds = 0.0
         self._stalled: set[Way] = set()
         self._is_black = False
@@ -134,12 +165,17 @@ class Proxy:
         self._traps.append(trap)
         return trap
 
+    def brake(self, brake: Brake) -> None:
+        """Stop the client in the middle of an exchange."""
+        self._brake = brake
+
     def heal(self) -> None:
-        """End delay, stalls, the black hole and all traps."""
+        """End delay, stalls, the black hole, all traps and the brake."""
         self._delay_seconds = 0.0
         self._stalled.clear()
         self._is_black = False
         self._traps.clear()
+        self._brake = None
         for link in self._links:
             self._regulate(link)
 
@@ -195,11 +231,26 @@ class Proxy:
             while piece := await source.read(_READ_BYTES):
                 await asyncio.sleep(self._delay_seconds)
                 await link.flowing[way].wait()
+                if way is Way.TO_SERVER:
+                    piece = await self._braked(link, piece)
                 if way not in link.silent:
                     await self._pass_on(link, way, piece)
         await link.flowing[way].wait()
         if way not in link.silent:
             await _end(link.target(way))
+
+    async def _braked(self, link: _Link, piece: bytes) -> bytes:
+        """What is left to be carried of a piece."""
+        brake = self._brake
+        if brake is None or not brake.meets(link, piece):
+            return piece
+        brake.pull()
+        arrives = round(len(piece) * brake.share)
+        link.server.write(piece[:arrives])
+        await link.server.drain()
+        link.flowing[Way.TO_SERVER].clear()
+        await link.flowing[Way.TO_SERVER].wait()
+        return piece[arrives:]
 
     async def _pass_on(self, link: _Link, way: Way, piece: bytes) -> None:
         trap = self._sprung(way, piece)

@@ -9,16 +9,17 @@ from datetime import timedelta
 from typing import Any
 
 from events.client import Client
-from events.models import DocumentChange, DocumentChanged
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from events.names import Lane
 from events.outcomes import Outcome
 from processors.app import ROLES, run_worker
+from processors.inference.hashing import HASHING_MODEL
 from runtime.settings import Settings
 from tests.support.databases import Database
 
 __all__ = ["PATIENCE", "Headrace", "headrace"]
 
-PATIENCE = timedelta(seconds=30)
+PATIENCE = timedelta(minutes=2)
 
 
 class Headrace:
@@ -30,24 +31,37 @@ class Headrace:
         self.database = database
 
     async def change(
-        self, uri: str, content: str | None = None, *, lane: Lane = Lane.LIVE, **data: Any
+        self,
+        uri: str,
+        content: str | None = None,
+        *,
+        lane: Lane = Lane.LIVE,
+        vectors: bool = True,
+        **data: Any,
     ) -> Outcome:
-        """Publish one change to the project ``docs`` (or another) and wait for its outcome."""
+        """Publish one change to the project ``docs`` (or another) and wait for its outcome.
+
+        With ``vectors``, no chunk of it is pending afterwards.
+        """
         change = DocumentChange(**{"project": "docs", "uri": uri, "content": content, **data})
         receipt = await self.client.publish(DocumentChanged(data=change), lane)
-        return (await self.client.wait([receipt], PATIENCE))[receipt.token]
+        outcome = (await self.client.wait([receipt], PATIENCE))[receipt.token]
+        if vectors and isinstance(outcome, DocumentIndexed) and outcome.data.chunks_pending:
+            await self.client.wait([receipt], PATIENCE, vectors=True)
+        return outcome
 
 
 @asynccontextmanager
 async def headrace(
     redis_url: str, database: Database, /, *, only: Collection[str] = tuple(ROLES), **settings: Any
 ) -> AsyncIterator[Headrace]:
-    """A ready worker with the built-in model, and a client; both end with the context.
+    """A ready worker with a quick model, and a client; both end with the context.
 
     A setting ``redis_url`` or ``database_url`` is that of the worker alone.
     """
     stop, ready = asyncio.Event(), asyncio.Event()
-    values = {"redis_url": redis_url, "database_url": database.worker_url, **settings}
+    servers = {"redis_url": redis_url, "database_url": database.worker_url}
+    values = {**servers, "model": HASHING_MODEL, **settings}
     worker = asyncio.create_task(
         run_worker(Settings(**values), stop=stop, only=only, ready=ready.set)
     )

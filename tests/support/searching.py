@@ -81,7 +81,7 @@ class Index:
                     content=text,
                     content_hash=hashlib.sha256(text.encode()).digest(),
                     tokens=len(text) // 4,
-                    model=MODEL,
+                    model="" if vectors is None else MODEL,
                     vector=None if vectors is None else vectors[i].astype(np.float16),
                 )
                 for i, text in enumerate(chunks)

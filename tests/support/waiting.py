@@ -1,15 +1,54 @@
-"""Waiting for a condition instead of for a time."""
+"""Waiting for a condition instead of for a time, with limits that suit the machine.
+
+A limit is there for what never comes. It is written for a quiet machine, and grows with
+``slowness`` where others use the processors too.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable
+from functools import cache
+from time import perf_counter
 from typing import TypeVar, overload
 
-__all__ = ["eventually"]
+__all__ = ["eventually", "patience", "slowness", "within"]
 
 Answer = TypeVar("Answer")
+
+_STEPS = 4_000_000
+_QUIET_SECONDS = 0.15
+"""What so many steps take on a quiet machine of two slow cores, where limits are chosen."""
+
+
+def slowness() -> float:
+    """How many times longer work takes here now than on a quiet machine; at least 1.
+
+    It is the greater of two figures: the time of some fixed work at the beginning of this run, and
+    the tasks that wait for each processor (the load of the last minute).
+    """
+    tasks_per_processor = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return max(1.0, _seconds_of_fixed_work() / _QUIET_SECONDS, tasks_per_processor)
+
+
+@cache
+def _seconds_of_fixed_work() -> float:
+    begun = perf_counter()
+    for _ in range(_STEPS):
+        pass
+    return perf_counter() - begun
+
+
+def patience(seconds: float) -> float:
+    """A limit in seconds, as it has to be on this machine now."""
+    return seconds * slowness()
+
+
+def within(seconds: float) -> asyncio.Timeout:
+    """As ``asyncio.timeout``, with ``patience``."""
+    return asyncio.timeout(patience(seconds))
 
 
 @overload
@@ -41,17 +80,22 @@ async def eventually(
 ) -> Answer:
     """The first true answer of ``condition``, asked every ``every`` seconds.
 
+    ``timeout``: seconds on a quiet machine; a load that rises prolongs a wait that has begun.
+
     Raises:
-        AssertionError: still not so after ``timeout`` seconds; names the condition and its answer.
+        AssertionError: still not so in time; names the condition and its answer.
     """
     answer: Answer | None = None
+    begun = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(timeout):
+        async with within(timeout) as limit:
             while True:
                 asked = condition()
                 answer = await asked if inspect.isawaitable(asked) else asked
                 if answer:
                     return answer
                 await asyncio.sleep(every)
+                limit.reschedule(begun + patience(timeout))
     except TimeoutError:
-        raise AssertionError(f"not within {timeout} s: {description} (last: {answer!r})") from None
+        limits = f"{timeout} s (x {slowness():.1f} on this machine)"
+        raise AssertionError(f"not within {limits}: {description} (last: {answer!r})") from None

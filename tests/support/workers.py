@@ -16,6 +16,7 @@ from events.names import GROUPS, Names, Topic
 from events.transport import App, Options
 from processors.agents import Delivery, batch_agent, run_worker
 from runtime.errors import MalformedEvent
+from tests.support.waiting import within
 
 __all__ = [
     "FAST",
@@ -57,7 +58,7 @@ async def running(app: App) -> AsyncIterator[None]:
     """Run a worker for the length of a block."""
     stop, ready = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(run_worker(app, stop, ready))
-    async with asyncio.timeout(10):
+    async with within(10):
         await ready.wait()
     try:
         yield

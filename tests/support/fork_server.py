@@ -1,0 +1,171 @@
+"""Forks processes that have all their modules loaded already: ``python -P fork_server.py SOCKET``.
+
+A command spends most of its start on imports, and the tests start thousands. Each connection asks
+for one process, in one line of JSON (``Order``) with its standard streams beside it (SCM_RIGHTS).
+The answer is its process id in a line, and its exit code in another once it has ended. The server
+ends, and its processes with it, when its standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import pkgutil
+import random
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from unittest.mock import patch
+
+import gateway.commands
+from gateway.main import run
+from processors import opening
+from processors.indexing.chunking import child
+from processors.indexing.chunking.sandbox import ChunkingPool
+from processors.inference.tokenizer import tokenizer_path
+from tests.chaos.armed import arm_with
+from tests.support.forked_parsers import parsers_are_forked
+from tests.support.orders import LISTENING, PARSER, Order
+
+_PRELOADED = (
+    "alembic.command",
+    "processors.indexing.chunking.registry",
+    "processors.inference.local",
+)
+_PR_SET_PDEATHSIG = 1
+
+
+class _Server:
+    """Forks one process for each connection, and says how it ended."""
+
+    def __init__(self, path: str) -> None:
+        self._clients: dict[int, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._door = socket.socket(socket.AF_UNIX)
+        self._bell, self._ringer = socket.socketpair()
+        self._path = path
+
+    def serve(self) -> None:
+        """Never returns."""
+        for end in (self._bell, self._ringer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+        self._door.bind(f"{self._path}~")
+        self._door.listen(64)
+        Path(f"{self._path}~").rename(self._path)
+        for source, react in ((0, self._end), (self._door, self._fork), (self._bell, self._reap)):
+            self._selector.register(source, selectors.EVENT_READ, react)
+        os.write(1, LISTENING)
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _end(self) -> None:
+        os._exit(0)
+
+    def _fork(self) -> None:
+        client, _ = self._door.accept()
+        order, streams = Order.receive(client)
+        parent, pid = os.getpid(), os.fork()
+        if pid == 0:
+            self._leave(client)
+            _become(order, streams, parent, self._path)
+        for stream in streams:
+            os.close(stream)
+        self._clients[pid] = client
+        _say(client, pid)
+
+    def _leave(self, client: socket.socket) -> None:
+        """Close in the child what belongs to the server."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        for end in (self._door, self._bell, self._ringer, client, *self._clients.values()):
+            end.close()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._bell.recv(4096)
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                with self._clients.pop(ended[0]) as client:
+                    _say(client, os.waitstatus_to_exitcode(ended[1]))
+
+
+def main(path: str) -> None:
+    """Serve until the parent is gone."""
+    commands = pkgutil.iter_modules(gateway.commands.__path__, "gateway.commands.")
+    for name in (*_PRELOADED, *(command.name for command in commands)):
+        import_module(name)
+    child._counter = cache(child._counter)
+    child._counter(tokenizer_path(None))
+    gc.collect()
+    gc.freeze()
+    _Server(path).serve()
+
+
+def _say(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # it may have lost interest
+        client.sendall(b"%d\n" % number)
+
+
+def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> None:
+    """Never returns, in the child."""
+    code = 70
+    try:
+        _detach(streams, parent)
+        os.environ.clear()
+        os.environ.update(order.environment)
+        random.seed()
+        if order.program == PARSER:
+            child.main(order.arguments)
+        else:
+            _run(order, server)
+        code = 0
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except Exception:  # noqa: BLE001  # the last place that can print it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _run(order: Order, server: str) -> None:
+    """``headrace``, as the order says; its parsers come from the server too."""
+    if order.strike:
+        point, *numbers = order.strike
+        arm_with(point, *map(int, numbers))
+    sys.argv[1:] = order.arguments
+    with _chunkers(order.chunkers) if order.chunkers else parsers_are_forked(Path(server)):
+        run()
+
+
+def _chunkers(module: str) -> AbstractContextManager[object]:
+    return patch.object(opening, "ChunkingPool", partial(ChunkingPool, chunkers=module))
+
+
+def _detach(streams: Sequence[int], parent: int) -> None:
+    """A session and streams of its own; it dies with the server."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(71)
+    for target, source in enumerate(streams):
+        os.dup2(source, target)
+        os.close(source)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

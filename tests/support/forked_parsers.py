@@ -1,0 +1,118 @@
+"""Parser processes from the fork server, for tests that are about something else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
+
+from processors import opening
+from processors.indexing.chunking import parser, sandbox
+from processors.indexing.chunking.parser import Parser, ParserSettings
+from processors.indexing.chunking.sandbox import ChunkingPool
+from processors.replaying import opening as replay_opening
+from runtime.settings import Settings
+from tests.support.forking import Forked, fork, fork_server
+from tests.support.orders import PARSER, Order
+
+__all__ = ["parsers_are_forked"]
+
+_ROOM_BYTES = Settings.model_fields["chunking_memory_bytes"].default
+
+
+@contextmanager
+def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
+    """Let workers and replays of this process fork their parsers: a start costs a tenth.
+
+    ``server``: socket of the fork server; None: that of this run.
+    """
+
+    class ForkedParsers(ChunkingPool):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            with patch.object(sandbox, "Parser", partial(_ForkedParser, server)):
+                super().__init__(*args, **kwargs)
+
+    with ExitStack() as patches:
+        for module in (opening, replay_opening):
+            patches.enter_context(patch.object(module, "ChunkingPool", ForkedParsers))
+        yield
+
+
+class _ForkedParser(Parser):
+    """A parser whose process is forked, unless its room or its chunkers are a test's own."""
+
+    def __init__(self, server: Path | None, settings: ParserSettings) -> None:
+        super().__init__(settings)
+        self._server = server
+
+    async def _spawn(self) -> Process:
+        settings = self._settings
+        own = settings.chunkers != sandbox.CHUNKERS_MODULE or settings.memory_bytes < _ROOM_BYTES
+        if own:
+            return await super()._spawn()
+        server = self._server
+        if server is None:
+            server = await asyncio.to_thread(fork_server)
+        # it has what a parser uses of a process
+        return cast("Process", await _ForkedProcess.start(server, settings.argument()))
+
+
+class _ForkedProcess:
+    """As much of ``asyncio.subprocess.Process`` as a parser's owner uses."""
+
+    def __init__(
+        self,
+        process: Forked,
+        stdin: asyncio.WriteTransport,
+        stdout: asyncio.StreamReader,
+        reading: asyncio.ReadTransport,
+    ) -> None:
+        self._process = process
+        self._reading = reading
+        self.stdin = stdin
+        self.stdout = stdout
+
+    @classmethod
+    async def start(cls, server: Path, argument: str) -> _ForkedProcess:
+        """Fork one, with pipes to it."""
+        requests, answers = os.pipe(), os.pipe()
+        null = os.open(os.devnull, os.O_WRONLY)
+        streams = (requests[0], answers[1], null)
+        order = Order([argument], parser._environment(), program=PARSER)
+        process = await asyncio.to_thread(fork, server, order, streams)
+        for stream in streams:
+            os.close(stream)
+        loop = asyncio.get_running_loop()
+        stdout = asyncio.StreamReader(limit=parser._BUFFER_BYTES)
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stdout), os.fdopen(answers[0], "rb", 0)
+        )
+        stdin, _ = await loop.connect_write_pipe(
+            asyncio.BaseProtocol, os.fdopen(requests[1], "wb", 0)
+        )
+        return cls(process, stdin, stdout, reading)
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._process.exit_code
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.send(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        return await self._process.wait()
+
+    async def communicate(self) -> None:
+        """Close what is left of it."""
+        await self.wait()
+        self._reading.close()

@@ -1,0 +1,45 @@
+"""Orders to the fork server, as both ends know them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+__all__ = ["LISTENING", "PARSER", "Order"]
+
+LISTENING = b"listening\n"
+"""Line that the server prints once it takes orders."""
+
+PARSER = "parser"
+"""The program that cuts documents; every other order is for ``headrace``."""
+
+_STREAMS = 3
+
+
+@dataclass(frozen=True)
+class Order:
+    """A process to fork: ``headrace ARGUMENTS`` or a parser, with this whole environment.
+
+    ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
+    ``chunkers``: the module that cuts documents, where a test has its own.
+    """
+
+    arguments: list[str]
+    environment: dict[str, str]
+    strike: list[str] = field(default_factory=list)
+    chunkers: str = ""
+    program: str = "headrace"
+
+    def send(self, server: socket.socket, streams: Sequence[int]) -> None:
+        """Ask for it, with these file descriptors as its standard streams."""
+        socket.send_fds(server, [b"\n"], streams)
+        server.sendall(json.dumps(asdict(self)).encode() + b"\n")
+
+    @classmethod
+    def receive(cls, client: socket.socket) -> tuple[Order, list[int]]:
+        """What a client asks for, and the streams."""
+        _, streams, _, _ = socket.recv_fds(client, 1, _STREAMS)
+        with client.makefile("rb") as file:
+            return cls(**json.loads(file.readline())), streams
