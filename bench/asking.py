@@ -38,7 +38,7 @@ Ask = Callable[[str], Awaitable[object]]
 async def measure() -> Report:
     """Fill an index, then ask each question once by one way; milliseconds and ratios."""
     texts = iter(questions(2 * WARM_UP + 3 * QUESTIONS))
-    async with bench_stack() as stack, open_services(stack.settings()) as services:
+    async with bench_stack() as stack, open_services(stack.settings(), ["answerer"]) as services:
         chunks = await _fill(services)
         await services.maintenance.run_once()
         async with stack.worker("--only", "answerer"), Client.connect(stack.redis_url) as client:

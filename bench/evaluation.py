@@ -21,7 +21,7 @@ from typing import Literal
 
 from bench.figures import percentile
 from events.client import Client
-from events.models import DocumentChange, DocumentChanged, DocumentRejected
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed, DocumentRejected
 from events.names import Lane
 from events.publishing import Receipt
 from runtime.errors import UsageError
@@ -33,11 +33,13 @@ __all__ = [
     "Mode",
     "Questions",
     "evaluate",
+    "index",
     "load",
     "load_questions",
     "ndcg",
     "recall",
     "reciprocal_rank",
+    "score",
     "summarise",
 ]
 
@@ -213,8 +215,52 @@ async def evaluate(
         Unavailable: no worker, or a server can't be reached.
     """
     wanted = load(directory)
+    project = await index(wanted, client, project=project, patience=patience, progress=progress)
+    return await score(wanted, client, project, modes=modes, timeout=timeout, progress=progress)
+
+
+async def index(
+    wanted: EvaluationSet,
+    client: Client,
+    *,
+    project: str | None = None,
+    patience: timedelta = timedelta(minutes=2),
+    progress: Progress = lambda _what, _done, _total: None,
+) -> str:
+    """Publish a set's documents and wait for their vectors; the name of their project.
+
+    Raises:
+        UsageError: a document was rejected.
+        Unavailable: no worker, or a server can't be reached.
+    """
     project = project or _project_name(wanted)
-    await _index(wanted, client, project, patience, progress)
+    receipts = await _publish(wanted, client, project)
+    done = 0
+    async for outcome in client.follow(receipts, patience, vectors=True):
+        if isinstance(outcome, DocumentRejected):
+            detail = outcome.data.problem.detail
+            raise UsageError(f"document {outcome.data.uri!r} was rejected: {detail}")
+        if isinstance(outcome, DocumentIndexed) and outcome.data.chunks_pending:
+            continue
+        done += 1
+        progress("indexing", done, len(receipts))
+    return project
+
+
+async def score(
+    wanted: EvaluationSet,
+    client: Client,
+    project: str,
+    *,
+    modes: Sequence[Mode] = MODES,
+    timeout: timedelta = timedelta(seconds=30),
+    progress: Progress = lambda _what, _done, _total: None,
+) -> dict[str, dict[str, float]]:
+    """Ask a set's questions in a project that holds its documents; the scores by mode.
+
+    Raises:
+        Unavailable: no worker, or a server can't be reached.
+    """
 
     async def ask(text: str, mode: Mode) -> Sequence[str]:
         answer = await client.ask(
@@ -232,22 +278,13 @@ def _project_name(wanted: EvaluationSet) -> str:
     return f"eval-{kept[:45]}-{checksum:08x}"
 
 
-async def _index(
-    wanted: EvaluationSet, client: Client, project: str, patience: timedelta, progress: Progress
-) -> None:
-    total = len(wanted.documents)
+async def _publish(wanted: EvaluationSet, client: Client, project: str) -> list[Receipt]:
     remaining = iter(wanted.documents)
     receipts: list[Receipt] = []
     while batch := list(islice(remaining, _BATCH)):
         changes = [_change(project, *document) for document in batch]
         receipts += await client.publish_many(changes, Lane.BULK)
-    done = 0
-    async for outcome in client.follow(receipts, patience):
-        if isinstance(outcome, DocumentRejected):
-            detail = outcome.data.problem.detail
-            raise UsageError(f"document {outcome.data.uri!r} was rejected: {detail}")
-        done += 1
-        progress("indexing", done, total)
+    return receipts
 
 
 def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:

@@ -34,10 +34,13 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """Named figures of one run. Times carry their unit in the name; ratios have none."""
+    """Named figures of one run, and names of what was measured.
+
+    Times carry their unit in the name; ratios have none.
+    """
 
     name: str
-    figures: Mapping[str, float]
+    figures: Mapping[str, float | str]
     machine: Mapping[str, str | int] = field(default_factory=_machine)
 
 

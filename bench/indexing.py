@@ -1,66 +1,93 @@
-"""How fast changes become searchable, beside the bare embedder on the same chunks.
+"""How fast changes become searchable: by keyword, and then by vector.
 
-``pipeline_ratio`` is chunks per second from the first publish to the last commit, through Redis,
-one worker process and Postgres, divided by chunks per second of the embedder alone with the same
-number of threads. ``noop_chunks_per_s`` leaves the model out (vectors by hashing): what all the
-rest can do.
+``keyword_chunks_per_s``: the standard library, from the first publish until every chunk is found by
+keyword (``keyword_s``), with the local model in the worker; questions are asked all the while
+(``ask_p50_ms``, ``ask_p95_ms``). ``pipeline_ratio``: chunks per second of the vectors that follow,
+divided by those of the embedder alone on the same chunks with the same number of threads
+(``model_threads``). ``engine`` is the precision that the embedder runs in, ``engine_ratio`` its
+speed by one thread divided by that of f32. ``noop_chunks_per_s``: from the first publish to the
+last vector, with vectors by hashing: all of the work but the model's.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import cycle
 from time import perf_counter
 
-from bench.corpus import python_files
-from bench.figures import Report
+from bench.corpus import python_files, questions
+from bench.engines import chunks_per_s, ratio_to_f32
+from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
+from bench.traffic import Traffic, under_traffic
 from events.client import Client
-from events.models import DocumentChange, DocumentChanged
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from events.names import Lane
 from processors.indexing.chunking import chunk
 from processors.indexing.chunking.types import Source
+from processors.inference.encoder import Precision
 from processors.inference.hashing import HASHING_MODEL
 from processors.inference.local import LocalEmbedder
-from processors.inference.types import Urgency
+from processors.recipes import model_options
+from runtime.settings import Settings
 
 __all__ = ["measure"]
 
 ROUNDS = 3
 EMBEDDED_CHUNKS = 1_200
 NOOP_CHUNKS = 15_000
+QUESTIONS_PER_S = 4.0
+
+_PATIENCE = timedelta(minutes=10)
 
 Document = tuple[str, str]
 
 
+@dataclass(frozen=True)
+class _Times:
+    """Seconds from the first publish until the last chunk was found by keyword, and by vector."""
+
+    keyword_s: float
+    vector_s: float
+
+
 async def measure() -> Report:
     """Run each measurement three times, the compared ones in turn; medians."""
-    model = LocalEmbedder()
+    options = model_options(Settings())
+    model = LocalEmbedder(threads=options.threads, precision=options.precision)
     await model.start()
     few, few_texts = _documents(model, EMBEDDED_CHUNKS)
     many, many_texts = _documents(model, NOOP_CHUNKS)
     bare: list[float] = []
-    whole: list[float] = []
+    following: list[float] = []
     async with bench_stack() as stack:
         async with stack.worker():
             for number in range(ROUNDS):
-                bare.append(await _embed(model, few_texts))
-                whole.append(await _index(stack, f"model-{number}", few, len(few_texts)))
+                bare.append(await chunks_per_s(model, few_texts))
+                times = await _index(stack, f"model-{number}", few)
+                following.append(len(few_texts) / (times.vector_s - times.keyword_s))
         async with stack.worker(HEADRACE_MODEL=HASHING_MODEL):
             noop = [
-                await _index(stack, f"noop-{number}", many, len(many_texts))
+                len(many_texts) / (await _index(stack, f"noop-{number}", many)).vector_s
                 for number in range(ROUNDS)
             ]
+    engine = model.precision or Precision.F32
     await model.close()
-    ratios = [one / other for one, other in zip(whole, bare, strict=True)]
+    ratios = [rate / alone for rate, alone in zip(following, bare, strict=True)]
     return Report(
         "indexing",
         {
             "pipeline_ratio": round(statistics.median(ratios), 3),
-            "pipeline_chunks_per_s": round(statistics.median(whole), 1),
+            "pipeline_chunks_per_s": round(statistics.median(following), 1),
             "bare_chunks_per_s": round(statistics.median(bare), 1),
             "noop_chunks_per_s": round(statistics.median(noop), 1),
+            **await _by_keyword(),
+            "engine": str(engine),
+            "engine_ratio": round(await ratio_to_f32(engine, few_texts), 2),
+            "model_threads": options.threads,
             "chunks": len(few_texts),
             "noop_chunks": len(many_texts),
         },
@@ -83,19 +110,50 @@ def _documents(model: LocalEmbedder, chunks: int) -> tuple[list[Document], list[
     return documents, texts
 
 
-async def _embed(model: LocalEmbedder, texts: Sequence[str]) -> float:
-    started = perf_counter()
-    await model.embed(texts, Urgency.BULK)
-    return len(texts) / (perf_counter() - started)
+async def _index(stack: Stack, project: str, documents: Sequence[Document]) -> _Times:
+    """Publish documents and wait for their vectors."""
+    async with Client.connect(stack.redis_url) as client:
+        began = perf_counter()
+        receipts = await client.publish_many(_changes(project, documents), lane=Lane.BULK)
+        keyword_s = 0.0
+        async for outcome in client.follow(receipts, _PATIENCE, vectors=True):
+            if isinstance(outcome, DocumentIndexed):
+                keyword_s = perf_counter() - began
+        return _Times(keyword_s, perf_counter() - began)
 
 
-async def _index(stack: Stack, project: str, documents: Sequence[Document], chunks: int) -> float:
-    events = [
+async def _by_keyword() -> dict[str, float]:
+    """The whole standard library with the local model, up to the last chunk found by keyword."""
+    documents = python_files()
+    async with (
+        bench_stack() as stack,
+        stack.worker(),
+        Client.connect(stack.redis_url) as client,
+    ):
+        traffic = Traffic(client, "stdlib", iter(()), cycle(questions(200)), 0.0, QUESTIONS_PER_S)
+        began = perf_counter()
+        receipts = await client.publish_many(_changes("stdlib", documents[:1]), lane=Lane.BULK)
+        await client.wait(receipts, timeout=_PATIENCE)
+        chunks = 0
+        async with under_traffic(traffic):
+            receipts += await client.publish_many(_changes("stdlib", documents[1:]), Lane.BULK)
+            async for outcome in client.follow(receipts, _PATIENCE):
+                if isinstance(outcome, DocumentIndexed):
+                    chunks += outcome.data.chunks_added
+            seconds = perf_counter() - began
+    times = traffic.times_ms
+    return {
+        "keyword_chunks_per_s": round(chunks / seconds, 1),
+        "keyword_s": round(seconds, 1),
+        "keyword_chunks": chunks,
+        "ask_p50_ms": round(percentile(times, 50), 1),
+        "ask_p95_ms": round(percentile(times, 95), 1),
+        "ask_failures": len(traffic.failures),
+    }
+
+
+def _changes(project: str, documents: Sequence[Document]) -> list[DocumentChanged]:
+    return [
         DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
         for uri, content in documents
     ]
-    async with Client.connect(stack.redis_url) as client:
-        started = perf_counter()
-        receipts = await client.publish_many(events, lane=Lane.BULK)
-        await client.wait(receipts, timeout=timedelta(minutes=10))
-        return chunks / (perf_counter() - started)

@@ -2,6 +2,8 @@
 
 One worker process does everything. ``live_ratio`` is the median time from publishing a live change
 to its outcome during the import, divided by the idle median; ``ask_ratio`` the same for a question.
+``edit_p50_ms``: one function of a module is edited; from its publish until a question has found the
+new text by vector and by keyword, nothing else going on.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ async def measure() -> Report:
             await client.ask(PROJECT, next(texts))
 
         await change()
+        edits = await _edits(client)
         idle_changes, idle_questions = await _times(change), await _times(ask)
         imported = await client.publish_many(_import(), lane=Lane.BULK)
         await client.wait(imported[:1], PATIENCE)
@@ -48,6 +51,8 @@ async def measure() -> Report:
         {
             "live_ratio": _ratio(busy_changes, idle_changes),
             "ask_ratio": _ratio(busy_questions, idle_questions),
+            "edit_p50_ms": round(statistics.median(edits), 1),
+            "edit_p99_ms": round(percentile(edits, 99), 1),
             "live_idle_p50_ms": round(statistics.median(idle_changes), 1),
             "live_importing_p50_ms": round(statistics.median(busy_changes), 1),
             "live_importing_p99_ms": round(percentile(busy_changes, 99), 1),
@@ -57,6 +62,29 @@ async def measure() -> Report:
             "imported_documents": len(imported),
         },
     )
+
+
+async def _edits(client: Client) -> list[float]:
+    """Milliseconds of each edit, found by both legs.
+
+    Raises:
+        RuntimeError: an answer lacks the new text, or one leg did not find it.
+    """
+    path, content = next(file for file in python_files() if "\ndef " in file[1])
+    await _publish(client, path, content)
+    times: list[float] = []
+    for number in range(SAMPLES):
+        word = f"heron{number}"
+        edited = content.replace("\ndef ", f"\ndef {word}_", 1)
+        event = DocumentChanged(data=DocumentChange(project=PROJECT, uri=path, content=edited))
+        began = perf_counter()
+        receipt = await client.publish(event)
+        answer = await client.ask(PROJECT, f"{word}_", min_event=receipt.token, vectors=True)
+        times.append((perf_counter() - began) * 1000)
+        best = answer.results[0]
+        if answer.stale or word not in best.content or best.match_type != "hybrid":
+            raise RuntimeError(f"edit {number} of {path} was not found by vector and keyword")
+    return times
 
 
 async def _publish(client: Client, uri: str, content: str) -> None:

@@ -15,8 +15,7 @@ import os
 import random
 import statistics
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -56,7 +55,7 @@ async def measure() -> Report:
         bench_stack() as stack,
         stack.worker(HEADRACE_MODEL=HASHING_MODEL),
         Client.connect(stack.redis_url) as client,
-        _owner(stack) as owner,
+        stack.owner() as owner,
     ):
         chunks = await _fill(client, owner)
         await _indexed(owner)
@@ -174,13 +173,3 @@ async def _mixed(owner: asyncpg.Connection, answers: Sequence[QueryAnswer]) -> i
         )
         for answer in answers
     )
-
-
-@asynccontextmanager
-async def _owner(stack: Stack) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that sees all rows."""
-    connection = await asyncpg.connect(stack.owner_database_url)
-    try:
-        yield connection
-    finally:
-        await connection.close()

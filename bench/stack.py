@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import asyncpg
+
 from runtime.child import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.settings import Settings
@@ -44,6 +46,15 @@ class Stack:
                 log=Path(directory) / "worker.log",
             ) as child:
                 yield child
+
+    @asynccontextmanager
+    async def owner(self) -> AsyncIterator[asyncpg.Connection]:
+        """A connection that sees all rows."""
+        connection = await asyncpg.connect(self.owner_database_url)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
     def settings(self) -> Settings:
         """Settings of a process that works with these servers."""

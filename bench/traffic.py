@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic, perf_counter
 
 from events.client import Client
@@ -24,7 +25,7 @@ class Traffic:
 
     Every fifth change is a document with a word of its own; as soon as it is acknowledged it is
     asked for, and ``unseen`` has those that were not found, with the answer. ``marked``: their
-    contents by uri.
+    contents by uri. A question or an outcome that takes longer than ``patience`` is a failure.
     """
 
     client: Client
@@ -39,6 +40,7 @@ class Traffic:
     times_ms: list[float] = field(default_factory=list)
     failures: list[HeadraceError] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+    patience: timedelta = timedelta(seconds=10)
     _running: set[asyncio.Task[None]] = field(default_factory=set)
     _order: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -89,8 +91,10 @@ class Traffic:
 
     async def _see(self, receipt: Receipt, uri: str) -> None:
         try:
-            await self.client.wait([receipt])
-            answer = await self.client.ask(self.project, _marker(uri), mode="keyword", limit=1)
+            await self.client.wait([receipt], self.patience)
+            answer = await self.client.ask(
+                self.project, _marker(uri), mode="keyword", limit=1, timeout=self.patience
+            )
         except HeadraceError as error:
             self.failures.append(error)
             return
@@ -102,7 +106,7 @@ class Traffic:
         text = next(self.questions)
         began = perf_counter()
         try:
-            answer = await self.client.ask(self.project, text)
+            answer = await self.client.ask(self.project, text, timeout=self.patience)
         except HeadraceError as error:
             self.failures.append(error)
             return
