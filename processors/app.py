@@ -79,7 +79,7 @@ async def run_worker(
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
         if "embedder" in only:
-            chores.start("vector requests", services.vector_requests.run(stop))
+            chores.start("vector requests", services.vector_requests.run(stop, settings.lease))
         if "answerer" in only:
             chores.start("trimming", _trim(services, stop))
         if "archiver" in only:

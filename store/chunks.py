@@ -26,8 +26,9 @@ __all__ = [
 
 _QUERIES = named("chunks")
 
-LARGE_TIMEOUT_S = 60.0
-"""Limit of the statement that inserts all chunks of a batch, or of one very large document."""
+_LARGE_ROWS = 1_000
+_LARGE_TIMEOUT_S = 60.0
+"""Limit of the statement that inserts so many chunks: of a large batch, or of one document."""
 
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
 """What makes two chunks the same: hash, model, symbol, headings; all that they are found by."""
@@ -131,7 +132,7 @@ async def insert(
         generation_id,
         agent,
         *(list(column) for column in zip(*columns, strict=True)),
-        timeout=LARGE_TIMEOUT_S,
+        timeout=_LARGE_TIMEOUT_S if len(rows) > _LARGE_ROWS else None,
     )
 
 

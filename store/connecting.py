@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,9 +13,19 @@ import numpy as np
 from runtime.errors import ConfigurationError, Unavailable
 from store.types import Vector
 
-__all__ = ["WriteConflict", "connect", "encode_vector", "explained", "no_postgres_url", "prepare"]
+__all__ = [
+    "BoundedConnection",
+    "WriteConflict",
+    "connect",
+    "encode_vector",
+    "explained",
+    "no_postgres_url",
+    "prepare",
+]
 
 _CONNECT_TIMEOUT_S = 10.0
+_GRACE_S = 1.0
+"""The driver notices most timeouts itself, and cancels the statement at the server then."""
 _HEADER_BYTES = 4
 
 _GONE = (
@@ -47,6 +58,52 @@ _NOT_MIGRATED = (
 
 class WriteConflict(Unavailable):
     """Other writers were in the way; the same transaction may succeed at once."""
+
+
+class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
+    """A connection on which no call outlasts the timeout of its statement by more than a second.
+
+    The driver alone has steps without a limit: it waits for the answer to the closing of a cached
+    statement for ever, and so does a worker then, where a firewall has forgotten the connection.
+
+    Each method raises ``TimeoutError`` in such a case; the connection must be terminated then.
+    """
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """As the driver's."""
+        async with self._limit(timeout):
+            status: str = await super().execute(query, *args, timeout=timeout)
+            return status
+
+    async def executemany(self, command: str, args: Any, *, timeout: float | None = None) -> None:
+        """As the driver's."""
+        async with self._limit(timeout):
+            await super().executemany(command, args, timeout=timeout)
+
+    async def fetch(
+        self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
+    ) -> Any:
+        """As the driver's."""
+        async with self._limit(timeout):
+            return await super().fetch(query, *args, timeout=timeout, **kwargs)
+
+    async def fetchrow(
+        self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
+    ) -> Any:
+        """As the driver's."""
+        async with self._limit(timeout):
+            return await super().fetchrow(query, *args, timeout=timeout, **kwargs)
+
+    async def fetchval(
+        self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
+    ) -> Any:
+        """As the driver's."""
+        async with self._limit(timeout):
+            return await super().fetchval(query, *args, timeout=timeout, **kwargs)
+
+    def _limit(self, timeout: float | None) -> asyncio.Timeout:
+        seconds = self._config.command_timeout if timeout is None else timeout
+        return asyncio.timeout(None if seconds is None else seconds + _GRACE_S)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Self
 import asyncpg
 
 from runtime.errors import ConfigurationError
-from store.connecting import explained, no_postgres_url, prepare
+from store.connecting import BoundedConnection, explained, no_postgres_url, prepare
 from store.named_queries import named
 from store.revision import check
 from store.roles import take_role
@@ -27,6 +27,8 @@ _QUERIES = named("database")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0
+_CACHED_STATEMENTS = 256
+"""More than a worker has: the driver closes others one by one, each by a round trip."""
 _STATEMENT_TIMEOUT = timedelta(seconds=60)
 _SILENT_STATEMENTS = 2
 _LONGEST_SILENCE = timedelta(seconds=5)
@@ -184,6 +186,8 @@ async def _pool(
             max_size=max_size,
             init=made,
             reset=_nothing_to_reset,
+            connection_class=BoundedConnection,
+            statement_cache_size=_CACHED_STATEMENTS,
             server_settings={"application_name": "headrace"},
             timeout=_CONNECT_TIMEOUT_S,
             command_timeout=(statement_timeout or _STATEMENT_TIMEOUT).total_seconds(),

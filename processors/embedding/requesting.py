@@ -24,8 +24,8 @@ __all__ = ["VectorRequests", "request_for"]
 
 log = structlog.get_logger(__name__)
 
-EVERY = timedelta(seconds=15)
-_OVERDUE = timedelta(minutes=1)
+_LEASES = 2
+"""Leases after which a request is overdue: by then a worker that was killed has a successor."""
 _MOST_DOCUMENTS = 1_000
 _STREAMS = {topic: GROUPS[topic] for topic in (Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK)}
 
@@ -39,16 +39,17 @@ class VectorRequests:
         self._pending = pending
         self._streams = ChunkedStreams(redis, names)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Trim and repair now and then until ``stop`` is set; failures are logged."""
+    async def run(self, stop: asyncio.Event, lease: timedelta) -> None:
+        """Trim and repair every two leases until ``stop`` is set; failures are logged."""
+        overdue = _LEASES * lease
         while not stop.is_set():
             try:
                 await trim_chunked(self._redis, self._names)
-                await self.repair(_OVERDUE)
+                await self.repair(overdue)
             except (HeadraceError, RedisError) as error:
                 log.warning("vector_requests.failed", error=str(error))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), EVERY.total_seconds())
+                await asyncio.wait_for(stop.wait(), overdue.total_seconds())
 
     async def repair(self, older_than: timedelta) -> int:
         """Request vectors again that no entry of the streams asks for; how many documents.

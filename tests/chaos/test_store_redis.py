@@ -78,8 +78,9 @@ class Disaster:
         """From here on nothing reaches the disk for certain."""
         if self.halts_workers:
             self.send(signal.SIGSTOP)
-        self.safe_bytes = self.redis.log.stat().st_size
         self.safe_until_ms = await _now_ms(self.run.redis)
+        await eventually(lambda: _is_written(self.run.redis), "the log has all commands")
+        self.safe_bytes = self.redis.log.stat().st_size
 
     async def crash(self) -> None:
         """The process dies; what it wrote, the kernel has."""
@@ -221,6 +222,12 @@ async def _refused(redis: Redis, times: int) -> bool:
     """Whether so many writes were refused for want of a disk."""
     errors = await redis.info("errorstats")
     return bool(errors.get("errorstat_MISCONF", {}).get("count", 0) >= times)
+
+
+async def _is_written(redis: Redis) -> bool:
+    """Whether no command waits for its write, which Redis puts off while the disk is busy."""
+    persistence = await redis.info("persistence")
+    return bool(persistence["aof_buffer_length"] == 0)
 
 
 async def _now_ms(redis: Redis) -> int:

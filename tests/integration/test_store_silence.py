@@ -14,16 +14,19 @@ import pytest
 
 from runtime.errors import Unavailable
 from runtime.settings import Settings
+from store import database as databases
 from store.database import Database
 from tests.support.databases import Database as Fresh
-from tests.support.proxy import Proxy, running_proxy
-from tests.support.waiting import eventually
+from tests.support.proxy import Fault, Proxy, Way, running_proxy
+from tests.support.waiting import eventually, within
 
 LONGEST_STATEMENT = timedelta(seconds=0.5)
 CONNECTIONS = 4
 LONG = timedelta(seconds=2.5)
 """Several times the longest silence of the pool, which is twice its longest statement."""
 SPACE = 7
+CLOSE_MESSAGE = b"C\x00\x00\x00"
+"""How the Close message of the Postgres protocol begins, up to its length."""
 
 
 @pytest.fixture
@@ -59,6 +62,24 @@ async def test_one_silent_connection_renews_them_all(proxy: Proxy, pool: Databas
     for _ in range(CONNECTIONS):
         await use(pool)
     assert monotonic() - began < 2 * LONGEST_STATEMENT.total_seconds()
+
+
+async def test_a_cached_statement_cannot_be_closed(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver itself waits for ever for the answer to a Close message."""
+    monkeypatch.setattr(databases, "_CACHED_STATEMENTS", 1)
+    pool = await Database.open(proxy.url, statement_timeout=LONGEST_STATEMENT)
+    try:
+        trap = proxy.trap(Way.TO_SERVER, CLOSE_MESSAGE, Fault.SWALLOW)
+        async with within(10):
+            with pytest.raises(Unavailable):
+                await use(pool)
+        assert trap.struck
+        proxy.heal()
+        await use(pool)
+    finally:
+        await pool.close()
 
 
 async def test_a_silent_transaction_gives_its_locks_back(proxy: Proxy, pool: Database) -> None:
