@@ -47,7 +47,8 @@ LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
 EMBEDDING_BATCH = 16
-"""Documents of one bulk batch of the embedder: while one batch is written, another is embedded."""
+"""Documents of one bulk batch of the embedder. It has one batch more in work than an indexer has:
+while one is read and one is written, a third keeps the model's threads at work."""
 
 TRIM_EVERY = timedelta(minutes=1)
 
@@ -186,8 +187,9 @@ def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
         return 1, timedelta(), settings.query_concurrency * (1 + WAITING_PER_WORKING)
     if topic.is_live:
         return LIVE_BATCH, LIVE_PATIENCE, settings.concurrency
-    size = EMBEDDING_BATCH if topic in ROLES["embedder"] else settings.batch_documents
-    return size, BULK_PATIENCE, settings.concurrency
+    if topic in ROLES["embedder"]:
+        return EMBEDDING_BATCH, BULK_PATIENCE, settings.concurrency + 1
+    return settings.batch_documents, BULK_PATIENCE, settings.concurrency
 
 
 async def _trim(services: Services, stop: asyncio.Event) -> None:
