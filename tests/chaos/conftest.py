@@ -19,6 +19,7 @@ from tests.chaos.replays import Replays
 from tests.chaos.runs import Chaos
 from tests.chaos.staging import Stage
 from tests.support.cli import environment_of
+from tests.support.crashable_redis import CrashableRedis, redis_binaries
 from tests.support.databases import fresh_database, start_migrated
 from tests.support.running import headrace
 
@@ -62,6 +63,15 @@ def chaos(
 ) -> Chaos:
     """Opens runs, on servers that all share unless the test brings its own."""
     return Chaos(worker_fleet, roomy_postgres, redis_server, tmp_path, request.node.nodeid)
+
+
+@pytest.fixture
+async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
+    """A server of one test alone, with an append-only file as the runbook has it."""
+    server = CrashableRedis(redis_binaries()[-1], tmp_path, fsync="everysec")
+    await server.start()
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="module")

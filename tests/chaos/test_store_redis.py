@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -102,15 +101,6 @@ class Disaster:
     def is_safe(self, token_or_id: str) -> bool:
         """Whether an entry was on the disk before."""
         return order(token_or_id.rpartition(":")[2])[0] < self.safe_until_ms
-
-
-@pytest.fixture
-async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
-    """A server of this test alone, with an append-only file as the runbook has it."""
-    server = CrashableRedis(redis_binaries()[-1], tmp_path, fsync="everysec")
-    await server.start()
-    yield server
-    server.kill()
 
 
 @pytest.mark.parametrize("seed", seeds())
