@@ -1,7 +1,7 @@
-"""A worker process for tests that kill it: ``python transport_worker.py URL held|crash|echo``.
+"""A worker for tests that kill it: ``python transport_worker.py URL held|crash|echo LEASE``.
 
 ``held`` takes events and never finishes one; ``crash`` dies on the event "event poison"; what
-others it finishes it adds to the list "applied".
+others it finishes it adds to the list "applied". ``LEASE`` is in seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
+from datetime import timedelta
 
 from redis.asyncio import Redis
 
@@ -18,7 +20,7 @@ from processors.agents import Delivery, agent, run_worker
 from tests.support.workers import FAST, TOPIC, decode
 
 
-async def main(url: str, behaviour: str) -> None:
+async def main(url: str, behaviour: str, lease: timedelta) -> None:
     """Run until killed."""
     redis = Redis.from_url(url)
 
@@ -30,10 +32,11 @@ async def main(url: str, behaviour: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         await redis.rpush("applied", delivery.event)
 
-    app = App("test", broker=url, options=FAST)
+    app = App("test", broker=url, options=replace(FAST, lease=lease))
     agent(app, TOPIC, decode=decode, handle=handle, concurrency=2)
     await run_worker(app, asyncio.Event())
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2]))
+    _, url, behaviour, lease = sys.argv
+    asyncio.run(main(url, behaviour, timedelta(seconds=float(lease))))
