@@ -66,6 +66,8 @@ _PUBLISHING = (
     _Grant("get set", _SEEN),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
+    _Grant("xinfo|groups xpending xlen", f"{_LOGS} {_CHUNKED}", "R"),
+    _Grant("hgetall", "{workers}:state", "R"),
 )
 
 _CONSUMING = (

@@ -6,6 +6,7 @@ The keys of one script share a hash tag, so that each runs on a Redis Cluster to
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -13,12 +14,14 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
+from events.entries import preceding
 from events.names import Position
 from runtime.errors import MalformedEvent
 
 __all__ = [
     "ForgetConsumers",
     "HoldBack",
+    "Present",
     "PublishOnce",
     "Redrive",
     "ReplyOnce",
@@ -95,6 +98,37 @@ class PublishOnce(_Script):
             signature,
         ]
         self._queue(pipeline, [stream, seen], arguments)
+
+
+class Present(_Script):
+    """Which entries a stream of changes holds: a 1 for each id that is there, else a 0.
+
+    Whoever may not read ranges may read on from the id before: Redis 6.2 lets a publisher do so.
+    """
+
+    LUA = """
+    local found = {}
+    for i = 1, #ARGV, 2 do
+      local entries = redis.pcall('XRANGE', KEYS[1], ARGV[i], ARGV[i])
+      if entries.err then
+        local read = redis.call('XREAD', 'COUNT', 1, 'STREAMS', KEYS[1], ARGV[i + 1])
+        entries = read and read[1][2] or {}
+      end
+      found[#found + 1] = entries[1] and entries[1][1] == ARGV[i] and 1 or 0
+    end
+    return found
+    """
+
+    async def __call__(self, stream: str, entry_ids: Sequence[str]) -> list[bool]:
+        """For each of at most 1,000 ids.
+
+        Raises:
+            ResponseError: the user may not read the stream.
+        """
+        arguments: list[str | int | bytes] = []
+        for entry_id in entry_ids:
+            arguments += [entry_id, preceding(entry_id)]
+        return [bool(found) for found in await self._run([stream], arguments)]
 
 
 class Republish(_Script):

@@ -1,16 +1,14 @@
-"""A plain directory: every file that isn't ignored, by the hash of its content."""
+"""A plain directory: every file that isn't ignored, by what the file system says of it."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from runtime.errors import UsageError
-from sources.files import read_regular
+from sources.files import fingerprint_of, read_marked
 from sources.ignoring import IgnoreRules
 from sources.naming import to_uri
 from sources.types import Content, Listing, Read, Skip
@@ -36,21 +34,41 @@ class DirectorySource:
         """Absolute path."""
         return str(self._root)
 
+    @property
+    def key(self) -> str:
+        """By the absolute path."""
+        return f"directory:{self._root}"
+
+    @property
+    def location(self) -> str:
+        """Absolute path."""
+        return str(self._root)
+
     def list(self, max_bytes: int) -> Listing:
-        """Hash every file up to ``max_bytes``.
+        """Every file up to ``max_bytes``, none of which is read.
 
         Raises:
             UsageError: the directory has gone, or can't be read.
         """
         files: dict[str, str] = {}
-        skipped: Counter[Skip] = Counter()
+        skipped: dict[str, Skip] = {}
         for entry, relative in _walk(self._root):
             found = self._look(entry, relative, max_bytes)
             if isinstance(found, Skip):
-                skipped[found] += 1
+                skipped[relative.as_posix()] = found
             else:
                 files[relative.as_posix()] = found
         return Listing(files, skipped)
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """Never: a directory is as it is now."""
+        del listing, commit, committed_at
+        return False
+
+    def uncommitted(self, listing: Listing) -> int:
+        """None: nothing is committed."""
+        del listing
+        return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """None: a directory doesn't remember what its files were like."""
@@ -62,8 +80,7 @@ class DirectorySource:
         """Reads files by their uri."""
 
         def read(uri: str, _: str) -> Content:
-            raw = read_regular(self._root / uri, max_bytes + 1)
-            return Content(raw, hashlib.sha256(raw).hexdigest())
+            return read_marked(self._root / uri, max_bytes + 1)
 
         yield read
 
@@ -80,11 +97,10 @@ class DirectorySource:
         if to_uri(os.fsencode(relative)) is None:
             return Skip.NAME
         try:
-            if entry.stat(follow_symlinks=False).st_size > max_bytes:
-                return Skip.OVERSIZED
-            return hashlib.sha256(read_regular(Path(entry.path), max_bytes + 1)).hexdigest()
+            found = entry.stat(follow_symlinks=False)
         except OSError:
             return Skip.UNREADABLE
+        return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)
 
 
 def _walk(root: Path) -> Iterator[tuple[os.DirEntry[str] | None, PurePosixPath]]:

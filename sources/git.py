@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from runtime.errors import UsageError
+from sources.git_history import COMMIT, committed_at, is_older, repository_key
+from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
 from sources.ignoring import LARGEST_RULES_BYTES, MatchClock, Rules
 from sources.naming import to_uri
@@ -18,7 +19,7 @@ from sources.types import Listing, Read, Skip
 
 __all__ = ["GitSource", "open_git"]
 
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_KEY_CHARACTERS = 8
 _SYMLINK_MODE = b"120000"
 _SUBMODULE_MODE = b"160000"
 
@@ -31,6 +32,8 @@ def open_git(path: Path) -> GitSource | None:
     Raises:
         UsageError: inside a ``.git`` directory, no commit yet, or git refuses to read it.
     """
+    if _is_bare(path):
+        return GitSource(path.resolve())
     if not any((one / ".git").exists() for one in (path.resolve(), *path.resolve().parents)):
         return None
     root, prefix = _work_tree(path)
@@ -55,8 +58,32 @@ class GitSource:
 
     @property
     def name(self) -> str:
+        """Folder and repository, by the first letters of its key: no other key has this name."""
+        repository = self._repository[:_KEY_CHARACTERS]
+        folder = "/".join(filter(None, (self._root.name, self._prefix.rstrip("/"))))
+        return f"{folder}@{repository}"
+
+    @property
+    def key(self) -> str:
+        """By the first commit of the repository and the part of it that is synced."""
+        return f"git:{self._repository}:{self._prefix}"
+
+    @property
+    def location(self) -> str:
         """Absolute path of what is synced."""
         return str(self._root / self._prefix)
+
+    @property
+    def has_work_tree(self) -> bool:
+        """False for a bare repository."""
+        return (self._root / ".git").exists()
+
+    @cached_property
+    def _repository(self) -> str:
+        try:
+            return repository_key(self._root, self._head())
+        except GitFailed as error:
+            raise UsageError(f"{self._root} can't be read by git: {error}") from error
 
     def tracks_anything(self) -> bool:
         """Whether anything below the prefix is tracked; the repository as a whole always counts.
@@ -75,19 +102,38 @@ class GitSource:
         """
         commit = self._head()
         files: dict[str, str] = {}
-        skipped: Counter[Skip] = Counter()
+        skipped: dict[str, Skip] = {}
         ignored = self._ignored(commit)
         for entry in self._entries(commit):
             reason = entry.skip(max_bytes, ignored)
             if reason is not None:
-                skipped[reason] += 1
+                skipped[entry.shown] = reason
             elif entry.uri is not None:
                 files[entry.uri] = entry.blob
-        return Listing(files, skipped, commit, self._permalink_template())
+        at = committed_at(self._root, commit)
+        return Listing(files, skipped, commit, self._permalink_template(), committed_at=at)
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """By ancestry; by the times of the commits where the clone does not have the other one."""
+        if listing.commit is None:
+            return False
+        return is_older(self._root, listing.commit, listing.committed_at, commit, committed_at)
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Files of the work tree that differ from HEAD; 0 for a bare repository."""
+        if not self.has_work_tree or listing.commit is None:
+            return 0
+        ignored = self._ignored(listing.commit)
+        try:
+            return count_uncommitted(
+                self._root, listing.files, lambda uri: not ignored.verdict(uri), *self._below()
+            )
+        except GitFailed:
+            return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """By git's own measure of similarity; empty where ``commit`` is gone (a force push)."""
-        if commit is None or listing.commit is None or not _COMMIT.fullmatch(commit):
+        if commit is None or listing.commit is None or not COMMIT.fullmatch(commit):
             return {}
         options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
         try:
@@ -121,7 +167,7 @@ class GitSource:
         for line in listed.split(b"\0")[:-1]:
             facts, _, path = line.partition(b"\t")
             mode, _, blob, size_bytes = facts.split()
-            yield _Entry(to_uri(path), mode, blob.decode(), size_bytes)
+            yield _Entry(path, to_uri(path), mode, blob.decode(), size_bytes)
 
     def _ignored(self, commit: str) -> Rules:
         """Those of the root; none where the file is too large, or there is no such file."""
@@ -156,10 +202,16 @@ class GitSource:
 class _Entry:
     """One line of ``git ls-tree -l``; ``uri`` None: the name can't be one."""
 
+    path: bytes
     uri: str | None
     mode: bytes
     blob: str
     size_bytes: bytes
+
+    @property
+    def shown(self) -> str:
+        """The path as people can read it."""
+        return self.path.decode(errors="backslashreplace")
 
     def skip(self, max_bytes: int, ignored: Rules) -> Skip | None:
         """Why it is no document, as far as can be told without reading it."""
@@ -174,6 +226,17 @@ class _Entry:
         if not self.size_bytes.isdigit():
             return Skip.UNREADABLE
         return Skip.OVERSIZED if int(self.size_bytes) > max_bytes else None
+
+
+def _is_bare(path: Path) -> bool:
+    """Whether a directory is a repository without a work tree, as a mirror is."""
+    looks_so = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+    if not looks_so or path.resolve().name == ".git":
+        return False
+    try:
+        return run_git(path, "rev-parse", "--is-bare-repository").strip() == b"true"
+    except GitFailed:
+        return False
 
 
 def _work_tree(path: Path) -> tuple[Path, str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from runtime.errors import UsageError
 from sources.directory import open_directory
-from sources.git import open_git
+from sources.git import GitSource, open_git
+from sources.git_worktree import WorkTreeSource
 from sources.types import Source
 
 __all__ = ["KINDS", "open_source"]
@@ -19,11 +20,11 @@ KINDS: Mapping[str, Callable[[Path], Source | None]] = {
 """Kinds in the order in which they are asked; the first that recognises a path has it."""
 
 
-def open_source(path: Path) -> Source:
-    """The source at a path.
+def open_source(path: Path, *, worktree: bool = False) -> Source:
+    """The source at a path. ``worktree``: of a repository, the files as they are, not as committed.
 
     Raises:
-        UsageError: there is no such directory, or it can't be read.
+        UsageError: there is no such directory, or it can't be read; or it has no work tree.
     """
     path = path.expanduser()
     if not path.exists():
@@ -33,5 +34,11 @@ def open_source(path: Path) -> Source:
     for recognise in KINDS.values():
         source = recognise(path)
         if source is not None:
-            return source
+            return _work_tree_of(source) if worktree else source
     raise UsageError(f"{path} is no source of a known kind: {', '.join(KINDS)}")
+
+
+def _work_tree_of(source: Source) -> Source:
+    if not isinstance(source, GitSource) or not source.has_work_tree:
+        raise UsageError(f"{source.location} has no work tree of git: leave --worktree out")
+    return WorkTreeSource.of(source)
