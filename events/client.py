@@ -10,11 +10,11 @@ from typing import Any, Literal, Self
 from redis.asyncio import Redis
 
 from events.asking import Asker
-from events.connection import connect
+from events.connection import connect, redis_errors
 from events.following import Following, follow
 from events.heartbeats import Heartbeat, Heartbeats
 from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
-from events.names import Lane, Names
+from events.names import LARGEST_SEQUENCE, Lane, Names, Position
 from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.presence import present_changes, read_cursors
@@ -212,6 +212,20 @@ class Client:
                 f"{timeout.total_seconds():g} s: are workers running?"
             ) from None
         return outcomes
+
+    async def horizon(self) -> int:
+        """The position of the log at this moment, by the clock of Redis.
+
+        What was published before is below it, what is published later above. A sync takes its
+        source with it (``Sources.take``).
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        with redis_errors():
+            seconds, microseconds = await self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
 
     def following(self, *, vectors: bool = False) -> Following:
         """What follows changes while more are published; read it now and then."""
