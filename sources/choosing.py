@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -36,7 +35,7 @@ class ChosenFiles:
         """The chosen files as the source lists them; raises as it does."""
         listing = self._source.list(max_bytes)
         chosen = {uri: mark for uri, mark in listing.files.items() if uri in self._uris}
-        return replace(listing, files=chosen, skipped=Counter())
+        return replace(listing, files=chosen, skipped_paths={})
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """Old uri by new uri, for chosen files."""

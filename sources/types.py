@@ -27,19 +27,36 @@ class Skip(StrEnum):
     SPECIAL = "special file"
     UNREADABLE = "unreadable"
     IGNORED = "ignored"
+    SECRET = "secret"  # noqa: S105 - a reason, not a password
+    DEPENDENCY = "dependency"
+    LOCK_FILE = "lock file"
+    GENERATED = "generated"
+    MINIFIED = "minified"
+    LFS_POINTER = "lfs pointer"
+    HOME = "headrace home"
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a source holds now. ``files``: fingerprint by uri; equal ones mean equal bytes.
+    """What a source holds now.
 
-    ``skipped`` counts what can be told to be no document without reading it.
+    Attributes:
+        files: fingerprint by uri; equal ones mean equal bytes.
+        skipped_paths: what is known to be no document without reading it. A path that ends in
+            ``/`` is a folder that was left out as a whole.
+        included: uris of files that a rule of the user names: their content is not judged.
     """
 
     files: Mapping[str, str]
-    skipped: Counter[Skip]
+    skipped_paths: Mapping[str, Skip]
     commit: str | None = None
     permalink_template: str | None = None
+    included: frozenset[str] = frozenset()
+
+    @property
+    def skipped(self) -> Counter[Skip]:
+        """Number of skipped paths by reason; a folder counts once."""
+        return Counter(self.skipped_paths.values())
 
 
 @dataclass(frozen=True, slots=True)
