@@ -12,8 +12,8 @@ from runtime.errors import UsageError
 from sources.git_history import COMMIT, committed_at, is_older, repository_key
 from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
-from sources.ignoring import LARGEST_RULES_BYTES, MatchClock, Rules
-from sources.naming import to_uri
+from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, Choice, IgnoreRules, TrackedPaths
+from sources.naming import to_shown, to_uri
 from sources.permalinks import permalink_template
 from sources.types import Listing, Read, Skip
 
@@ -22,9 +22,10 @@ __all__ = ["GitSource", "open_git"]
 _KEY_CHARACTERS = 8
 _SYMLINK_MODE = b"120000"
 _SUBMODULE_MODE = b"160000"
+_ALL = Choice()
 
 
-def open_git(path: Path) -> GitSource | None:
+def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
     """The repository that a directory is in, or None.
 
     None too for a directory in which nothing is tracked: build results, an environment.
@@ -33,11 +34,11 @@ def open_git(path: Path) -> GitSource | None:
         UsageError: inside a ``.git`` directory, no commit yet, or git refuses to read it.
     """
     if _is_bare(path):
-        return GitSource(path.resolve())
+        return GitSource(path.resolve(), "", choice)
     if not any((one / ".git").exists() for one in (path.resolve(), *path.resolve().parents)):
         return None
     root, prefix = _work_tree(path)
-    source = GitSource(root, prefix)
+    source = GitSource(root, prefix, choice)
     return source if source.tracks_anything() else None
 
 
@@ -48,13 +49,15 @@ class GitSource:
     so permanent links hold. Symbolic links and submodules are counted, never followed. Files that
     aren't committed don't count, nor does what the root's ``.headraceignore`` (in the form of
     ``.gitignore``, itself committed) names: generated files that would only crowd out answers.
+    A tracked ``build`` or ``dist`` counts: its owner has made it a part of the source.
     """
 
     kind = "git"
 
-    def __init__(self, root: Path, prefix: str = "") -> None:
+    def __init__(self, root: Path, prefix: str = "", choice: Choice = _ALL) -> None:
         self._root = root
         self._prefix = prefix
+        self._choice = choice
 
     @property
     def name(self) -> str:
@@ -103,15 +106,18 @@ class GitSource:
         commit = self._head()
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
-        ignored = self._ignored(commit)
-        for entry in self._entries(commit):
-            reason = entry.skip(max_bytes, ignored)
+        rules = self._rules(commit)
+        entries = list(self._entries(commit))
+        paths = TrackedPaths(rules, (entry.uri for entry in entries if entry.uri), self._prefix)
+        for entry in entries:
+            path, reason = entry.skip(max_bytes, paths)
             if reason is not None:
-                skipped[entry.shown] = reason
+                skipped[path] = reason
             elif entry.uri is not None:
                 files[entry.uri] = entry.blob
-        at = committed_at(self._root, commit)
-        return Listing(files, skipped, commit, self._permalink_template(), committed_at=at)
+        included = frozenset(filter(rules.includes, files))
+        link, at = self._permalink_template(), committed_at(self._root, commit)
+        return Listing(files, skipped, commit, link, included, committed_at=at)
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
         """By ancestry; by the times of the commits where the clone does not have the other one."""
@@ -123,11 +129,9 @@ class GitSource:
         """Files of the work tree that differ from HEAD; 0 for a bare repository."""
         if not self.has_work_tree or listing.commit is None:
             return 0
-        ignored = self._ignored(listing.commit)
+        rules = self._rules(listing.commit)
         try:
-            return count_uncommitted(
-                self._root, listing.files, lambda uri: not ignored.verdict(uri), *self._below()
-            )
+            return count_uncommitted(self._root, listing, rules, *self._below())
         except GitFailed:
             return 0
 
@@ -169,16 +173,17 @@ class GitSource:
             mode, _, blob, size_bytes = facts.split()
             yield _Entry(path, to_uri(path), mode, blob.decode(), size_bytes)
 
-    def _ignored(self, commit: str) -> Rules:
+    def _rules(self, commit: str) -> IgnoreRules:
         """Those of the root; none where the file is too large, or there is no such file."""
-        name = f"{commit}:.headraceignore"
+        name = f"{commit}:{RULES_FILE}"
         try:
             size_bytes = int(run_git(self._root, "cat-file", "-s", name))
             fits = size_bytes <= LARGEST_RULES_BYTES
             rules = run_git(self._root, "cat-file", "blob", name) if fits else b""
         except GitFailed:
             rules = b""
-        return Rules(rules.decode(errors="surrogateescape").splitlines(), MatchClock())
+        lines = rules.decode(errors="surrogateescape").splitlines()
+        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
 
     def _permalink_template(self) -> str | None:
         try:
@@ -208,21 +213,17 @@ class _Entry:
     blob: str
     size_bytes: bytes
 
-    @property
-    def shown(self) -> str:
-        """The path as people can read it."""
-        return self.path.decode(errors="backslashreplace")
+    def skip(self, max_bytes: int, paths: TrackedPaths) -> tuple[str, Skip | None]:
+        """It, or a folder around it that is left out; and why, as far as is known unread."""
+        if self.uri is None:
+            return to_shown(self.path), self._skip(max_bytes) or Skip.NAME
+        return paths.skip(self.uri) or (self.uri, self._skip(max_bytes))
 
-    def skip(self, max_bytes: int, ignored: Rules) -> Skip | None:
-        """Why it is no document, as far as can be told without reading it."""
+    def _skip(self, max_bytes: int) -> Skip | None:
         if self.mode == _SYMLINK_MODE:
             return Skip.SYMLINK
         if self.mode == _SUBMODULE_MODE:
             return Skip.SUBMODULE
-        if self.uri is None:
-            return Skip.NAME
-        if ignored.verdict(self.uri):
-            return Skip.IGNORED
         if not self.size_bytes.isdigit():
             return Skip.UNREADABLE
         return Skip.OVERSIZED if int(self.size_bytes) > max_bytes else None

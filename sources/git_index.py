@@ -10,13 +10,15 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sources.files import read_regular
 from sources.git_process import run_git
+from sources.ignoring import IgnoreRules, TrackedPaths
 from sources.naming import to_uri
+from sources.types import Listing
 
 __all__ = [
     "TrackedFile",
@@ -123,12 +125,8 @@ class WorkTree:
         return self._folders[folder]
 
 
-def count_uncommitted(
-    root: Path, committed: Mapping[str, str], is_document: Callable[[str], bool], *below: str
-) -> int:
-    """How many files differ from the blobs of a commit, are gone, or are new.
-
-    ``is_document`` says whether a new file counts.
+def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: str) -> int:
+    """How many files differ from the listed blobs of a commit, are gone, or are new documents.
 
     Raises:
         GitFailed: git can't list them.
@@ -139,10 +137,12 @@ def count_uncommitted(
     new = [to_uri(path) for path in untracked_files(root, *below)]
     for file in tracked_files(root, *below):
         uri = to_uri(file.path)
-        if uri in committed:
+        if uri in listing.files:
             tracked.add(uri)
-            changed += file.blob != committed[uri] or tree.differs(file)
-        elif file.mode.startswith(_REGULAR_MODE):
+            changed += file.blob != listing.files[uri] or tree.differs(file)
+        elif uri not in listing.skipped_paths and file.mode.startswith(_REGULAR_MODE):
             new.append(uri)
-    added = sum(uri is not None and is_document(uri) for uri in new)
-    return changed + added + len(committed.keys() - tracked)
+    uris = [uri for uri in new if uri is not None]
+    paths = TrackedPaths(rules, uris)
+    added = sum(paths.skip(uri) is None for uri in uris)
+    return changed + added + len(listing.files.keys() - tracked)

@@ -14,8 +14,8 @@ from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
 from sources.git_process import GitFailed
-from sources.ignoring import LARGEST_RULES_BYTES, MatchClock, Rules
-from sources.naming import to_uri
+from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, IgnoreRules, TrackedPaths
+from sources.naming import to_shown, to_uri
 from sources.types import Content, Listing, Read, Skip
 
 __all__ = ["WorkTreeSource"]
@@ -32,7 +32,7 @@ class WorkTreeSource(GitSource):
     @classmethod
     def of(cls, source: GitSource) -> Self:
         """The work tree of a repository."""
-        return cls(source._root, source._prefix)
+        return cls(source._root, source._prefix, source._choice)
 
     def list(self, max_bytes: int) -> Listing:
         """The files of the work tree, none of which is read.
@@ -49,14 +49,17 @@ class WorkTreeSource(GitSource):
             raise UsageError(f"{self._root} can't be read by git: {error}") from error
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
-        tree, rules = WorkTree(self._root), self._work_rules()
+        tree, rules = WorkTree(self._root), self._rules(commit)
+        uris = [uri for path in modes if (uri := to_uri(path)) is not None]
+        paths = TrackedPaths(rules, uris, self._prefix)
         for path, mode in sorted(modes.items()):
-            found = _look(tree, path, mode, rules, max_bytes)
+            shown, found = _look(tree, path, mode, paths, max_bytes)
             if isinstance(found, Skip):
-                skipped[path.decode(errors="backslashreplace")] = found
+                skipped[shown] = found
             elif found is not None:
-                files[path.decode()] = found
-        return Listing(files, skipped, commit, committed_at=at)
+                files[shown] = found
+        included = frozenset(filter(rules.includes, files))
+        return Listing(files, skipped, commit, included=included, committed_at=at)
 
     def uncommitted(self, listing: Listing) -> int:
         """None that are left out."""
@@ -79,32 +82,39 @@ class WorkTreeSource(GitSource):
 
         yield read
 
-    def _work_rules(self) -> Rules:
+    def _rules(self, commit: str) -> IgnoreRules:
+        """Those of the file in the work tree."""
+        del commit
         try:
-            raw = read_regular(self._root / ".headraceignore", LARGEST_RULES_BYTES + 1)
+            raw = read_regular(self._root / RULES_FILE, LARGEST_RULES_BYTES + 1)
         except OSError:
             raw = b""
-        lines = raw if len(raw) <= LARGEST_RULES_BYTES else b""
-        return Rules(lines.decode(errors="surrogateescape").splitlines(), MatchClock())
+        rules = raw if len(raw) <= LARGEST_RULES_BYTES else b""
+        lines = rules.decode(errors="surrogateescape").splitlines()
+        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
 
 
 def _look(
-    tree: WorkTree, path: bytes, mode: bytes, rules: Rules, max_bytes: int
-) -> str | Skip | None:
-    """Fingerprint of a file, or why it is no document; None: it was deleted."""
-    if mode == _SUBMODULE_MODE:
-        return Skip.SUBMODULE
+    tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, max_bytes: int
+) -> tuple[str, str | Skip | None]:
+    """A file, or a folder around it that is left out; with its fingerprint, or why it is left out.
+
+    None: the file was deleted.
+    """
     uri = to_uri(path)
     if uri is None:
-        return Skip.NAME
+        return to_shown(path), Skip.NAME
     try:
-        found = tree.stat(path)
+        return paths.skip(uri) or (uri, _fingerprint(tree.stat(path), mode, max_bytes))
     except OSError:
-        return None
+        return uri, None
+
+
+def _fingerprint(found: os.stat_result, mode: bytes, max_bytes: int) -> str | Skip:
+    if mode == _SUBMODULE_MODE:
+        return Skip.SUBMODULE
     if stat.S_ISLNK(found.st_mode):
         return Skip.SYMLINK
     if not stat.S_ISREG(found.st_mode):
         return Skip.SPECIAL
-    if rules.verdict(uri):
-        return Skip.IGNORED
     return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)

@@ -38,6 +38,13 @@ class Skip(StrEnum):
     SPECIAL = "special file"
     UNREADABLE = "unreadable"
     IGNORED = "ignored"
+    SECRET = "secret"  # noqa: S105 - a reason, not a password
+    DEPENDENCY = "dependency"
+    LOCK_FILE = "lock file"
+    GENERATED = "generated"
+    MINIFIED = "minified"
+    LFS_POINTER = "lfs pointer"
+    HOME = "headrace home"
 
 
 class Why(StrEnum):
@@ -57,19 +64,24 @@ class Why(StrEnum):
 class Listing:
     """What a source holds now.
 
-    ``files``: fingerprint by uri; equal ones mean equal bytes. ``skipped_paths``: reason by path of
-    what needs no reading to be skipped. ``committed_at``: seconds since 1970 of ``commit``.
+    Attributes:
+        files: fingerprint by uri; equal ones mean equal bytes.
+        skipped_paths: what is known to be no document without reading it. A path that ends in
+            ``/`` is a folder that was left out as a whole.
+        included: uris of files that a rule of the user names: their content is not judged.
+        committed_at: seconds since 1970 of ``commit``.
     """
 
     files: Mapping[str, str]
-    skipped_paths: Mapping[str, Skip] = field(default_factory=dict)
+    skipped_paths: Mapping[str, Skip]
     commit: str | None = None
     permalink_template: str | None = None
+    included: frozenset[str] = frozenset()
     committed_at: int | None = None
 
     @property
     def skipped(self) -> Counter[Skip]:
-        """Count of ``skipped_paths`` by reason."""
+        """Number of skipped paths by reason; a folder counts once."""
         return Counter(self.skipped_paths.values())
 
 

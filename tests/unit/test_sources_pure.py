@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 import pytest
 
@@ -158,15 +157,15 @@ def test_permanent_links_are_made_of_the_remote(remote: str, expected: str | Non
 def test_the_nearest_rule_that_matches_decides() -> None:
     """Rules further down go before those further up, as in git."""
     clock = MatchClock()
-    top = IgnoreRules(Rules(["*.log", "build/", "/only-here"], clock))
-    inner = IgnoreRules(Rules(["!keep.log"], clock), PurePosixPath("inner"), top)
-    assert top.ignores(PurePosixPath("a.log"), is_directory=False)
-    assert top.ignores(PurePosixPath("x/build"), is_directory=True)
-    assert not top.ignores(PurePosixPath("x/build"), is_directory=False)
-    assert not top.ignores(PurePosixPath("x/only-here"), is_directory=False)
-    assert inner.ignores(PurePosixPath("inner/a.log"), is_directory=False)
-    assert not inner.ignores(PurePosixPath("inner/keep.log"), is_directory=False)
-    assert inner.ignores(PurePosixPath("inner/.git"), is_directory=True)
+    top = IgnoreRules(git=Rules(["*.log", "build/", "/only-here"], clock))
+    inner = IgnoreRules(git=Rules(["!keep.log"], clock), base="inner/", above=top)
+    assert top.ignores("a.log")
+    assert top.ignores("x/build/")
+    assert not top.ignores("x/build")
+    assert not top.ignores("x/only-here")
+    assert inner.ignores("inner/a.log")
+    assert not inner.ignores("inner/keep.log")
+    assert inner.skip_folder("inner/.git") is Skip.IGNORED
 
 
 def test_names_that_no_uri_can_hold_are_refused() -> None:
