@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sources.state import GONE, State, want
 from sources.types import ChangeKind, Held, Why
@@ -25,6 +25,11 @@ class Step:
     why: Why | None
     fingerprint: str = ""
     old_uri: str | None = None
+
+    def below(self, prefix: str) -> Step:
+        """The same with a prefix before its uris."""
+        old_uri = None if self.old_uri is None else prefix + self.old_uri
+        return replace(self, uri=prefix + self.uri, old_uri=old_uri)
 
 
 @dataclass(frozen=True)

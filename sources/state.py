@@ -7,7 +7,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from sources.types import Skip
@@ -63,6 +63,12 @@ class State:
     commit: str | None = None
     committed_at: int | None = None
     rules: str = ""
+
+    def trusting(self, rules: str) -> Self:
+        """Without what was read, where other rules decided which files are documents."""
+        if self.rules == rules:
+            return self
+        return replace(self, files={}, rules=rules)
 
     def resolve(
         self, applied: Collection[str], rejected: Mapping[str, str], present: Collection[str]

@@ -116,9 +116,18 @@ class Sources:
         self._projects = projects
 
     async def register(
-        self, project: str, key: str, name: str, kind: str, location: str, uri_prefix: str = ""
+        self,
+        project: str,
+        key: str,
+        name: str,
+        kind: str,
+        location: str,
+        uri_prefix: str | None = None,
     ) -> RegisteredSource:
         """The source with this key, which is created where there is none; so is the project.
+
+        ``uri_prefix`` None: what was chosen before, else none. Another one can be chosen until the
+        first sync has published something.
 
         Raises:
             UsageError: the source has another prefix, or another source has the name.
@@ -135,7 +144,7 @@ class Sources:
             row = await connection.fetchrow(
                 _QUERIES["register"], project_id, source_id, key, name, kind, location, uri_prefix
             )
-            if row["uri_prefix"] != uri_prefix:
+            if uri_prefix not in (None, row["uri_prefix"]):
                 raise UsageError(
                     f"the uris of source {name} begin with {row['uri_prefix']!r}: sync it with "
                     f"--prefix {row['uri_prefix']!r}, or under another name with --source"
@@ -192,14 +201,15 @@ class Sources:
         await self._update("renew", taken, lease, kept)
 
     async def finish(
-        self, taken: TakenSource, state: Mapping[str, Any], commit: str | None
+        self, taken: TakenSource, state: Mapping[str, Any] | None, commit: str | None
     ) -> None:
-        """Save what the sync has left and give the lease back.
+        """Save what the sync has left (None: the saved state stays) and give the lease back.
 
         Raises:
             SourceLost: another sync has taken the source over.
         """
-        await self._update("finish", taken, json.dumps(dict(state)), commit)
+        kept = None if state is None else json.dumps(dict(state))
+        await self._update("finish", taken, kept, commit)
 
     async def release(self, taken: TakenSource) -> None:
         """Give the lease back; nothing else changes.

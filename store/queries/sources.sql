@@ -7,11 +7,19 @@ select pg_advisory_xact_lock(1212436051, $1)
 select id, name from sources where project_id = $1 and name = $2 and id <> $3
 
 -- name: register
--- A known source keeps its prefix; where it is may change, as a checkout may move.
+-- A source that has published something keeps its prefix; where it is may change, as a checkout may
+-- move.
 insert into sources as s (project_id, id, key, name, kind, location, uri_prefix)
-values ($1, $2, $3, $4, $5, $6, $7)
+values ($1, $2, $3, $4, $5, $6, coalesce($7, ''))
 on conflict (project_id, id) do update
-set name = excluded.name, kind = excluded.kind, location = excluded.location
+set
+    name = excluded.name,
+    kind = excluded.kind,
+    location = excluded.location,
+    uri_prefix = case
+        when s.synced_at is null and s.state = '{}'::jsonb then coalesce($7, s.uri_prefix)
+        else s.uri_prefix
+    end
 returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at
 
 -- name: list
@@ -56,7 +64,7 @@ returning id
 -- name: finish
 update sources
 set
-    state = $4::jsonb,
+    state = coalesce($4::jsonb, state),
     commit = $5,
     synced_at = clock_timestamp(),
     lease_token = null,
