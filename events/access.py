@@ -90,7 +90,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
     ),
     Role.WORKER: (
         _Grant(
-            f"{_CONSUMING} multi exec xadd xlen get set exists pexpire pttl "
+            f"{_CONSUMING} xinfo|stream xsetid multi exec xadd xlen get set exists pexpire pttl "
             "hincrby hset hdel hgetall",
             "*",
         ),
