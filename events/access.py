@@ -66,6 +66,8 @@ _PUBLISHING = (
     _Grant("get set", _SEEN),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
+    _Grant("xinfo|groups xpending xlen", f"{_LOGS} {_CHUNKED}", "R"),
+    _Grant("hgetall", "{workers}:state", "R"),
 )
 
 _CONSUMING = (
@@ -88,7 +90,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
     ),
     Role.WORKER: (
         _Grant(
-            f"{_CONSUMING} multi exec xadd xlen get set exists pexpire pttl "
+            f"{_CONSUMING} xinfo|stream xsetid multi exec xadd xlen get set exists pexpire pttl "
             "hincrby hset hdel hgetall",
             "*",
         ),

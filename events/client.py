@@ -10,12 +10,14 @@ from typing import Any, Literal, Self
 from redis.asyncio import Redis
 
 from events.asking import Asker
-from events.connection import connect
-from events.following import follow
-from events.models import DocumentChanged, Filters, QueryAnswer, Weights
-from events.names import Lane, Names
+from events.connection import connect, redis_errors
+from events.following import Following, follow
+from events.heartbeats import Heartbeat, Heartbeats
+from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
+from events.names import LARGEST_SEQUENCE, Lane, Names, Position
 from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
+from events.presence import present_changes, read_cursors
 from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
 from events.signing import SigningKey
 from runtime.errors import Unavailable
@@ -45,6 +47,7 @@ class Client:
     ) -> None:
         self._redis = redis
         self._reader = reader
+        self._names = names
         self._publisher = Publisher(
             redis,
             names,
@@ -209,6 +212,54 @@ class Client:
                 f"{timeout.total_seconds():g} s: are workers running?"
             ) from None
         return outcomes
+
+    async def horizon(self) -> int:
+        """The position of the log at this moment, by the clock of Redis.
+
+        What was published before is below it, what is published later above. A sync takes its
+        source with it (``Sources.take``).
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        with redis_errors():
+            seconds, microseconds = await self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
+
+    def following(self, *, vectors: bool = False) -> Following:
+        """What follows changes while more are published; read it now and then."""
+        return Following(self._outcomes, vectors=vectors)
+
+    async def keep_content(self, project: str, content: str) -> ContentReference:
+        """Keep content that is too big for any event, for a change with ``content_ref``.
+
+        Raises:
+            LimitExceeded: there is no content store, or it is too big even for that.
+            Unavailable: the content store can't be reached.
+        """
+        return await self._publisher.keep_content(project, content)
+
+    async def present(self, tokens: Iterable[str]) -> set[str]:
+        """Those of some changes that wait in the log; see ``present_changes``.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        return await present_changes(self._redis, self._names, tokens)
+
+    async def cursors(self) -> tuple[object, ...]:
+        """How far the workers are with the log; it differs as soon as something has moved.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: our user may not see it.
+        """
+        return await read_cursors(self._redis, self._names)
+
+    async def heartbeats(self) -> list[Heartbeat]:
+        """The workers of the deployment; raises as ``cursors``."""
+        return await Heartbeats(self._redis, self._names).read()
 
     def statistics(self) -> Mapping[str, Any]:
         """What is in hand: queries that wait for their reply, and reader tasks."""

@@ -3,21 +3,97 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 
 from events.connection import LONGEST_BLOCK
 from events.entries import order
-from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected
+from events.models import DocumentEmbedded, DocumentIndexed
 from events.names import Position
 from events.outcomes import Outcome, Outcomes
 from events.publishing import Receipt
 from runtime.errors import Unavailable
 
-__all__ = ["follow"]
+__all__ = ["Following", "follow"]
 
 _MARGIN_MILLISECONDS = 1000
+
+
+class Following:
+    """The changes that are waited for, over all partitions; more may be added at any time.
+
+    Each change has one outcome; with ``vectors``, one with pending chunks has two:
+    ``DocumentIndexed`` and then ``DocumentEmbedded``. A change takes about 100 bytes.
+
+    A stream of outcomes keeps the latest 100,000, so read while you publish.
+    """
+
+    def __init__(self, outcomes: Outcomes, *, vectors: bool = False) -> None:
+        self._outcomes = outcomes
+        self._vectors = vectors
+        self._applying = set[str]()
+        self._embedding = set[str]()
+        self._started_ms: int | None = None
+        self._last: dict[int, str] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many changes have no final outcome."""
+        return len(self._applying) + len(self._embedding)
+
+    @property
+    def applying(self) -> int:
+        """How many changes are not searchable by keyword."""
+        return len(self._applying)
+
+    async def add(self, tokens: Iterable[str]) -> None:
+        """Wait for these changes too.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+        """
+        added = set(tokens)
+        if not added:
+            return
+        self._applying |= added
+        start = _start(added, await self._outcomes.clock())
+        if self._started_ms is None or start < self._started_ms:
+            self._started_ms = start
+            self._last = dict.fromkeys(range(self._outcomes.partitions), f"{start}-0")
+
+    async def read(self, block: timedelta | None = None) -> list[Outcome]:
+        """Outcomes of these changes; empty where there are none (within ``block``).
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s.
+        """
+        news: list[Outcome] = []
+        while self.waiting:
+            found = await self._outcomes.read_all(self._last, block=None if news else block)
+            for partition, entries in found.items():
+                self._last[partition] = entries[-1].entry_id
+                outcomes = (entry.outcome for entry in entries)
+                news += [outcome for outcome in outcomes if outcome and self._is_news(outcome)]
+            if news or not found:
+                break
+        return news
+
+    def _is_news(self, outcome: Outcome) -> bool:
+        """Whether it is waited for. A worker may repeat an outcome, with nothing pending then."""
+        token = outcome.data.token
+        if isinstance(outcome, DocumentIndexed):
+            if token not in self._applying:
+                return False
+            self._applying.remove(token)
+            if self._vectors and outcome.data.chunks_pending:
+                self._embedding.add(token)
+            return True
+        if isinstance(outcome, DocumentEmbedded) and not self._vectors:
+            return False
+        is_waiting = token in self._applying or token in self._embedding
+        self._applying.discard(token)
+        self._embedding.discard(token)
+        return is_waiting
 
 
 async def follow(
@@ -27,68 +103,33 @@ async def follow(
     *,
     vectors: bool = False,
 ) -> AsyncIterator[Outcome]:
-    """The outcomes of each receipt's change as they come, partition by partition.
-
-    One for each change; with ``vectors``, a change with pending chunks has two: ``DocumentIndexed``
-    and then ``DocumentEmbedded``.
+    """The outcomes of each receipt's change as they come; see ``Following``.
 
     Raises:
         Unavailable: no outcome came for as long as ``patience``.
     """
-    by_partition: dict[int, set[str]] = defaultdict(set)
-    for receipt in receipts:
-        by_partition[Position.from_token(receipt.token).partition].add(receipt.token)
-    for partition, tokens in by_partition.items():
-        async for outcome in _follow_partition(outcomes, partition, tokens, patience, vectors):
-            yield outcome
-
-
-async def _follow_partition(
-    outcomes: Outcomes, partition: int, tokens: set[str], patience: timedelta, vectors: bool
-) -> AsyncIterator[Outcome]:
     now = asyncio.get_running_loop().time
-    last = _start(tokens, await outcomes.clock())
+    following = Following(outcomes, vectors=vectors)
+    await following.add(receipt.token for receipt in receipts)
     received_at = now()
-    indexed: set[str] = set()
-    while tokens:
+    while following.waiting:
         left = timedelta(seconds=received_at + patience.total_seconds() - now())
         if left <= timedelta():
             raise Unavailable(
-                f"{len(tokens)} changes have no outcome, and none came for "
+                f"{following.waiting} changes have no outcome, and none came for "
                 f"{patience.total_seconds():g} s: are workers running?"
             )
-        for entry in await outcomes.read(partition, last, block=min(left, LONGEST_BLOCK)):
-            last, outcome = entry.entry_id, entry.outcome
-            token = outcome.data.token
-            if token not in tokens or not _is_news(outcome, indexed, vectors):
-                continue
-            indexed.add(token)
-            if _is_final(outcome, vectors):
-                tokens.remove(token)
+        for outcome in await following.read(min(left, LONGEST_BLOCK)):
             received_at = now()
             yield outcome
 
 
-def _is_news(outcome: Outcome, indexed: Collection[str], vectors: bool) -> bool:
-    """False for vectors that are not waited for, and for an outcome that a worker has repeated.
-
-    A repeated one may have nothing pending although the first one had: its vectors are on the way.
-    """
-    if isinstance(outcome, DocumentEmbedded):
-        return vectors
-    return outcome.data.token not in indexed or isinstance(outcome, DocumentRejected)
-
-
-def _is_final(outcome: Outcome, vectors: bool) -> bool:
-    return not (vectors and isinstance(outcome, DocumentIndexed) and outcome.data.chunks_pending)
-
-
-def _start(tokens: set[str], now: int) -> str:
-    """An outcome is younger than its change, and one server's clock stamps both.
+def _start(tokens: Iterable[str], now: int) -> int:
+    """Milliseconds. An outcome is younger than its change, and one server's clock stamps both.
 
     Where that clock was set back, there are changes of the future, with outcomes of any time.
     """
     times = [order(Position.from_token(token).entry_id)[0] for token in tokens]
     if max(times) > now:
-        return "0-0"
-    return f"{max(0, min(times) - _MARGIN_MILLISECONDS)}-0"
+        return 0
+    return max(0, min(times) - _MARGIN_MILLISECONDS)

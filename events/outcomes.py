@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 
 
 class OutcomeEntry(NamedTuple):
-    """An outcome and its place in its stream."""
+    """An outcome and its place in its stream; None: the entry holds something else."""
 
     entry_id: str
-    outcome: Outcome
+    outcome: Outcome | None
 
 
 class Outcomes:
@@ -70,6 +70,11 @@ class Outcomes:
                 )
             await pipeline.execute()
 
+    @property
+    def partitions(self) -> int:
+        """How many streams there are."""
+        return self._names.partitions
+
     async def clock(self) -> int:
         """What Redis takes for the time, in milliseconds.
 
@@ -80,11 +85,12 @@ class Outcomes:
             seconds, microseconds = await retrying(self._redis.time)
         return seconds * 1000 + microseconds // 1000
 
-    async def read(
-        self, partition: int, after: str, *, limit: int = 500, block: timedelta | None = None
-    ) -> list[OutcomeEntry]:
-        """Outcomes after an entry id, oldest first; empty when there are none (within ``block``).
+    async def read_all(
+        self, after: Mapping[int, str], *, limit: int = 500, block: timedelta | None = None
+    ) -> dict[int, list[OutcomeEntry]]:
+        """Outcomes after an entry id of each partition, oldest first, in one read.
 
+        A partition without any (within ``block``) is absent. ``limit`` holds for each partition.
         ``block`` is at most ``LONGEST_BLOCK``, and needs a blocking connection.
 
         Raises:
@@ -93,16 +99,21 @@ class Outcomes:
         if block is not None and self._reads.locked():
             block = min(block, _CROWDED_BLOCK)
         milliseconds = None if block is None else max(1, int(block.total_seconds() * 1000))
-        key = self._names.stream(Topic.OUTCOME, partition)
-        read = partial(self._redis.xread, {key: after}, count=limit, block=milliseconds)
+        partitions = {
+            self._names.stream(Topic.OUTCOME, partition).encode(): partition for partition in after
+        }
+        places = {key: after[partition] for key, partition in partitions.items()}
+        read = partial(self._redis.xread, places, count=limit, block=milliseconds)
         async with self._reads:
             reply: Any = await retrying(read)
-        found = []
-        for entry in entries_of(reply[0][1] if reply else None):
-            outcome = _outcome_of(entry)
-            if outcome is not None:
-                found.append(OutcomeEntry(entry.id, outcome))
-        return found
+        return {
+            partitions[key]: [_outcome_entry(entry) for entry in entries_of(entries)]
+            for key, entries in reply or ()
+        }
+
+
+def _outcome_entry(entry: Entry) -> OutcomeEntry:
+    return OutcomeEntry(entry.id, _outcome_of(entry))
 
 
 def _outcome_of(entry: Entry) -> Outcome | None:

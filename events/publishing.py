@@ -124,6 +124,19 @@ class Publisher:
             size_bytes += len(outgoing.body)
         return receipts + await send(chunk)
 
+    async def keep_content(self, project: str, content: str) -> ContentReference:
+        """Keep content outside of events.
+
+        Raises:
+            LimitExceeded: there is no content store, or it is too big even for that.
+            Unavailable: the content store can't be reached.
+        """
+        if self._content_store is None:
+            raise LimitExceeded(
+                "big content needs a content store (on the command line: set HEADRACE_DATABASE_URL)"
+            )
+        return await self._content_store.put(project, content)
+
     async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
         if self._outbox is None:
             raise ConfigurationError(
@@ -204,7 +217,7 @@ class Publisher:
             )
         update = {
             "content": None,
-            "content_ref": await self._content_store.put(data.project, data.content),
+            "content_ref": await self.keep_content(data.project, data.content),
             "content_hash": content_hash(data.content),
         }
         return change.model_copy(update={"data": data.model_copy(update=update)})

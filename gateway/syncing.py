@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import timedelta
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import islice
-from typing import Any
 
 from pydantic import ValidationError
 
-from events import (
-    Client,
-    DocumentChanged,
-    DocumentEmbedded,
-    DocumentIndexed,
-    DocumentRejected,
-    Lane,
-    Outcome,
-    Receipt,
-)
+from events import Client, DocumentChanged, Lane
 from events.models import first_problem
-from gateway.progress import KEYWORD, VECTOR, ShowProgress
+from gateway.leasing import Lease, leased
+from gateway.progress import ShowProgress
+from gateway.sync_publishing import Outcomes, publish_changes
+from gateway.sync_report import SyncReport
 from runtime.errors import UsageError
-from sources import Source, State, Sync, document_changed
+from sources import Basis, Held, Listing, Source, State, Sync
+from sources.comparing import Step
+from store.contents import MAX_CONTENT_BYTES
+from store.sources import IndexedDocument, RegisteredSource, source_id_of
 from store.store import Store
 
-__all__ = ["Destination", "SyncReport", "Until", "sync_source"]
+__all__ = ["Destination", "Until", "preview_sync", "sync_source"]
 
-_BATCH = 256
 _LIVE_CHANGES = 100
 """Up to so many changes count as a small sync, which may go before a bulk import."""
-_PATIENCE = timedelta(minutes=2)
 
 
 class Until(Enum):
@@ -48,35 +39,87 @@ class Until(Enum):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where documents go. ``lane`` None: bulk for a first or a large sync, else live."""
+    """Where documents go, and under which names.
+
+    Attributes:
+        project: its name.
+        collections: of every document.
+        lane: None: bulk for a first or a large sync, else live.
+        source: name and identity of the source; None: those of its repository or directory.
+        prefix: what stands before every uri; None: what was chosen before.
+    """
 
     project: str
     collections: tuple[str, ...] = ()
     lane: Lane | None = None
+    source: str | None = None
+    prefix: str | None = None
 
 
-@dataclass
-class SyncReport:
-    """Result of one sync. When it was waited for, ``published`` = ``indexed`` + rejected.
+@dataclass(frozen=True)
+class _Job:
+    """A source on its way to a project; ``full``: all of it is published."""
 
-    ``chunks_pending``: chunks that still wait for vectors as far as the sync has followed them.
+    source: Source
+    destination: Destination
+    client: Client
+    store: Store
+    max_bytes: int
+    full: bool
+
+    def key(self) -> str:
+        """Identity of the source. It may take git some time to find."""
+        name = self.destination.source
+        return self.source.key if name is None else f"name:{name}"
+
+    async def register(self) -> RegisteredSource:
+        """Raises UsageError when the name or the prefix can't be."""
+        source, destination = self.source, self.destination
+        key = await asyncio.to_thread(self.key)
+        return await self.store.sources.register(
+            destination.project,
+            key,
+            destination.source or source.name,
+            source.kind,
+            source.location,
+            destination.prefix,
+        )
+
+    async def unregistered(self) -> RegisteredSource:
+        """The source as it would be registered."""
+        source, destination = self.source, self.destination
+        key = await asyncio.to_thread(self.key)
+        return RegisteredSource(
+            project=destination.project,
+            id=source_id_of(key),
+            key=key,
+            name=destination.source or source.name,
+            kind=source.kind,
+            location=source.location,
+            uri_prefix=destination.prefix or "",
+            revision=0,
+            commit=None,
+            synced_at=None,
+        )
+
+    async def find(self) -> RegisteredSource | None:
+        """The source if it is registered."""
+        source_id = source_id_of(await asyncio.to_thread(self.key))
+        known = await self.store.sources.list(self.destination.project)
+        return next((source for source in known if source.id == source_id), None)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a source holds, and how the index differs.
+
+    ``before``: the state as it was saved. ``sync`` None: the index is of a later commit.
     """
 
-    source: str
-    kind: str
-    lane: Lane
-    found: int = 0
-    unchanged: int = 0
-    published: int = 0
-    deleted: int = 0
-    indexed: int = 0
-    chunks_embedded: int = 0
-    chunks_pending: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-
-    def to_json(self) -> dict[str, Any]:
-        """As the command prints it."""
-        return {**vars(self), "lane": self.lane.value, "skipped": dict(self.skipped)}
+    listing: Listing
+    before: State
+    sync: Sync | None
+    is_new: bool
 
 
 async def sync_source(
@@ -88,33 +131,85 @@ async def sync_source(
     max_bytes: int,
     until: Until,
     show: ShowProgress,
+    full: bool = False,
 ) -> SyncReport:
-    """Publish what changed since the last sync, and wait as long as ``until`` says.
+    """Publish what the index lacks of a source, and wait as long as ``until`` says.
 
-    Killed half-way, the next sync publishes again what may be missing, under the same event ids.
+    Killed half-way, the next sync publishes again what may be missing. ``full``: publish all.
 
     Raises:
-        UsageError: the source can't be read, or the project's name can't be used.
-        Unavailable: a server can't be reached, or nothing was indexed for two minutes.
+        UsageError: the source can't be read, the project's name can't be used, or a document
+            belongs to another source; nothing is published then.
+        SourceBusy: another sync of the source goes on.
+        SourceLost: another sync has taken over, since this one stood still.
+        Unavailable: a server can't be reached, or nothing moves any more; the message says why.
     """
-    key = json.dumps([source.name, *destination.collections])
     _check(destination)
-    before = State.from_json(await store.source_state(destination.project, key))
-    sync = await asyncio.to_thread(Sync, source, before, max_bytes)
-    small = before is not None and sync.total <= _LIVE_CHANGES
-    lane = destination.lane or (Lane.LIVE if small else Lane.BULK)
-    if sync.total:
-        await store.save_source_state(destination.project, key, sync.intent.to_json())
-    receipts = await _publish(sync, destination, lane, client, show)
-    await store.save_source_state(destination.project, key, sync.state.to_json())
-    counts = sync.report
-    report = SyncReport(source.name, source.kind, lane, counts.found, counts.unchanged)
-    report.published, report.deleted = counts.published, counts.deleted
-    report.skipped.update({reason.value: count for reason, count in counts.skipped.items()})
+    job = _Job(source, destination, client, store, min(max_bytes, MAX_CONTENT_BYTES), full)
+    registered = await job.register()
+    report = SyncReport(registered.name, registered.location, source.kind)
+    outcomes = None
     if until is not Until.PUBLISHED:
-        vectors = until is Until.VECTORS
-        await _follow(client, receipts, report, show, vectors=vectors)
+        report.indexed = 0
+        following = client.following(vectors=until is Until.VECTORS)
+        outcomes = Outcomes(client, following, report, show)
+    async with leased(store.sources, registered, client, show) as lease:
+        compared = await _compare(job, lease)
+        report.commit = compared.listing.commit
+        if compared.sync is None:
+            report.older_than = lease.taken.commit
+            return report
+        report.lane = _lane(compared, destination)
+        if outcomes is not None:
+            await outcomes.begin(compared.sync, registered.uri_prefix)
+        await publish_changes(
+            compared.sync, lease, client, destination.collections, report.lane, outcomes, show
+        )
+        await _finish(lease, compared)
+    report.take(compared.sync.report, registered.uri_prefix)
+    report.uncommitted = await asyncio.to_thread(source.uncommitted, compared.listing)
+    if outcomes is not None:
+        await outcomes.wait()
     return report
+
+
+async def preview_sync(
+    source: Source,
+    destination: Destination,
+    client: Client,
+    store: Store,
+    *,
+    max_bytes: int,
+    show: ShowProgress,
+    full: bool = False,
+) -> tuple[SyncReport, Sequence[Step]]:
+    """What a sync would do. Nothing is published, and a new source isn't registered.
+
+    Raises:
+        UsageError, SourceBusy, Unavailable: as ``sync_source``.
+    """
+    _check(destination)
+    job = _Job(source, destination, client, store, min(max_bytes, MAX_CONTENT_BYTES), full)
+    registered = await job.find()
+    if registered is None:
+        registered = await job.unregistered()
+        report = SyncReport(registered.name, registered.location, source.kind)
+        compared = await _compare_new(job, registered)
+    else:
+        report = SyncReport(registered.name, source.location, source.kind)
+        async with leased(store.sources, registered, client, show) as lease:
+            compared = await _compare(job, lease, read_all=True)
+            report.older_than = None if compared.sync else lease.taken.commit
+    report.commit = compared.listing.commit
+    if compared.sync is None:
+        return report, ()
+    steps = compared.sync.steps
+    report.take(compared.sync.report, registered.uri_prefix)
+    report.deleted = sum(step.change == "delete" for step in steps)
+    report.published = len(steps) - report.deleted
+    steps = [step.below(registered.uri_prefix) for step in steps]
+    report.uncommitted = await asyncio.to_thread(source.uncommitted, compared.listing)
+    return report, steps
 
 
 def _check(destination: Destination) -> None:
@@ -126,7 +221,7 @@ def _check(destination: Destination) -> None:
                 "data": {
                     "project": destination.project,
                     "collections": destination.collections,
-                    "uri": "any",
+                    "uri": f"{destination.prefix or ''}any",
                     "change": "delete",
                 },
             }
@@ -135,69 +230,99 @@ def _check(destination: Destination) -> None:
         raise UsageError(first_problem(error)) from None
 
 
-async def _publish(
-    sync: Sync, destination: Destination, lane: Lane, client: Client, show: ShowProgress
-) -> list[Receipt]:
-    changes = _changes(sync, destination)
-    receipts: list[Receipt] = []
-    # reading blocks: one batch at a time in a thread
-    while batch := await asyncio.to_thread(lambda: list(islice(changes, _BATCH))):
-        receipts += await client.publish_many(batch, lane)
-        show("publishing", len(receipts), max(sync.total, len(receipts)))
-    return receipts
+async def _compare(job: _Job, lease: Lease, *, read_all: bool = False) -> _Compared:
+    """Raises UsageError when a document belongs to another source."""
+    registered = lease.taken.source
+    state = State.from_json(lease.taken.state)
+    listing = await asyncio.to_thread(job.source.list, job.max_bytes)
+    indexed = lease.taken.commit
+    if indexed is not None and not job.full:
+        older = job.source.is_older
+        if await asyncio.to_thread(older, listing, indexed, state.committed_at):
+            return _Compared(listing, state, None, is_new=False)
+    before = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
+    state = state.trusting(_rules(listing, job.max_bytes))
+    lost = await _resolve(state, registered.project, job)
+    documents = await job.store.sources.documents(registered)
+    held = _held(documents, registered.uri_prefix)
+    basis = Basis.of(state, held, job.destination.collections, lost, full=job.full)
+    sync = await asyncio.to_thread(
+        lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
+    )
+    await _check_owners(sync, held, registered, job.store)
+    return _Compared(listing, before, sync, is_new=not held)
 
 
-def _changes(sync: Sync, destination: Destination) -> Iterator[DocumentChanged]:
-    for change in sync:
-        yield document_changed(change, destination.project, destination.collections)
+async def _compare_new(job: _Job, registered: RegisteredSource) -> _Compared:
+    """As ``_compare``, for a source that is not registered."""
+    state = State()
+    listing = await asyncio.to_thread(job.source.list, job.max_bytes)
+    basis = Basis(state, {}, job.destination.collections)
+    sync = await asyncio.to_thread(
+        lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=True)
+    )
+    await _check_owners(sync, {}, registered, job.store)
+    return _Compared(listing, state, sync, is_new=True)
 
 
-async def _follow(
-    client: Client,
-    receipts: list[Receipt],
-    report: SyncReport,
-    show: ShowProgress,
-    *,
-    vectors: bool,
+def _held(documents: Mapping[str, IndexedDocument], prefix: str) -> dict[str, Held]:
+    start = len(prefix)
+    return {
+        uri[start:]: Held(document.content_hash, document.collections)
+        for uri, document in documents.items()
+    }
+
+
+def _rules(listing: Listing, max_bytes: int) -> str:
+    """Digest of what decides, beside its bytes, whether a file is a document."""
+    text = "\0".join([str(max_bytes), *sorted(listing.included)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:
+    """Settle the changes of earlier syncs; the uris of those that the log has lost."""
+    tokens = {token for token, _ in state.pending.values()}
+    if not tokens:
+        return frozenset()
+    handled = await job.store.sources.handled(project, tokens)
+    present = await job.client.present(tokens - handled.keys())
+    rejected = {
+        token: change.reason or "the reason is unknown"
+        for token, change in handled.items()
+        if change.outcome == "rejected"
+    }
+    return state.resolve(handled.keys() - rejected.keys(), rejected, present)
+
+
+async def _check_owners(
+    sync: Sync, held: Mapping[str, Held], registered: RegisteredSource, store: Store
 ) -> None:
-    following = _Following(show, len(receipts))
-    async for outcome in client.follow(receipts, _PATIENCE, vectors=vectors):
-        _count(outcome, report)
-        following.add(outcome)
+    """Raises UsageError where a document belongs to another source."""
+    steps = (step for step in sync.steps if step.change != "delete" and step.uri not in held)
+    added = [registered.uri_prefix + step.uri for step in steps]
+    others = (await store.sources.owners(registered, added)).others if added else {}
+    if others:
+        uri, other = min(others.items())
+        what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"
+        raise UsageError(
+            f"{what} to source {other.name} ({other.location}) of project {registered.project}, "
+            f"not to {registered.name} ({registered.location}): sync this one with --prefix NAME/, "
+            "into another project, or delete the other one (`headrace source delete`)"
+        )
 
 
-class _Following:
-    """Shows how many changes, and how many of their chunks, are searchable."""
-
-    def __init__(self, show: ShowProgress, changes: int) -> None:
-        self._show = show
-        self._changes = changes
-        self._done = self._chunks = self._pending = self._embedded = 0
-        if changes:
-            show(KEYWORD, 0, changes, unit="files", chunks=0)
-
-    def add(self, outcome: Outcome) -> None:
-        """Show one more outcome. The total of vectors is known once all chunks are."""
-        if isinstance(outcome, DocumentEmbedded):
-            self._embedded += outcome.data.chunks_embedded + outcome.data.chunks_refused
-            total = self._pending if self._done >= self._changes else 0
-            self._show(VECTOR, self._embedded, total, unit="chunks")
-            return
-        self._done += 1
-        if isinstance(outcome, DocumentIndexed):
-            self._chunks += outcome.data.chunks_added + outcome.data.chunks_kept
-            self._pending += outcome.data.chunks_pending
-        self._show(KEYWORD, self._done, self._changes, unit="files", chunks=self._chunks)
+def _lane(compared: _Compared, destination: Destination) -> Lane:
+    changes = 0 if compared.sync is None else compared.sync.total
+    is_small = not compared.is_new and changes <= _LIVE_CHANGES
+    return destination.lane or (Lane.LIVE if is_small else Lane.BULK)
 
 
-def _count(outcome: Outcome, report: SyncReport) -> None:
-    if isinstance(outcome, DocumentEmbedded):
-        report.chunks_embedded += outcome.data.chunks_embedded
-        report.chunks_pending -= outcome.data.chunks_embedded + outcome.data.chunks_refused
+async def _finish(lease: Lease, compared: _Compared) -> None:
+    if compared.sync is None:
         return
-    if isinstance(outcome, DocumentRejected):
-        report.skipped[f"rejected: {outcome.data.problem.type}"] += 1
-        return
-    report.indexed += outcome.data.change != "delete"
-    report.chunks_embedded += outcome.data.chunks_embedded
-    report.chunks_pending += outcome.data.chunks_pending
+    state = compared.sync.state()
+    commit = compared.listing.commit
+    if not compared.sync.position and state == compared.before:
+        await lease.finish(None, commit)
+    else:
+        await lease.finish(await asyncio.to_thread(state.to_json), commit)

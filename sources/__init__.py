@@ -1,18 +1,23 @@
 """Where documents come from."""
 
+from sources.comparing import Basis
 from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
 from sources.syncing import Sync
-from sources.types import Change, Report, Skip, Source
+from sources.types import Change, Held, Listing, Report, Skip, Source, Why
 
 __all__ = [
+    "Basis",
     "Change",
+    "Held",
+    "Listing",
     "Report",
     "Skip",
     "Source",
     "State",
     "Sync",
+    "Why",
     "document_changed",
     "open_source",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -32,11 +31,30 @@ class ChosenFiles:
         """Name of the other source: a sync of the chosen files takes all others away."""
         return self._source.name
 
+    @property
+    def key(self) -> str:
+        """Key of the other source."""
+        return self._source.key
+
+    @property
+    def location(self) -> str:
+        """Location of the other source."""
+        return self._source.location
+
     def list(self, max_bytes: int) -> Listing:
         """The chosen files as the source lists them; raises as it does."""
         listing = self._source.list(max_bytes)
         chosen = {uri: mark for uri, mark in listing.files.items() if uri in self._uris}
-        return replace(listing, files=chosen, skipped=Counter())
+        return replace(listing, files=chosen, skipped_paths={})
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """As the other source has it."""
+        return self._source.is_older(listing, commit, committed_at)
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Not counted: most of them are not chosen."""
+        del listing
+        return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """Old uri by new uri, for chosen files."""

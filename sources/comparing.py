@@ -1,68 +1,140 @@
-"""Two states of a source → what has to be done. Pure."""
+"""What a source holds and what the index holds → what has to be done. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
-from sources.state import UNSURE, State
-from sources.types import ChangeKind
+from sources.state import GONE, State, want
+from sources.types import ChangeKind, Held, Why
 
-__all__ = ["Step", "steps"]
+__all__ = ["Basis", "Step", "match_renames"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One uri to publish or to delete. ``fingerprint``: as listed; empty for a delete."""
+    """One uri to publish or to delete.
+
+    ``why`` None: reading will show whether it has changed. ``fingerprint``: as listed; empty for a
+    delete.
+    """
 
     change: ChangeKind
     uri: str
+    why: Why | None
     fingerprint: str = ""
     old_uri: str | None = None
 
+    def below(self, prefix: str) -> Step:
+        """The same with a prefix before its uris."""
+        old_uri = None if self.old_uri is None else prefix + self.old_uri
+        return replace(self, uri=prefix + self.uri, old_uri=old_uri)
 
-def steps(before: State | None, files: Mapping[str, str], similar: Mapping[str, str]) -> list[Step]:
-    """What leads from one state to the other, by uri: renames, then upserts, then deletes.
+
+@dataclass(frozen=True)
+class Basis:
+    """What a sync compares a source with.
+
+    Attributes:
+        state: what was remembered; pending changes are those that are still in the log.
+        expected: what the index holds of the source by uri (`state.want`), once the pending changes
+            are applied.
+        collections: of every document of this sync.
+        lost: uris of changes that left the log before a worker had applied them.
+        full: publish everything.
+    """
+
+    state: State
+    expected: Mapping[str, str]
+    collections: tuple[str, ...] = ()
+    lost: Collection[str] = frozenset()
+    full: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        state: State,
+        held: Mapping[str, Held],
+        collections: tuple[str, ...] = (),
+        lost: Collection[str] = frozenset(),
+        *,
+        full: bool = False,
+    ) -> Basis:
+        """Of what the index holds now."""
+        expected = {uri: want(one.content_hash, one.collections) for uri, one in held.items()}
+        for uri, (_, wanted) in state.pending.items():
+            if wanted == GONE:
+                expected.pop(uri, None)
+            else:
+                expected[uri] = wanted
+        return cls(state, expected, collections, lost, full)
+
+    def wanted(self, mark: str) -> str:
+        """State of a document whose text has this hash."""
+        return want(mark, self.collections) if self.collections else mark
+
+    def is_waiting(self, uri: str) -> bool:
+        """Whether a change of this uri is on its way."""
+        return uri in self.state.pending
+
+    def refusal(self, uri: str, wanted: str) -> str | None:
+        """Why the very same change was rejected before; None: it was not, or is tried again."""
+        before, reason = self.state.rejected.get(uri, (None, ""))
+        if self.full or before != wanted or uri in self.state.doubtful:
+            return None
+        return reason
+
+    def why(self, uri: str, mark: str) -> Why | None:
+        """Why a document has to be published; None: it is as wanted."""
+        if self.full:
+            return Why.FULL
+        if uri in self.state.doubtful:
+            return Why.INTERRUPTED
+        expected = self.expected.get(uri)
+        if expected == self.wanted(mark):
+            return None
+        if uri in self.lost or self._was_read(uri, mark, expected):
+            return Why.LOST
+        if expected is None:
+            return Why.NEW
+        return Why.COLLECTIONS if _hash_of(expected) == mark else Why.CHANGED
+
+    def why_delete(self, uri: str) -> Why | None:
+        """Why a uri has to be deleted that the source does not have; None: it has not."""
+        if uri in self.expected:
+            return Why.DELETED
+        return Why.INTERRUPTED if uri in self.state.doubtful else None
+
+    def _was_read(self, uri: str, mark: str, expected: str | None) -> bool:
+        """An earlier sync saw this very text, and yet the index does not hold it."""
+        known = self.state.files.get(uri)
+        if known is None or known[1] != mark:
+            return False
+        return expected is None or _hash_of(expected) != mark
+
+
+def _hash_of(wanted: str) -> str:
+    return wanted.partition("\n")[0]
+
+
+def match_renames(
+    gone: Mapping[str, str], added: Mapping[str, str | None], similar: Mapping[str, str]
+) -> dict[str, str]:
+    """Old uri by new uri: equal texts first (in order of uri), then similar ones.
 
     Args:
-        before: as published last; None: nothing is.
-        files: fingerprint by uri, now.
+        gone: what the index holds, by uri that is no longer in the source.
+        added: hash of the text by new uri; None: it is not known.
         similar: old uri by new uri, for files that were moved and edited.
     """
-    documents = before.documents if before else {}
-    skipped = before.skipped if before else {}
-    changed = {
-        uri: fingerprint
-        for uri, fingerprint in sorted(files.items())
-        if documents.get(uri) != fingerprint and skipped.get(uri, ("",))[0] != fingerprint
-    }
-    gone = {uri: mark for uri, mark in sorted(documents.items()) if uri not in files}
-    added = {uri: mark for uri, mark in changed.items() if documents.get(uri, UNSURE) == UNSURE}
-    renames = _renames(gone, added, similar)
-    moved = set(renames.values())
-    return [
-        *(Step("rename", uri, files[uri], old_uri) for uri, old_uri in sorted(renames.items())),
-        *(
-            Step("upsert", uri, fingerprint)
-            for uri, fingerprint in changed.items()
-            if uri not in renames
-        ),
-        *(Step("delete", uri) for uri in gone if uri not in moved),
-    ]
-
-
-def _renames(
-    gone: Mapping[str, str], added: Mapping[str, str], similar: Mapping[str, str]
-) -> dict[str, str]:
-    """Old uri by new uri: equal bytes first (in order of uri), then similar ones."""
-    by_fingerprint: defaultdict[str, list[str]] = defaultdict(list)
-    for uri, fingerprint in sorted(gone.items(), reverse=True):
-        by_fingerprint[fingerprint.removeprefix(UNSURE)].append(uri)
+    by_hash: defaultdict[str, list[str]] = defaultdict(list)
+    for uri, wanted in sorted(gone.items(), reverse=True):
+        by_hash[_hash_of(wanted)].append(uri)
     renames = {
-        uri: by_fingerprint[fingerprint].pop()
-        for uri, fingerprint in added.items()
-        if by_fingerprint.get(fingerprint)
+        uri: by_hash[mark].pop()
+        for uri, mark in sorted(added.items())
+        if mark and by_hash.get(mark)
     }
     moved = set(renames.values())
     for uri, old_uri in similar.items():

@@ -1,26 +1,26 @@
-"""A plain directory: every file that isn't ignored, by the hash of its content."""
+"""A plain directory: every file that isn't ignored, by what the file system says of it."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from runtime.errors import UsageError
-from sources.files import read_regular
-from sources.ignoring import IgnoreRules
-from sources.naming import to_uri
+from sources.files import fingerprint_of, read_marked
+from sources.ignoring import Choice, IgnoreRules
+from sources.naming import to_shown, to_uri
 from sources.types import Content, Listing, Read, Skip
 
 __all__ = ["DirectorySource", "open_directory"]
 
+_ALL = Choice()
 
-def open_directory(path: Path) -> DirectorySource:
+
+def open_directory(path: Path, choice: Choice = _ALL) -> DirectorySource:
     """Any directory is one."""
-    return DirectorySource(path)
+    return DirectorySource(path, choice)
 
 
 class DirectorySource:
@@ -28,29 +28,53 @@ class DirectorySource:
 
     kind = "directory"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, choice: Choice = _ALL) -> None:
         self._root = root.resolve()
+        self._choice = choice
 
     @property
     def name(self) -> str:
         """Absolute path."""
         return str(self._root)
 
+    @property
+    def key(self) -> str:
+        """By the absolute path."""
+        return f"directory:{self._root}"
+
+    @property
+    def location(self) -> str:
+        """Absolute path."""
+        return str(self._root)
+
     def list(self, max_bytes: int) -> Listing:
-        """Hash every file up to ``max_bytes``.
+        """Every file up to ``max_bytes``, none of which is read.
 
         Raises:
             UsageError: the directory has gone, or can't be read.
         """
         files: dict[str, str] = {}
-        skipped: Counter[Skip] = Counter()
-        for entry, relative in _walk(self._root):
-            found = self._look(entry, relative, max_bytes)
+        skipped: dict[str, Skip] = {}
+        included: set[str] = set()
+        for path, entry, rules in _walk(self._root, self._choice):
+            found = entry if isinstance(entry, Skip) else self._look(entry, path, max_bytes)
             if isinstance(found, Skip):
-                skipped[found] += 1
-            else:
-                files[relative.as_posix()] = found
-        return Listing(files, skipped)
+                skipped[to_shown(path)] = found
+                continue
+            files[path] = found
+            if rules.includes(path):
+                included.add(path)
+        return Listing(files, skipped, included=frozenset(included))
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """Never: a directory is as it is now."""
+        del listing, commit, committed_at
+        return False
+
+    def uncommitted(self, listing: Listing) -> int:
+        """None: nothing is committed."""
+        del listing
+        return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """None: a directory doesn't remember what its files were like."""
@@ -62,34 +86,31 @@ class DirectorySource:
         """Reads files by their uri."""
 
         def read(uri: str, _: str) -> Content:
-            raw = read_regular(self._root / uri, max_bytes + 1)
-            return Content(raw, hashlib.sha256(raw).hexdigest())
+            return read_marked(self._root / uri, max_bytes + 1)
 
         yield read
 
-    def _look(
-        self, entry: os.DirEntry[str] | None, relative: PurePosixPath, max_bytes: int
-    ) -> str | Skip:
+    def _look(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
         """Fingerprint of a file, or why it is none of ours."""
-        if entry is None:
-            return Skip.UNREADABLE
         if entry.is_symlink():
             return Skip.SYMLINK
         if not entry.is_file(follow_symlinks=False):
             return Skip.SPECIAL
-        if to_uri(os.fsencode(relative)) is None:
+        if to_uri(os.fsencode(path)) is None:
             return Skip.NAME
         try:
-            if entry.stat(follow_symlinks=False).st_size > max_bytes:
-                return Skip.OVERSIZED
-            return hashlib.sha256(read_regular(Path(entry.path), max_bytes + 1)).hexdigest()
+            found = entry.stat(follow_symlinks=False)
         except OSError:
             return Skip.UNREADABLE
+        return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)
 
 
-def _walk(root: Path) -> Iterator[tuple[os.DirEntry[str] | None, PurePosixPath]]:
-    """Everything but directories that isn't ignored; None for a directory that can't be read."""
-    waiting = [(root, PurePosixPath(), IgnoreRules())]
+def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | Skip, IgnoreRules]]:
+    """Every file by its path, and what is left out: a path with the reason, a folder's as a whole.
+
+    What a rule of the user ignores isn't found at all.
+    """
+    waiting = [(root, "", IgnoreRules.at(root, choice))]
     while waiting:
         directory, relative, above = waiting.pop()
         try:
@@ -97,15 +118,21 @@ def _walk(root: Path) -> Iterator[tuple[os.DirEntry[str] | None, PurePosixPath]]
         except OSError as error:
             if directory == root:
                 raise UsageError(f"{root} can't be read: {error.strerror}") from error
-            yield None, relative
+            yield f"{relative}/", Skip.UNREADABLE, above
             continue
-        rules = above.below(directory, relative)
+        names = {entry.name for entry in entries}
+        marked = above.skip_marked(relative, names) if relative else None
+        if marked is not None:
+            yield f"{relative}/", marked, above
+            continue
+        rules = above.below(directory, relative, names)
         for entry in entries:
-            place = relative / entry.name
-            is_directory = entry.is_dir(follow_symlinks=False)
-            if rules.ignores(place, is_directory):
+            path = f"{relative}/{entry.name}" if relative else entry.name
+            is_folder = entry.is_dir(follow_symlinks=False)
+            reason = rules.skip_folder(path, names) if is_folder else rules.skip_file(path)
+            if reason is Skip.IGNORED:
                 continue
-            if is_directory:
-                waiting.append((Path(entry.path), place, rules))
+            if is_folder and reason is None:
+                waiting.append((Path(entry.path), path, rules))
             else:
-                yield entry, place
+                yield (f"{path}/" if is_folder else path), reason or entry, rules

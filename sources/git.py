@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from runtime.errors import UsageError
+from sources.git_history import COMMIT, committed_at, is_older, repository_key
+from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
-from sources.ignoring import LARGEST_RULES_BYTES, MatchClock, Rules
-from sources.naming import to_uri
+from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, Choice, IgnoreRules, TrackedPaths
+from sources.naming import to_shown, to_uri
 from sources.permalinks import permalink_template
 from sources.types import Listing, Read, Skip
 
 __all__ = ["GitSource", "open_git"]
 
-_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_KEY_CHARACTERS = 8
 _SYMLINK_MODE = b"120000"
 _SUBMODULE_MODE = b"160000"
+_ALL = Choice()
 
 
-def open_git(path: Path) -> GitSource | None:
+def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
     """The repository that a directory is in, or None.
 
     None too for a directory in which nothing is tracked: build results, an environment.
@@ -31,10 +33,12 @@ def open_git(path: Path) -> GitSource | None:
     Raises:
         UsageError: inside a ``.git`` directory, no commit yet, or git refuses to read it.
     """
+    if _is_bare(path):
+        return GitSource(path.resolve(), "", choice)
     if not any((one / ".git").exists() for one in (path.resolve(), *path.resolve().parents)):
         return None
     root, prefix = _work_tree(path)
-    source = GitSource(root, prefix)
+    source = GitSource(root, prefix, choice)
     return source if source.tracks_anything() else None
 
 
@@ -45,18 +49,44 @@ class GitSource:
     so permanent links hold. Symbolic links and submodules are counted, never followed. Files that
     aren't committed don't count, nor does what the root's ``.headraceignore`` (in the form of
     ``.gitignore``, itself committed) names: generated files that would only crowd out answers.
+    A tracked ``build`` or ``dist`` counts: its owner has made it a part of the source.
     """
 
     kind = "git"
 
-    def __init__(self, root: Path, prefix: str = "") -> None:
+    def __init__(self, root: Path, prefix: str = "", choice: Choice = _ALL) -> None:
         self._root = root
         self._prefix = prefix
+        self._choice = choice
 
     @property
     def name(self) -> str:
+        """Folder and repository, by the first letters of its key: no other key has this name."""
+        repository = self._repository[:_KEY_CHARACTERS]
+        folder = "/".join(filter(None, (self._root.name, self._prefix.rstrip("/"))))
+        return f"{folder}@{repository}"
+
+    @property
+    def key(self) -> str:
+        """By the first commit of the repository and the part of it that is synced."""
+        return f"git:{self._repository}:{self._prefix}"
+
+    @property
+    def location(self) -> str:
         """Absolute path of what is synced."""
         return str(self._root / self._prefix)
+
+    @property
+    def has_work_tree(self) -> bool:
+        """False for a bare repository."""
+        return (self._root / ".git").exists()
+
+    @cached_property
+    def _repository(self) -> str:
+        try:
+            return repository_key(self._root, self._head())
+        except GitFailed as error:
+            raise UsageError(f"{self._root} can't be read by git: {error}") from error
 
     def tracks_anything(self) -> bool:
         """Whether anything below the prefix is tracked; the repository as a whole always counts.
@@ -75,19 +105,39 @@ class GitSource:
         """
         commit = self._head()
         files: dict[str, str] = {}
-        skipped: Counter[Skip] = Counter()
-        ignored = self._ignored(commit)
-        for entry in self._entries(commit):
-            reason = entry.skip(max_bytes, ignored)
+        skipped: dict[str, Skip] = {}
+        rules = self._rules(commit)
+        entries = list(self._entries(commit))
+        paths = TrackedPaths(rules, (entry.uri for entry in entries if entry.uri), self._prefix)
+        for entry in entries:
+            path, reason = entry.skip(max_bytes, paths)
             if reason is not None:
-                skipped[reason] += 1
+                skipped[path] = reason
             elif entry.uri is not None:
                 files[entry.uri] = entry.blob
-        return Listing(files, skipped, commit, self._permalink_template())
+        included = frozenset(filter(rules.includes, files))
+        link, at = self._permalink_template(), committed_at(self._root, commit)
+        return Listing(files, skipped, commit, link, included, committed_at=at)
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """By ancestry; by the times of the commits where the clone does not have the other one."""
+        if listing.commit is None:
+            return False
+        return is_older(self._root, listing.commit, listing.committed_at, commit, committed_at)
+
+    def uncommitted(self, listing: Listing) -> int:
+        """Files of the work tree that differ from HEAD; 0 for a bare repository."""
+        if not self.has_work_tree or listing.commit is None:
+            return 0
+        rules = self._rules(listing.commit)
+        try:
+            return count_uncommitted(self._root, listing, rules, *self._below())
+        except GitFailed:
+            return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
         """By git's own measure of similarity; empty where ``commit`` is gone (a force push)."""
-        if commit is None or listing.commit is None or not _COMMIT.fullmatch(commit):
+        if commit is None or listing.commit is None or not COMMIT.fullmatch(commit):
             return {}
         options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
         try:
@@ -121,18 +171,19 @@ class GitSource:
         for line in listed.split(b"\0")[:-1]:
             facts, _, path = line.partition(b"\t")
             mode, _, blob, size_bytes = facts.split()
-            yield _Entry(to_uri(path), mode, blob.decode(), size_bytes)
+            yield _Entry(path, to_uri(path), mode, blob.decode(), size_bytes)
 
-    def _ignored(self, commit: str) -> Rules:
+    def _rules(self, commit: str) -> IgnoreRules:
         """Those of the root; none where the file is too large, or there is no such file."""
-        name = f"{commit}:.headraceignore"
+        name = f"{commit}:{RULES_FILE}"
         try:
             size_bytes = int(run_git(self._root, "cat-file", "-s", name))
             fits = size_bytes <= LARGEST_RULES_BYTES
             rules = run_git(self._root, "cat-file", "blob", name) if fits else b""
         except GitFailed:
             rules = b""
-        return Rules(rules.decode(errors="surrogateescape").splitlines(), MatchClock())
+        lines = rules.decode(errors="surrogateescape").splitlines()
+        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
 
     def _permalink_template(self) -> str | None:
         try:
@@ -156,24 +207,37 @@ class GitSource:
 class _Entry:
     """One line of ``git ls-tree -l``; ``uri`` None: the name can't be one."""
 
+    path: bytes
     uri: str | None
     mode: bytes
     blob: str
     size_bytes: bytes
 
-    def skip(self, max_bytes: int, ignored: Rules) -> Skip | None:
-        """Why it is no document, as far as can be told without reading it."""
+    def skip(self, max_bytes: int, paths: TrackedPaths) -> tuple[str, Skip | None]:
+        """It, or a folder around it that is left out; and why, as far as is known unread."""
+        if self.uri is None:
+            return to_shown(self.path), self._skip(max_bytes) or Skip.NAME
+        return paths.skip(self.uri) or (self.uri, self._skip(max_bytes))
+
+    def _skip(self, max_bytes: int) -> Skip | None:
         if self.mode == _SYMLINK_MODE:
             return Skip.SYMLINK
         if self.mode == _SUBMODULE_MODE:
             return Skip.SUBMODULE
-        if self.uri is None:
-            return Skip.NAME
-        if ignored.verdict(self.uri):
-            return Skip.IGNORED
         if not self.size_bytes.isdigit():
             return Skip.UNREADABLE
         return Skip.OVERSIZED if int(self.size_bytes) > max_bytes else None
+
+
+def _is_bare(path: Path) -> bool:
+    """Whether a directory is a repository without a work tree, as a mirror is."""
+    looks_so = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+    if not looks_so or path.resolve().name == ".git":
+        return False
+    try:
+        return run_git(path, "rev-parse", "--is-bare-repository").strip() == b"true"
+    except GitFailed:
+        return False
 
 
 def _work_tree(path: Path) -> tuple[Path, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["to_uri"]
+import os
+
+__all__ = ["to_shown", "to_uri"]
 
 _LONGEST_BYTES = 2048
 """As events have it."""
@@ -15,3 +17,8 @@ def to_uri(path: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return uri if len(path) <= _LONGEST_BYTES else None
+
+
+def to_shown(path: str | bytes) -> str:
+    """The path as text that can be printed, also where it is not UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")

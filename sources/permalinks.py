@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["permalink_template"]
+__all__ = ["permalink_template", "web_address"]
 
 _SCP_LIKE = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[\w.-]+):(?P<path>(?!//)\S+)$")
 _GITHUB = "/blob/{commit}/{path}#L{start}-L{end}"
@@ -31,7 +31,7 @@ def permalink_template(remote: str) -> str | None:
     A forge is known by a label of its host name (``gitlab.example.org``); URLs may be https, ssh,
     git or scp-like. Names and passwords in the URL are left out.
     """
-    base = _web_address(remote.strip())
+    base = web_address(remote.strip())
     if base is None:
         return None
     labels = (urlsplit(base).hostname or "").split(".")
@@ -41,7 +41,7 @@ def permalink_template(remote: str) -> str | None:
     return base + lines
 
 
-def _web_address(remote: str) -> str | None:
+def web_address(remote: str) -> str | None:
     """``https://host/owner/repository`` of a remote."""
     if scp_like := _SCP_LIKE.match(remote):
         return _joined("https", scp_like["host"], scp_like["path"])

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from runtime.errors import UsageError
 from sources.directory import open_directory
-from sources.git import open_git
+from sources.git import GitSource, open_git
+from sources.git_worktree import WorkTreeSource
+from sources.ignoring import Choice
 from sources.types import Source
 
 __all__ = ["KINDS", "open_source"]
 
-KINDS: Mapping[str, Callable[[Path], Source | None]] = {
+KINDS: Mapping[str, Callable[[Path, Choice], Source | None]] = {
     "git": open_git,
     "directory": open_directory,
 }
 """Kinds in the order in which they are asked; the first that recognises a path has it."""
 
 
-def open_source(path: Path) -> Source:
+def open_source(
+    path: Path,
+    include: Iterable[str] = (),
+    homes: Iterable[Path] = (),
+    *,
+    worktree: bool = False,
+) -> Source:
     """The source at a path.
 
+    Args:
+        path: of a directory.
+        include: patterns, in the form of ``.gitignore``, for what is taken all the same although
+            it would be left out.
+        homes: directories of Headrace itself, which are left out.
+        worktree: of a repository, the files as they are, not as they were committed.
+
     Raises:
-        UsageError: there is no such directory, or it can't be read.
+        UsageError: there is no such directory, or it can't be read; or it has no work tree.
     """
     path = path.expanduser()
     if not path.exists():
         raise UsageError(f"{path} doesn't exist: name a git repository or a directory")
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory: name a git repository or a directory")
+    choice = Choice(tuple(include), tuple(homes))
     for recognise in KINDS.values():
-        source = recognise(path)
+        source = recognise(path, choice)
         if source is not None:
-            return source
+            return _work_tree_of(source) if worktree else source
     raise UsageError(f"{path} is no source of a known kind: {', '.join(KINDS)}")
+
+
+def _work_tree_of(source: Source) -> Source:
+    if not isinstance(source, GitSource) or not source.has_work_tree:
+        raise UsageError(f"{source.location} has no work tree of git: leave --worktree out")
+    return WorkTreeSource.of(source)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from uuid import uuid4
+from itertools import islice
 
-from runtime import protocol
-from sources.comparing import Step, steps
+from events.models import content_hash
+from sources.comparing import Basis, Step, match_renames
 from sources.decoding import to_text
-from sources.state import UNSURE, State
-from sources.types import Change, ChangeKind, Content, Listing, Read, Report, Skip, Source
+from sources.state import GONE, State, mark_of, skip_of
+from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
 
 __all__ = ["Sync"]
 
@@ -20,69 +18,78 @@ __all__ = ["Sync"]
 class Sync:
     """What one sync of a source has to publish, read lazily: iterate once.
 
-    A sync that loses nothing when it is killed: keep ``intent``, publish every change, keep
-    ``state``. After a crash the next sync starts from the intent and publishes all of it again,
-    under the same event ids as long as the source hasn't changed in the meantime.
-
-    States belong to ``source.name``. Where a directory has become a git repository, or the other
-    way round, all of it is published again, and what is no longer there is deleted.
+    A sync loses nothing when it is killed, and leaves nothing in the index that the source does not
+    have, if its user keeps ``state(doubtful)`` with the uris that it is about to publish
+    (``touched``), tells ``published`` of each change, and keeps ``state()`` in the end.
 
     Args:
-        source: where from. It is listed at once, which blocks.
-        before: as kept last; None: publish everything.
+        source: where from.
+        listing: what it holds now.
+        basis: what the index holds of it.
         max_bytes: larger files are skipped.
+        read_all: read every file at once whose text is not known, so that ``steps`` say all.
 
     Raises:
         UsageError: the source has gone, or can't be read.
     """
 
-    def __init__(self, source: Source, before: State | None, max_bytes: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+        basis: Basis,
+        max_bytes: int,
+        *,
+        read_all: bool = False,
+    ) -> None:
         self._source = source
-        self._max_bytes = min(max_bytes, protocol.INLINE_CONTENT_CHARACTERS)
-        self._listing = source.list(self._max_bytes)
-        before = before or State(epoch=uuid4().hex, sequence=0)
-        self._before = before
-        similar = source.renames(before.commit, self._listing)
-        self._steps = steps(before, self._listing.files, similar)
-        self._sequence = _sequence(before, self._listing)
-        self._documents = dict(before.documents)
-        self._skipped = {
-            uri: kept
-            for uri, kept in before.skipped.items()
-            if self._listing.files.get(uri) == kept[0]
-        }
-        self.report = self._first_report()
+        self._listing = listing
+        self._basis = basis
+        self._max_bytes = max_bytes
+        self._files = _known(listing, basis)
+        self._pending = dict(basis.state.pending)
+        self._rejected = dict(basis.state.rejected)
+        self.report = Report(
+            found=len(listing.files) + len(listing.skipped_paths),
+            skipped_paths=dict(listing.skipped_paths),
+        )
+        self.position = 0
+        """How many steps have been iterated over."""
+        self.steps = self._plan(read_all=read_all)
 
     @property
     def total(self) -> int:
-        """Most changes that iterating gives; files that turn out to be no text give none."""
-        return len(self._steps)
+        """Most changes that iterating gives; files that turn out to be unchanged give none."""
+        return len(self.steps)
 
-    @property
-    def state(self) -> State:
-        """To be kept when every change is published; only what was iterated over is in it."""
-        return State(
-            epoch=self._before.epoch,
-            sequence=self._sequence,
-            documents=self._documents,
-            skipped=self._skipped,
-            commit=self._listing.commit,
-        )
+    def touched(self, start: int, stop: int) -> frozenset[str]:
+        """The uris of some steps."""
+        some = islice(self.steps, start, stop)
+        return frozenset(uri for step in some for uri in (step.uri, step.old_uri) if uri)
 
-    @property
-    def intent(self) -> State:
-        """To be kept before the first change is published."""
-        documents = dict(self._before.documents)
-        touched = {uri for step in self._steps for uri in (step.uri, step.old_uri) if uri}
-        for uri in touched:
-            documents[uri] = UNSURE + documents.get(uri, "").removeprefix(UNSURE)
-        skipped = self._before.skipped.items()
+    def published(self, change: Change, token: str) -> None:
+        """Remember the token of a change until its outcome is known."""
+        self._pending[change.uri] = token, change.want
+        self._rejected.pop(change.uri, None)
+        if change.old_uri is not None:
+            self._pending[change.old_uri] = token, GONE
+            self._rejected.pop(change.old_uri, None)
+
+    def settled(self, uri: str, token: str) -> None:
+        """Forget a change whose outcome is known: from now on the index says what became of it."""
+        if self._pending.get(uri, ("",))[0] == token:
+            del self._pending[uri]
+
+    def state(self, doubtful: Collection[str] = ()) -> State:
+        """What to remember. ``doubtful``: uris that are about to be published."""
         return replace(
-            self._before,
-            sequence=self._sequence,
-            documents=documents,
-            skipped={uri: kept for uri, kept in skipped if uri not in touched},
-            target=_digest(self._listing),
+            self._basis.state,
+            files=self._files,
+            pending=self._pending,
+            rejected=self._rejected,
+            doubtful=frozenset(doubtful),
+            commit=self._listing.commit,
+            committed_at=self._listing.committed_at,
         )
 
     def __iter__(self) -> Iterator[Change]:
@@ -92,76 +99,179 @@ class Sync:
             UsageError: the source has gone in the meantime.
         """
         with self._source.reader(self._max_bytes) as read:
-            for step in self._steps:
-                yield from self._delete(step) if step.change == "delete" else self._read(step, read)
+            for step in self.steps:
+                self.position += 1
+                if step.change == "delete":
+                    yield self._delete(step.uri, step.why or Why.DELETED)
+                else:
+                    yield from self._read(step, read)
 
-    def _first_report(self) -> Report:
-        report = Report(skipped=self._listing.skipped.copy())
-        report.found = len(self._listing.files) + report.skipped.total()
-        report.skipped.update(reason for _, reason in self._skipped.values())
-        to_read = sum(step.change != "delete" for step in self._steps)
-        report.unchanged = len(self._listing.files) - len(self._skipped) - to_read
-        return report
+    def _plan(self, *, read_all: bool) -> list[Step]:
+        files, expected = self._listing.files, self._basis.expected
+        gone = {uri: wanted for uri, wanted in expected.items() if uri not in files}
+        self._learn_marks(gone, read_all=read_all)
+        added = {uri: self._mark(uri) for uri in files if uri not in expected}
+        renames = self._renames(gone, added)
+        moved = set(renames.values())
+        return [
+            *(
+                Step("rename", uri, Why.RENAMED, files[uri], old_uri)
+                for uri, old_uri in sorted(renames.items())
+            ),
+            *self._upserts(renames),
+            *self._deletes(moved),
+        ]
 
-    def _delete(self, step: Step) -> Iterator[Change]:
-        self.report.deleted += 1
-        del self._documents[step.uri]
-        yield self._change("delete", step.uri, "")
+    def _renames(self, gone: Mapping[str, str], added: Mapping[str, str | None]) -> dict[str, str]:
+        if not gone or not added or self._basis.full:
+            return {}
+        state = self._basis.state
+        texts = {
+            uri: mark
+            for uri, mark in added.items()
+            if uri not in state.doubtful
+            and uri not in state.rejected
+            and (mark is None or skip_of(mark) is None)
+        }
+        similar = self._source.renames(state.commit, self._listing)
+        return match_renames(gone, texts, similar)
+
+    def _upserts(self, renames: Collection[str]) -> Iterator[Step]:
+        for uri, fingerprint in sorted(self._listing.files.items()):
+            mark = self._mark(uri)
+            if uri in renames:
+                continue
+            if mark is None:
+                yield Step("upsert", uri, None, fingerprint)
+            elif (why := self._why(uri, mark)) is not None:
+                yield Step("upsert", uri, why, fingerprint)
+
+    def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
+        basis = self._basis
+        wanted = (uri for uri, (_, want) in basis.state.rejected.items() if want == GONE)
+        known = {*basis.expected, *basis.state.doubtful, *wanted}
+        for uri in sorted(known - set(moved)):
+            why = basis.why_delete(uri)
+            if why is None or not self._is_gone(uri):
+                continue
+            if (reason := basis.refusal(uri, GONE)) is not None:
+                self.report.rejected[uri] = reason
+            else:
+                yield Step("delete", uri, why)
+
+    def _is_gone(self, uri: str) -> bool:
+        """No file has this uri, or one that is known to be no document."""
+        if uri not in self._listing.files:
+            return True
+        mark = self._mark(uri)
+        return mark is not None and skip_of(mark) is not None
+
+    def _why(self, uri: str, mark: str) -> Why | None:
+        """Why a file with this mark has to be published; what needs nothing is counted."""
+        reason = skip_of(mark)
+        if reason is not None:
+            self.report.skipped_paths[uri] = reason
+            return None
+        why = self._basis.why(uri, mark)
+        if why is None:
+            self._rejected.pop(uri, None)
+            if self._basis.is_waiting(uri):
+                self.report.waiting += 1
+            else:
+                self.report.unchanged += 1
+            return None
+        if (refusal := self._basis.refusal(uri, self._basis.wanted(mark))) is not None:
+            self.report.rejected[uri] = refusal
+            return None
+        return why
+
+    def _mark(self, uri: str) -> str | None:
+        known = self._files.get(uri)
+        return None if known is None else known[1]
+
+    def _learn_marks(self, gone: Mapping[str, str], *, read_all: bool) -> None:
+        """Find the texts of new files where some are gone, which may be the same."""
+        files, basis = self._listing.files, self._basis
+        if not read_all and (not gone or basis.full):
+            return
+        unread = [uri for uri in files if uri not in self._files]
+        if not read_all:
+            old = {known[0]: known[1] for uri in gone if (known := basis.state.files.get(uri))}
+            self._files |= {
+                uri: (files[uri], old[files[uri]])
+                for uri in unread
+                if uri not in basis.expected and files[uri] in old
+            }
+            unread = [u for u in unread if u not in self._files and u not in basis.expected]
+        self._read_marks(unread)
+
+    def _read_marks(self, uris: Sequence[str]) -> None:
+        if not uris:
+            return
+        with self._source.reader(self._max_bytes) as read:
+            for uri in uris:
+                try:
+                    content = read(uri, self._listing.files[uri])
+                except OSError:
+                    continue
+                text = self._text(content)
+                mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+                self._files[uri] = content.fingerprint, mark
 
     def _read(self, step: Step, read: Read) -> Iterator[Change]:
         try:
             content = read(step.uri, step.fingerprint)
         except OSError:
-            yield from self._skip(step, Skip.UNREADABLE, step.fingerprint)
+            self._files.pop(step.uri, None)
+            yield from self._skip(step, Skip.UNREADABLE)
             return
         text = self._text(content)
+        mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+        self._files[step.uri] = content.fingerprint, mark
         if isinstance(text, Skip):
-            yield from self._skip(step, text, content.fingerprint)
+            yield from self._skip(step, text)
             return
-        self.report.published += 1
-        if step.old_uri is not None:
-            del self._documents[step.old_uri]
-        self._documents[step.uri] = content.fingerprint
-        yield self._change(step.change, step.uri, content.fingerprint, step.old_uri, text)
+        why = step.why if step.change == "rename" else self._why(step.uri, mark)
+        if why is not None:
+            self.report.published += 1
+            yield self._upsert(step, mark, text, why)
 
     def _text(self, content: Content) -> str | Skip:
         return Skip.OVERSIZED if len(content.raw) > self._max_bytes else to_text(content.raw)
 
-    def _skip(self, step: Step, reason: Skip, fingerprint: str) -> Iterator[Change]:
+    def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
         """Count it, and take what was a document there (or at the old uri) out of the index."""
-        self.report.skipped[reason] += 1
-        if reason is not Skip.UNREADABLE:
-            self._skipped[step.uri] = (fingerprint, reason)
+        self.report.skipped_paths[step.uri] = reason
         for uri in filter(None, (step.old_uri, step.uri)):
-            if uri in self._documents:
-                yield from self._delete(Step("delete", uri))
+            why = self._basis.why_delete(uri)
+            if why is not None:
+                yield self._delete(uri, why)
 
-    def _change(
-        self,
-        change: ChangeKind,
-        uri: str,
-        fingerprint: str,
-        old_uri: str | None = None,
-        content: str | None = None,
-    ) -> Change:
-        place = [self._source.name, self._before.epoch, self._sequence]
-        key = json.dumps([*place, change, uri, old_uri, fingerprint])
+    def _delete(self, uri: str, why: Why) -> Change:
+        self.report.deleted += 1
+        return Change("delete", uri, GONE, why, commit=self._listing.commit)
+
+    def _upsert(self, step: Step, mark: str, text: str, why: Why) -> Change:
         return Change(
-            change=change,
-            uri=uri,
-            key=hashlib.sha256(key.encode()).hexdigest(),
-            old_uri=old_uri,
-            content=content,
+            change=step.change,
+            uri=step.uri,
+            want=self._basis.wanted(mark),
+            why=why,
+            old_uri=step.old_uri,
+            content=text,
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
         )
 
 
-def _sequence(before: State, listing: Listing) -> int:
-    """That of the interrupted sync if this one publishes the very same, else the next."""
-    return before.sequence + (before.target != _digest(listing))
-
-
-def _digest(listing: Listing) -> str:
-    listed = json.dumps([listing.commit, sorted(listing.files.items())])
-    return hashlib.sha256(listed.encode()).hexdigest()
+def _known(listing: Listing, basis: Basis) -> dict[str, tuple[str, str]]:
+    """What earlier syncs read of files that are the same now; none where all is published."""
+    if basis.full:
+        return {}
+    known = basis.state.files
+    found = {}
+    for uri, fingerprint in listing.files.items():
+        entry = known.get(uri)
+        if entry is not None and fingerprint and entry[0] == fingerprint:
+            found[uri] = entry
+    return found

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
 
+from events.models import Origin
+from events.ranking import Rank, rank_of
 from store.digests import TOMBSTONE, document_digest
 from store.named_queries import named
+from store.origins import columns_of, origin_of
 from store.types import DocumentWrite
 
-__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest"]
+__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest", "revisions_of"]
 
 _QUERIES = named("documents")
 
@@ -26,6 +29,13 @@ class StoredDocument:
     title: str | None
     place: tuple[int, int]
     """Position and partition of the change that it is of."""
+    deleted: bool
+    origin: Origin | None
+
+    @property
+    def rank(self) -> Rank:
+        """That of the same change."""
+        return rank_of(*self.place, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +54,19 @@ class Revision:
     write: DocumentWrite
     deleted: bool
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Place in the log: position, then partition, for equal positions of two partitions."""
-        return self.write.position, self.write.partition
-
 
 def newest(writes: Iterable[DocumentWrite]) -> dict[str, Revision]:
-    """The last revision of each uri, in order of uri."""
+    """The revision of the highest rank of each uri, in order of uri."""
     latest: dict[str, Revision] = {}
-    for revision in _revisions(writes):
+    for revision in revisions_of(writes):
         known = latest.get(revision.uri)
-        if known is None or known.order < revision.order:
+        if known is None or known.write.rank < revision.write.rank:
             latest[revision.uri] = revision
     return dict(sorted(latest.items()))
 
 
-def _revisions(writes: Iterable[DocumentWrite]) -> Iterable[Revision]:
+def revisions_of(writes: Iterable[DocumentWrite]) -> Iterator[Revision]:
+    """What changes make of their documents, in order of the changes."""
     for write in writes:
         yield Revision(write.uri, write, write.change == "delete")
         if write.old_uri is not None:
@@ -98,14 +104,16 @@ async def advance(
 
 
 def _stored(row: Mapping[str, Any]) -> StoredDocument:
-    return StoredDocument(row["id"], row["title"], (row["position"], row["partition"]))
+    place = row["position"], row["partition"]
+    return StoredDocument(row["id"], row["title"], place, row["deleted"], origin_of(row))
 
 
 def _row(revision: Revision) -> tuple[object, ...]:
     write = revision.write
     head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
+    origin = columns_of(write.origin)
     if revision.deleted:
-        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE
+        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE, *origin
     return (
         *head,
         write.content_hash,
@@ -116,4 +124,5 @@ def _row(revision: Revision) -> tuple[object, ...]:
         write.permalink_template,
         json.dumps(dict(write.metadata)),
         document_digest(write),
+        *origin,
     )

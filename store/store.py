@@ -11,11 +11,12 @@ import structlog
 
 from events.models import ContentReference, Problem
 from runtime.errors import Unavailable, UnsupportedContent
-from store import contents, embeddings, generations, ledger, source_states, statistics
+from store import contents, embeddings, generations, ledger, statistics
 from store.connecting import WriteConflict
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation, Recipe
 from store.projects import Models, Projects
+from store.sources import Sources
 from store.statistics import ProjectStatistics
 from store.switching import GenerationMoved, switch_lock_shared
 from store.types import Applied, DocumentWrite, Vector
@@ -44,6 +45,7 @@ class Store:
         self._database = database
         self._projects = Projects(database, recipe)
         self._models = Models(database)
+        self.sources = Sources(database, self._projects)
 
     async def has_project(self, project: str) -> bool:
         """Whether anything was ever written to a project of this name."""
@@ -97,13 +99,18 @@ class Store:
         async with self._database.scope(project_id) as connection:
             return await embeddings.known_hashes(connection, project_id, model, hashes)
 
-    async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
+    async def apply(
+        self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True
+    ) -> list[Applied]:
         """Apply changes to the live generations; what became of each, in order.
 
         One transaction for each project and agent among them. A change is visible, whole, when
-        this returns; one that is older than what is stored changes nothing.
+        this returns; one that is older than what is stored changes nothing, and neither does one
+        of a source to a living document of another.
 
         Raises:
+            LateChanges: some are older than what is stored, and ``may_be_late`` is false; as with
+                ``GenerationMoved``, others may be applied by then.
             ConfigurationError: a vector's width isn't that of its model.
             GenerationMoved: a project was switched since a change was prepared for it. Changes of
                 other projects and agents may be applied by then; applying them again does no harm.
@@ -113,7 +120,9 @@ class Store:
             groups[write.project, write.agent or ""].append(index)
         applied: dict[int, Applied] = {}
         for (project, agent), indexes in sorted(groups.items()):
-            results = await self._apply(project, agent, [writes[index] for index in indexes])
+            results = await self._apply(
+                project, agent, [writes[index] for index in indexes], may_be_late
+            )
             applied.update(zip(indexes, results, strict=True))
         return [applied[index] for index in range(len(writes))]
 
@@ -162,6 +171,14 @@ class Store:
                     found.add(change)
         return found
 
+    async def reach(self, project: str) -> ledger.Reach:
+        """How far a project's changes reach that were handled."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return ledger.Reach({}, 0)
+        async with self._database.scope(project_id) as connection:
+            return await ledger.reach(connection, project_id)
+
     async def record_rejected(
         self, *, project: str, partition: int, position: int, event_id: str, problem: Problem
     ) -> None:
@@ -195,20 +212,6 @@ class Store:
         async with self._database.scope(project_id) as connection:
             return await contents.get(connection, project_id, sha256)
 
-    async def source_state(self, project: str, source: str) -> dict[str, Any] | None:
-        """What was saved last for a source, or None."""
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            return None
-        async with self._database.scope(project_id) as connection:
-            return await source_states.load(connection, project_id, source)
-
-    async def save_source_state(self, project: str, source: str, state: Mapping[str, Any]) -> None:
-        """Replace a source's state, any JSON object."""
-        project_id = await self._projects.ensure(project)
-        async with self._database.scope(project_id) as connection:
-            await source_states.save(connection, project_id, source, state)
-
     async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
         """Counts and freshness of one project, or of all, by name; unknown: an empty list."""
         known = await self._projects.all()
@@ -220,7 +223,7 @@ class Store:
             return await statistics.measure(connection, project_id, project)
 
     async def _apply(
-        self, project: str, agent: str, writes: Sequence[DocumentWrite]
+        self, project: str, agent: str, writes: Sequence[DocumentWrite], may_be_late: bool
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
         models = await self._models_of(writes)
@@ -230,7 +233,9 @@ class Store:
                 await switch_lock_shared(connection, project_id)
                 live = await generations.enter_live(connection, project_id)
                 _check_prepared_for(live, writes)
-                return await write_batch(connection, live, agent, models, writes)
+                return await write_batch(
+                    connection, live, agent, models, writes, may_be_late=may_be_late
+                )
 
         return await _insist(project, attempt)
 

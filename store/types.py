@@ -10,7 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from events.models import Filters, Scalar
+from events.models import Filters, Origin, Scalar
+from events.ranking import Rank, rank_of
+from runtime.errors import SourceConflict
 
 __all__ = [
     "Applied",
@@ -77,21 +79,34 @@ class DocumentWrite:
     chunks: tuple[ChunkWrite, ...] = ()
     generation_id: int = 0
     claimant: str | None = None
+    origin: Origin | None = None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Place in the log: position and partition."""
+        return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Of two changes of one document, the greater rank stands."""
+        return rank_of(self.position, self.partition, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What one change did; superseded: something newer is stored, duplicate: done before.
 
+    ``conflict``: why a rejected one did nothing; it isn't in the ledger yet.
     ``chunks_pending``: chunks of the document that wait for their vectors.
     """
 
     event_id: str
-    outcome: Literal["indexed", "superseded", "duplicate"]
+    outcome: Literal["indexed", "superseded", "duplicate", "rejected"]
     chunks_kept: int = 0
     chunks_added: int = 0
     chunks_removed: int = 0
     chunks_pending: int = 0
+    conflict: SourceConflict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from rich.text import Text
 from events import Client, QueryAnswer
 from gateway.answers import citation, print_results
 from gateway.clients import open_client, open_database
-from gateway.commands.sync import describe
 from gateway.demonstration import Demonstration, choose
 from gateway.output import print_json, printable, stderr, stdout
 from gateway.progress import VECTOR, ShowProgress, progress
 from gateway.session import JsonOption, run_client
 from gateway.signing import check_signing_key
 from gateway.stack import configured, stack
-from gateway.syncing import Destination, SyncReport, Until, sync_source
+from gateway.sync_report import SyncReport, describe
+from gateway.syncing import Destination, Until, sync_source
 from processors.recipes import recipe_of
 from runtime.errors import Unavailable
 from runtime.settings import Settings
@@ -134,7 +134,8 @@ async def _index(
             until=Until.KEYWORDS,
             show=show,
         )
-    console.print(printable(describe(course.report)), markup=False)
+    for line in describe(course.report):
+        console.print(printable(line), markup=False)
     console.print(f"all searchable by keyword after {course.mark('searchable'):.1f} s")
 
 

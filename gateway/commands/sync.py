@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +16,35 @@ from gateway.progress import progress
 from gateway.session import JsonOption, ProjectOption, run_client
 from gateway.signing import check_signing_key
 from gateway.stack import configured, stack
-from gateway.syncing import Destination, SyncReport, Until, sync_source
+from gateway.sync_report import SyncReport, describe
+from gateway.syncing import Destination, Until, preview_sync, sync_source
+from runtime.errors import UsageError
 from runtime.settings import Settings
 from sources import Source, open_source
+from sources.comparing import Step
 
-__all__ = ["command", "describe"]
+__all__ = ["command"]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the command was asked for."""
+
+    path: Path
+    destination: Destination
+    until: Until
+    full: bool
+    worktree: bool
+    include: tuple[str, ...]
+
+    def open(self, settings: Settings) -> Source:
+        """Raises UsageError when there is no such source."""
+        return open_source(
+            self.path,
+            self.include,
+            [settings.home_directory],
+            worktree=self.worktree,
+        )
 
 
 def command(
@@ -27,9 +53,36 @@ def command(
     collection: Annotated[
         list[str] | None, typer.Option(help="Put the documents into this collection.")
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the source, which then identifies it; "
+            "default: by the repository, or by the path of the directory."
+        ),
+    ] = None,
+    prefix: Annotated[
+        str | None,
+        typer.Option(help="Put this before the uri of every document, as docs/; kept."),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="Take what matches this pattern although it is left out by default."),
+    ] = None,
     lane: Annotated[
         Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
     ] = None,
+    worktree: Annotated[
+        bool, typer.Option("--worktree", help="Of a repository, the files as they are now.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Publish everything, whatever is indexed.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be published and deleted, and why.")
+    ] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="List the files that are left out, and why.")
+    ] = False,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Wait until all is searchable by keyword."),
@@ -43,54 +96,82 @@ def command(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Publish what changed since the last sync.
+    """Publish what the index lacks of a source, and delete what the source has no more.
 
     Of a git repository: the tracked files at HEAD, renames as renames. Of a directory: what
     .gitignore doesn't exclude.
     """
-    destination = Destination(project, tuple(collection or ()), lane)
-    source = open_source(path)
+    if source == "":
+        raise UsageError("--source needs a name")
     until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
-    report = run_client(lambda settings: _sync(settings, source, destination, until))
+    destination = Destination(project, tuple(collection or ()), lane, source, prefix)
+    request = _Request(path, destination, until, full, worktree, tuple(include or ()))
+    if dry_run:
+        _print_preview(*run_client(lambda settings: _preview(settings, request)), skipped, json)
+        return
+    report = run_client(lambda settings: _sync(settings, request))
     if json:
         print_json(report.to_json())
     else:
-        typer.echo(printable(describe(report)))
+        _print_lines(report, skipped)
 
 
-async def _sync(
-    settings: Settings, source: Source, destination: Destination, until: Until
-) -> SyncReport:
-    if configured(settings) is None:  # the worker ends with this command
-        until = Until.VECTORS
+async def _sync(settings: Settings, request: _Request) -> SyncReport:
+    source = request.open(settings)
+    # without servers of its own, the worker ends with this command
+    until = Until.VECTORS if configured(settings) is None else request.until
     async with (
         stack(settings) as running,
         open_store(running) as store,
         open_client(running, store) as client,
     ):
-        await check_signing_key(running, destination.project)
+        await check_signing_key(running, request.destination.project)
         with progress() as show:
             return await sync_source(
                 source,
-                destination,
+                request.destination,
                 client,
                 store,
                 max_bytes=running.max_document_bytes,
                 until=until,
                 show=show,
+                full=request.full,
             )
 
 
-def describe(report: SyncReport) -> str:
-    """One line for a person."""
-    skipped = ", ".join(f"{reason} {count}" for reason, count in sorted(report.skipped.items()))
-    return (
-        f"{report.kind} {report.source}: {report.found:,} files found, "
-        f"{report.unchanged:,} unchanged, {report.published:,} published, "
-        f"{report.deleted:,} deleted, {report.indexed:,} indexed, {_waiting(report)}"
-        f"{report.skipped.total():,} skipped{f' ({skipped})' if skipped else ''}"
-    )
+async def _preview(settings: Settings, request: _Request) -> tuple[SyncReport, Sequence[Step]]:
+    source = request.open(settings)
+    async with (
+        stack(settings) as running,
+        open_store(running) as store,
+        open_client(running, store) as client,
+    ):
+        with progress() as show:
+            return await preview_sync(
+                source,
+                request.destination,
+                client,
+                store,
+                max_bytes=running.max_document_bytes,
+                show=show,
+                full=request.full,
+            )
 
 
-def _waiting(report: SyncReport) -> str:
-    return f"{report.chunks_pending:,} chunks wait for vectors, " if report.chunks_pending else ""
+def _print_lines(report: SyncReport, skipped: bool) -> None:
+    for line in describe(report, skipped=skipped):
+        typer.echo(printable(line))
+
+
+def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, json: bool) -> None:
+    if json:
+        changes = [
+            {"change": step.change, "uri": step.uri, "old_uri": step.old_uri, "why": step.why}
+            for step in steps
+        ]
+        print_json({**report.to_json(), "dry_run": True, "changes": changes})
+        return
+    for step in steps:
+        place = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
+        typer.echo(printable(f"{step.change} ({step.why or 'not read'}): {place}"))
+    _print_lines(report, skipped)

@@ -14,11 +14,12 @@ import asyncpg
 
 from events import DocumentChanged, DocumentRejected, Lane, Receipt
 from events.names import Names, Topic
-from sources import Sync, document_changed, open_source
+from sources import document_changed, open_source
 from tests.support.databases import Database
 from tests.support.hostile_documents import HostileDocument, hostile_documents
 from tests.support.hostile_worker import REASONS, Innocents, Suspect, hostile_worker
 from tests.support.repositories import create_repository, write_files
+from tests.support.syncs import begin
 from tests.support.tally import Tell
 
 COUNT = 500
@@ -67,7 +68,7 @@ def synced(
     repository = create_repository(home / "git", files)
     contents = []
     for path in (repository.path, directory):
-        run = Sync(open_source(path), None, LIMIT_BYTES)
+        run = begin(open_source(path), max_bytes=LIMIT_BYTES)
         events = [document_changed(change, "plain") for change in run]
         contents.append({event.data.uri: event.data.content for event in events})
         assert run.report.found == len(documents)

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UsageError
-from sources import Skip, Sync, document_changed, git_process, open_source
+from sources import Skip, document_changed, git_process, open_source
 from tests.support.hostile_values import CONTROLS
 from tests.support.repositories import Repository, create_repository
+from tests.support.syncs import begin
 from tests.support.tally import Tell
 
 LIMIT_BYTES = 100_000
@@ -32,7 +33,7 @@ def outside(tmp_path: Path) -> Path:
 
 def published(path: Path) -> tuple[dict[str, str | None], Counter[Skip]]:
     """Content by uri of what a sync would publish, as events; and what it skips."""
-    run = Sync(open_source(path), None, LIMIT_BYTES)
+    run = begin(open_source(path), max_bytes=LIMIT_BYTES)
     events = [document_changed(change, "project") for change in run]
     return {one.data.uri: one.data.content for one in events}, run.report.skipped
 
@@ -108,7 +109,7 @@ def test_no_link_leads_out(tmp_path: Path, outside: Path) -> None:
     (directory / "tree").symlink_to(outside.parent)
     (directory / "loop").symlink_to(directory)
     (directory / ".gitignore").symlink_to(outside)
-    run = Sync(open_source(directory), None, LIMIT_BYTES)
+    run = begin(open_source(directory), max_bytes=LIMIT_BYTES)
     (directory / "a.txt").unlink()
     (directory / "a.txt").symlink_to(outside)
     assert list(run) == []

@@ -6,29 +6,22 @@ import subprocess
 import sysconfig
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from events.models import Origin
 from runtime.errors import UsageError
-from sources import Change, Skip, State, Sync, document_changed, open_source
+from sources import Change, Held, Skip, Why, document_changed, open_source
 from sources.directory import DirectorySource
+from sources.files import read_marked
 from sources.git import GitSource
+from sources.types import Content
 from tests.support.repositories import Repository, create_repository, write_files
+from tests.support.syncs import LIMIT_BYTES, Synced, applied, begin, sync
 
-LIMIT_BYTES = 10_000
 BODY = "".join(f"line {number} of a text that is long enough\n" for number in range(30))
-
-
-def sync(path: Path, before: State | None = None) -> tuple[list[Change], Sync]:
-    """A whole sync, with its counts checked; the state goes through JSON as it would in life."""
-    kept = None if before is None else State.from_json(before.to_json())
-    run = Sync(open_source(path), kept, LIMIT_BYTES)
-    changes = list(run)
-    report = run.report
-    assert report.found == report.unchanged + report.published + report.skipped.total()
-    assert len(changes) == report.published + report.deleted
-    return changes, run
 
 
 def brief(changes: list[Change]) -> list[tuple[str, ...]]:
@@ -59,7 +52,7 @@ def test_a_second_sync_publishes_nothing(tmp_path: Path) -> None:
     repository = create_repository(tmp_path, {"a.py": "a = 1\n", "image": b"\0\1", "empty": ""})
     _, first = sync(tmp_path)
     repository.commit()
-    changes, second = sync(tmp_path, first.state)
+    changes, second = sync(tmp_path, first)
     assert changes == []
     assert (second.report.found, second.report.unchanged) == (3, 1)
     assert second.report.skipped == Counter({Skip.BINARY: 1, Skip.EMPTY: 1})
@@ -70,7 +63,7 @@ def test_a_repository_names_what_is_not_worth_asking(tmp_path: Path) -> None:
     repository = create_repository(tmp_path, {"a.py": "a = 1\n", "made/by.lock": "x\n"})
     _, first = sync(tmp_path)
     repository.commit({".headraceignore": "*.lock\n/.headraceignore\n"})
-    changes, second = sync(tmp_path, first.state)
+    changes, second = sync(tmp_path, first)
     assert brief(changes) == [("delete", "made/by.lock")]
     assert second.report.skipped == Counter({Skip.IGNORED: 2})
 
@@ -87,7 +80,7 @@ def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None
     (tmp_path / "gone").unlink()
     (tmp_path / "mode").chmod(0o755)
     repository.commit()
-    changes, second = sync(tmp_path, first.state)
+    changes, second = sync(tmp_path, first)
     assert brief(changes) == [
         ("rename", "old/one.txt", "new/one.txt"),
         ("rename", "old/three.txt", "new/three.txt"),
@@ -96,7 +89,7 @@ def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None
         ("delete", "gone"),
     ]
     assert changes[2].content == f"two!\n{BODY}"
-    assert sync(tmp_path, second.state)[0] == []
+    assert sync(tmp_path, second)[0] == []
 
 
 def test_a_force_push_falls_back_to_comparing_blobs(tmp_path: Path) -> None:
@@ -110,7 +103,7 @@ def test_a_force_push_falls_back_to_comparing_blobs(tmp_path: Path) -> None:
     repository.git("reflog", "expire", "--expire=now", "--all")
     repository.git("gc", "--quiet", "--prune=now")
     assert str(first.state.commit) not in repository.git("rev-list", "--all")
-    changes, _ = sync(tmp_path, first.state)
+    changes, _ = sync(tmp_path, first)
     assert brief(changes) == [("rename", "moved", "elsewhere"), ("upsert", "edited")]
 
 
@@ -165,7 +158,7 @@ def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
     ):
         (hooks / hook).write_text(script.read_text())
         (hooks / hook).chmod(0o755)
-    changes, _ = sync(repository.path, first.state)
+    changes, _ = sync(repository.path, first)
     assert brief(changes) == [("rename", "a.txt", "b.txt"), ("upsert", ".gitattributes")]
     assert changes[0].content == BODY + "more\n"
     assert not trap.exists()
@@ -257,12 +250,12 @@ def test_a_document_that_is_no_longer_text_is_deleted(
     _, first = sync(tmp_path)
     write_files(tmp_path, {"a": content})
     store()
-    changes, second = sync(tmp_path, first.state)
+    changes, second = sync(tmp_path, first)
     assert brief(changes) == [("delete", "a")]
-    assert sync(tmp_path, second.state)[0] == []
+    assert sync(tmp_path, second)[0] == []
     write_files(tmp_path, {"a": "text"})
     store()
-    assert brief(sync(tmp_path, second.state)[0]) == [("upsert", "a")]
+    assert brief(sync(tmp_path, second)[0]) == [("upsert", "a")]
 
 
 def test_a_renamed_file_that_became_binary_is_deleted(tmp_path: Path) -> None:
@@ -271,7 +264,7 @@ def test_a_renamed_file_that_became_binary_is_deleted(tmp_path: Path) -> None:
     _, first = sync(tmp_path)
     repository.git("mv", "old", "new")
     repository.commit({"new": BODY + "\0"})
-    assert brief(sync(tmp_path, first.state)[0]) == [("delete", "old")]
+    assert brief(sync(tmp_path, first)[0]) == [("delete", "old")]
 
 
 def test_a_part_of_a_repository_keeps_repository_paths(tmp_path: Path) -> None:
@@ -329,7 +322,7 @@ def test_a_directory_gives_edits_deletes_and_renames(tmp_path: Path) -> None:
     (root / "old").rename(root / "new")
     (root / "gone").unlink()
     write_files(root, {"edited": "5"})
-    changes, second = sync(root, first.state)
+    changes, second = sync(root, first)
     assert brief(changes) == [
         ("rename", "old/a", "new/a"),
         ("rename", "old/b", "new/b"),
@@ -337,7 +330,7 @@ def test_a_directory_gives_edits_deletes_and_renames(tmp_path: Path) -> None:
         ("delete", "gone"),
     ]
     assert second.report.skipped == Counter({Skip.SYMLINK: 1, Skip.SPECIAL: 1})
-    assert sync(root, second.state)[0] == []
+    assert sync(root, second)[0] == []
 
 
 def test_a_file_that_changes_while_it_is_synced_is_remembered_as_it_was_read(
@@ -345,86 +338,115 @@ def test_a_file_that_changes_while_it_is_synced_is_remembered_as_it_was_read(
 ) -> None:
     """The next sync sees what was really published."""
     write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
-    run = Sync(open_source(tmp_path), None, LIMIT_BYTES)
+    run = begin(open_source(tmp_path))
     write_files(tmp_path, {"b": "changed"})
     (tmp_path / "c").unlink()
-    assert [one.content for one in run] == ["1", "changed"]
+    changes = list(run)
+    assert [one.content for one in changes] == ["1", "changed"]
     assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
-    assert sync(tmp_path, run.state)[0] == []
+    assert sync(tmp_path, Synced(run.state(), applied({}, changes)))[0] == []
 
 
 def test_a_file_that_becomes_a_link_while_it_is_synced_is_not_followed(tmp_path: Path) -> None:
     """Between listing and reading it is swapped for a link to something outside."""
     write_files(tmp_path, {"secret": "s", "root/a": "1"})
-    run = Sync(open_source(tmp_path / "root"), None, LIMIT_BYTES)
+    run = begin(open_source(tmp_path / "root"))
     (tmp_path / "root" / "a").unlink()
     (tmp_path / "root" / "a").symlink_to("../secret")
     assert list(run) == []
     assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
 
 
-def ids(changes: list[Change]) -> list[str]:
-    return [document_changed(one, "project").id for one in changes]
+def interrupted(path: Path, before: Synced) -> tuple[list[Change], Synced]:
+    """A sync that is killed after it has published everything, none of which is applied yet."""
+    run = begin(open_source(path), before)
+    return list(run), Synced(run.state(run.touched(0, run.total)), before.held)
 
 
-def test_a_sync_after_a_crash_publishes_the_same_events(tmp_path: Path) -> None:
-    """From the intent the same changes come with the same ids: the log has them already."""
-    write_files(tmp_path, {"a": "1", "b": "2"})
-    crashed = Sync(open_source(tmp_path), None, LIMIT_BYTES)
-    intent, published = crashed.intent, list(crashed)
-    again, run = sync(tmp_path, intent)
-    assert ids(again) == ids(published)
-    assert sync(tmp_path, run.state)[0] == []
-
-
-def test_what_a_crashed_sync_may_have_published_is_published_over(tmp_path: Path) -> None:
-    """A, crash while publishing B, back to A: A is published again, with a new id."""
-    write_files(tmp_path, {"a": "A", "gone": "x"})
+def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A, killed while publishing B, back to A: the index still has A, and A is published."""
+    monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
+    write_files(tmp_path, {"a": "A", "gone": "x", "kept": "k"})
     _, first = sync(tmp_path)
     write_files(tmp_path, {"a": "B"})
     (tmp_path / "gone").unlink()
-    crashed = Sync(open_source(tmp_path), first.state, LIMIT_BYTES)
-    intent, published = crashed.intent, list(crashed)
+    published, killed = interrupted(tmp_path, first)
+    assert brief(published) == [("upsert", "a"), ("delete", "gone")]
     write_files(tmp_path, {"a": "A", "gone": "x"})
-    back, run = sync(tmp_path, intent)
+    back, second = sync(tmp_path, killed)
     assert brief(back) == [("upsert", "a"), ("upsert", "gone")]
-    write_files(tmp_path, {"a": "B"})
-    forth, _ = sync(tmp_path, run.state)
-    every = [*ids(published), *ids(back), *ids(forth)]
-    assert len(set(every)) == len(every)
+    assert {one.why for one in back} == {Why.INTERRUPTED}
+    assert sync(tmp_path, second)[0] == []
 
 
-def test_a_crash_while_a_binary_file_was_text_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Binary, crash while publishing its text, binary again: the text is deleted."""
+def test_a_killed_sync_of_a_file_that_is_no_text_any_more_leaves_nothing(tmp_path: Path) -> None:
+    """Binary, killed while publishing its text, binary again: the text is deleted."""
     write_files(tmp_path, {"a": b"\0"})
     _, first = sync(tmp_path)
-    write_files(tmp_path, {"a": "text"})
-    intent = Sync(open_source(tmp_path), first.state, LIMIT_BYTES).intent
+    write_files(tmp_path, {"a": "text", "b": "new"})
+    _, killed = interrupted(tmp_path, first)
     write_files(tmp_path, {"a": b"\0"})
-    assert brief(sync(tmp_path, intent)[0]) == [("delete", "a")]
+    (tmp_path / "b").unlink()
+    run = begin(open_source(tmp_path), killed)
+    assert brief(list(run)) == [("delete", "a"), ("delete", "b")]
 
 
-def test_there_and_back_again_are_different_events(tmp_path: Path) -> None:
-    """A, B, A: the second A must not be taken for the first."""
-    state: State | None = None
-    seen: list[str] = []
-    for content in ("A", "B", "A", "B"):
-        write_files(tmp_path, {"a": content})
-        changes, run = sync(tmp_path, state)
-        seen += ids(changes)
-        state = run.state
-    assert len(set(seen)) == 4
+def test_two_syncs_never_publish_one_event(tmp_path: Path) -> None:
+    """The same change of a later revision has another id; of the same one, the same."""
     write_files(tmp_path, {"a": "A"})
-    assert ids(sync(tmp_path)[0])[0] not in seen, "a lost state must not look like an old one"
+    [change] = sync(tmp_path)[0]
+    ids = [
+        document_changed(change, "project", origin=Origin(source="0" * 32, revision=revision)).id
+        for revision in (1, 1, 2)
+    ]
+    assert ids[0] == ids[1] != ids[2]
 
 
-def test_a_directory_that_becomes_a_repository_keeps_its_documents(tmp_path: Path) -> None:
-    """Uris stay; what git doesn't track is deleted."""
-    write_files(tmp_path, {"a": "1", "ignored": "2"})
+def test_what_the_index_has_lost_is_published_again(tmp_path: Path) -> None:
+    """Missing, of another text, or in other collections; and what the source never had goes."""
+    write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
+    _, first = sync(tmp_path, collections=("rules",))
+    held = dict(first.held)
+    del held["a"]
+    held["b"] = Held("0" * 64, ("rules",))
+    held["stray"] = Held("1" * 64)
+    changes, second = sync(tmp_path, replace(first, held=held), collections=("rules",))
+    assert brief(changes) == [("upsert", "a"), ("upsert", "b"), ("delete", "stray")]
+    assert [one.why for one in changes] == [Why.LOST, Why.LOST, Why.DELETED]
+    changes, third = sync(tmp_path, second)
+    assert {one.why for one in changes} == {Why.COLLECTIONS}
+    assert len(changes) == 3
+    assert sync(tmp_path, third)[0] == []
+    assert {one.why for one in sync(tmp_path, third, full=True)[0]} == {Why.FULL}
+
+
+def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times, size and inode are looked at first; a lost cache costs reading, not publishing."""
+    monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
+    write_files(tmp_path, {"a": "1", "b": "2"})
     _, first = sync(tmp_path)
-    create_repository(tmp_path, {".gitignore": "ignored\n"})
-    changes, _ = sync(tmp_path, first.state)
-    assert brief(changes) == [("upsert", ".gitignore"), ("upsert", "a"), ("delete", "ignored")]
+    read: list[str] = []
+
+    def note(path: Path, most_bytes: int) -> Content:
+        read.append(path.name)
+        return read_marked(path, most_bytes)
+
+    monkeypatch.setattr("sources.directory.read_marked", note)
+    assert sync(tmp_path, first)[0] == []
+    assert read == []
+    write_files(tmp_path, {"b": "3"})
+    assert brief(sync(tmp_path, first)[0]) == [("upsert", "b")]
+    assert read == ["b"]
+    write_files(tmp_path, {"b": "2"})
+    assert brief(list(begin(open_source(tmp_path), Synced(held=first.held)))) == []
+    assert read == ["b", "a", "b"]
+
+
+def test_a_file_that_changed_just_now_is_read_again(tmp_path: Path) -> None:
+    """Within one tick of the clock it may change without a new time, size or inode."""
+    write_files(tmp_path, {"a": "1"})
+    _, first = sync(tmp_path)
+    assert first.state.files["a"][0] == ""
 
 
 def test_bad_paths_give_one_clear_line(tmp_path: Path) -> None:
@@ -446,29 +468,35 @@ def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
     """It is skipped with its reason, and others go on."""
     write_files(tmp_path, {"a": "1", "b": "2"})
 
-    def refuse(path: Path, most_bytes: int) -> bytes:
+    def refuse(path: Path, most_bytes: int) -> Content:
         if path.name == "a":
             raise PermissionError(path)
-        return path.read_bytes()[:most_bytes]
+        return read_marked(path, most_bytes)
 
-    monkeypatch.setattr("sources.directory.read_regular", refuse)
+    monkeypatch.setattr("sources.directory.read_marked", refuse)
     changes, run = sync(tmp_path)
     assert brief(changes) == [("upsert", "b")]
     assert run.report.skipped == Counter({Skip.UNREADABLE: 1})
 
 
 def test_the_standard_library_loses_no_file() -> None:
-    """Every file of Python's own tests is published or skipped with a reason."""
+    """Every file of Python's own tests is published or skipped with a reason.
+
+    But for those in folders that are left out as a whole, which count once.
+    """
     root = Path(sysconfig.get_path("stdlib")) / "test"
     if not (root / "test_source_encoding.py").exists():
         pytest.skip("this Python was packaged without its tests")
-    modes = [path.lstat().st_mode for path in root.rglob("*")]
-    run = Sync(DirectorySource(root), None, 2 * 2**20)
-    assert run.report.found == sum(not stat.S_ISDIR(mode) for mode in modes)
+    skipped = DirectorySource(root).list(2 * 2**20).skipped_paths
+    folders = {root / path for path in skipped if path.endswith("/")}
+    files = [path for path in root.rglob("*") if not stat.S_ISDIR(path.lstat().st_mode)]
+    outside = sum(folders.isdisjoint(path.parents) for path in files)
+    run = begin(DirectorySource(root), max_bytes=2 * 2**20)
+    assert run.report.found == outside + len(folders)
     published = sum(document_changed(one, "python").data.change == "upsert" for one in run)
     assert published == run.report.published > 500
     assert run.report.found == published + run.report.skipped.total()
-    assert "test_source_encoding.py" in run.state.documents
+    assert "test_source_encoding.py" in run.state().files
 
 
 def test_git_is_not_misled_by_the_environment(

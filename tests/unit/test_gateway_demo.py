@@ -15,10 +15,11 @@ from events.models import Scores
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
 from runtime.errors import Unavailable
-from sources import Source, State, Sync, open_source
+from sources import Held, Source, open_source
 from sources.choosing import ChosenFiles
 from store.pending import Counts
 from tests.support.chunking import cut
+from tests.support.syncs import Synced, begin
 
 MOST_CHUNKS = 1_500
 """Bound of what a demo embeds, so that its duration stays what the README says."""
@@ -59,8 +60,8 @@ def test_chosen_files_of_a_source_take_the_others_away(tmp_path: Path) -> None:
     """An earlier sync may have published more of the same source."""
     for name in ("chosen.md", "other.md"):
         (tmp_path / name).write_text("Herons nest in March.")
-    before = State(epoch="e", sequence=1, documents={"former.md": "mark", "other.md": "mark"})
-    sync = Sync(ChosenFiles(open_source(tmp_path), ["chosen.md", "gone.md"]), before, 2**20)
+    before = Synced(held={"former.md": Held("0" * 64), "other.md": Held("1" * 64)})
+    sync = begin(ChosenFiles(open_source(tmp_path), ["chosen.md", "gone.md"]), before)
     changes = {change.uri: change.change for change in sync}
     assert changes == {"chosen.md": "upsert", "former.md": "delete", "other.md": "delete"}
     assert (sync.report.found, sync.report.published) == (1, 1)

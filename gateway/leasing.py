@@ -1,0 +1,101 @@
+"""The lease of a source: one sync of it at a time, in all processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from events import Client
+from gateway.progress import ShowProgress
+from runtime.errors import SourceBusy, SourceLost, Unavailable
+from store.sources import RegisteredSource, Sources, TakenSource
+
+__all__ = ["LEASE", "Lease", "leased"]
+
+LEASE = timedelta(seconds=30)
+"""After this time without a sign of life another sync takes a source over."""
+
+_LONGEST_WAIT = timedelta(seconds=60)
+_LOOK_EVERY_SECONDS = 0.5
+
+
+class Lease:
+    """A lease that renews itself until it is given back."""
+
+    def __init__(self, sources: Sources, taken: TakenSource) -> None:
+        self._sources = sources
+        self._lost: SourceLost | None = None
+        self._ended = False
+        self.taken = taken
+
+    def check(self) -> None:
+        """Raises SourceLost when another sync is known to have taken the source over."""
+        if self._lost is not None:
+            raise self._lost
+
+    async def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the saved state; raises SourceLost when it isn't ours to replace."""
+        await self._sources.renew(self.taken, LEASE, state)
+
+    async def finish(self, state: Mapping[str, Any] | None, commit: str | None) -> None:
+        """Save the state (None: leave it as it is) and give the lease back; raises as ``save``."""
+        await self._sources.finish(self.taken, state, commit)
+        self._ended = True
+
+    async def keep(self) -> None:
+        """Renew until another sync has the source."""
+        while True:
+            await asyncio.sleep(LEASE.total_seconds() / 3)
+            try:
+                await self._sources.renew(self.taken, LEASE)
+            except SourceLost as error:
+                self._lost = error
+                return
+            except Unavailable:
+                continue
+
+    async def release(self) -> None:
+        """Give it back, if it was not finished; what prevents that ends it in time, too."""
+        if not self._ended:
+            with contextlib.suppress(SourceLost, Unavailable):
+                await self._sources.release(self.taken)
+
+
+@asynccontextmanager
+async def leased(
+    sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
+) -> AsyncIterator[Lease]:
+    """Hold the lease of a source; another sync that has it is waited for, for a minute.
+
+    Raises:
+        SourceBusy: the other one still has it.
+        Unavailable: a server can't be reached.
+    """
+    lease = Lease(sources, await _take(sources, source, client, show))
+    keeping = asyncio.create_task(lease.keep(), name="lease of a source")
+    try:
+        yield lease
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        await lease.release()
+
+
+async def _take(
+    sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
+) -> TakenSource:
+    now = asyncio.get_running_loop().time
+    began_at, longest = now(), _LONGEST_WAIT.total_seconds()
+    while True:
+        try:
+            return await sources.take(source, LEASE, await client.horizon())
+        except SourceBusy as error:
+            waited = now() - began_at
+            if waited >= longest:
+                raise
+            show(f"waiting for {error.holder}", int(waited), int(longest) + 1, unit="s")
+        await asyncio.sleep(_LOOK_EVERY_SECONDS)

@@ -1,0 +1,126 @@
+"""What one sync did, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from events import DocumentEmbedded, DocumentRejected, Lane, Outcome
+from sources import Report
+
+__all__ = ["SyncReport", "describe"]
+
+_MOST_LINES = 10
+_COMMIT_CHARACTERS = 12
+
+
+@dataclass
+class SyncReport:
+    """Result of one sync.
+
+    Attributes:
+        source: its name.
+        found: files; `unchanged`, `waiting`, `published`, `rejected` and `skipped` add up to it,
+            but for documents that were deleted.
+        waiting: published by an earlier sync, and not applied when this one began.
+        rejected: reason by uri of what was refused, now or before, and has not changed since.
+        indexed: changes that this sync has seen applied; None: it did not wait.
+        chunks_pending: chunks that still wait for vectors as far as the sync has followed them.
+        older_than: the indexed commit, where that of the source is older and nothing was published.
+        uncommitted: files that differ from the commit.
+    """
+
+    source: str
+    location: str
+    kind: str
+    lane: Lane = Lane.LIVE
+    commit: str | None = None
+    found: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    published: int = 0
+    deleted: int = 0
+    indexed: int | None = None
+    chunks_embedded: int = 0
+    chunks_pending: int = 0
+    uncommitted: int = 0
+    older_than: str | None = None
+    rejected: dict[str, str] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    skipped_paths: dict[str, str] = field(default_factory=dict)
+
+    def take(self, report: Report, prefix: str = "") -> None:
+        """Take over what the sync itself has counted."""
+        self.found, self.unchanged, self.waiting = report.found, report.unchanged, report.waiting
+        self.published, self.deleted = report.published, report.deleted
+        self.rejected |= {prefix + uri: reason for uri, reason in report.rejected.items()}
+        self.skipped_paths = {path: reason.value for path, reason in report.skipped_paths.items()}
+        self.skipped = Counter(self.skipped_paths.values())
+
+    def count(self, outcome: Outcome) -> None:
+        """Count one more outcome."""
+        if isinstance(outcome, DocumentEmbedded):
+            self.chunks_embedded += outcome.data.chunks_embedded
+            self.chunks_pending -= outcome.data.chunks_embedded + outcome.data.chunks_refused
+        elif isinstance(outcome, DocumentRejected):
+            problem = outcome.data.problem
+            self.rejected[outcome.data.uri or "?"] = f"{problem.type}: {problem.detail}"
+        else:
+            self.indexed = (self.indexed or 0) + (outcome.data.change != "delete")
+            self.chunks_embedded += outcome.data.chunks_embedded
+            self.chunks_pending += outcome.data.chunks_pending
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command prints it."""
+        return {**vars(self), "lane": self.lane.value, "skipped": dict(self.skipped)}
+
+
+def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
+    """Lines for a person; ``skipped``: with the path of each file that was left out."""
+    if report.older_than is not None:
+        yield (
+            f"{report.kind} {report.source}: commit {_short(report.commit)} is older than what is "
+            f"indexed (commit {_short(report.older_than)}): nothing is published; "
+            "--full publishes it all the same"
+        )
+    else:
+        yield f"{report.kind} {report.source}: {', '.join(_counts(report))}"
+    if skipped:
+        yield from (
+            f"skipped ({why}): {path}" for path, why in sorted(report.skipped_paths.items())
+        )
+    rejected = sorted(report.rejected.items())
+    yield from (f"rejected: {uri}: {reason}" for uri, reason in rejected[:_MOST_LINES])
+    if rejected:
+        more = len(rejected) - _MOST_LINES
+        rest = f"and {more:,} more: " if more > 0 else ""
+        yield (
+            f"{rest}rejected changes are published again once the file changes, or with --full; "
+            "`headrace dead list` shows them"
+        )
+    if report.uncommitted:
+        files = "1 file has" if report.uncommitted == 1 else f"{report.uncommitted:,} files have"
+        yield f"{files} uncommitted changes: --worktree includes them"
+
+
+def _counts(report: SyncReport) -> Iterator[str]:
+    yield f"{report.found:,} files found"
+    yield f"{report.unchanged:,} unchanged"
+    if report.waiting:
+        yield f"{report.waiting:,} published before wait for a worker"
+    yield f"{report.published:,} published"
+    yield f"{report.deleted:,} deleted"
+    if report.indexed is not None:
+        yield f"{report.indexed:,} indexed"
+    if report.chunks_pending:
+        yield f"{report.chunks_pending:,} chunks wait for vectors"
+    if report.rejected:
+        yield f"{len(report.rejected):,} rejected"
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(report.skipped.items()))
+    yield f"{report.skipped.total():,} skipped{f' ({reasons})' if reasons else ''}"
+
+
+def _short(commit: str | None) -> str:
+    return (commit or "unknown")[:_COMMIT_CHARACTERS]

@@ -1,0 +1,148 @@
+"""The index and the work tree of a repository, and what in them differs from a commit.
+
+git's own comparison may run a filter of the repository. Here git only lists its index and the
+untracked files; the files are compared in this process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sources.files import read_regular
+from sources.git_process import run_git
+from sources.ignoring import IgnoreRules, TrackedPaths
+from sources.naming import to_uri
+from sources.types import Listing
+
+__all__ = [
+    "TrackedFile",
+    "WorkTree",
+    "count_uncommitted",
+    "tracked_files",
+    "untracked_files",
+]
+
+_ENTRY = re.compile(
+    rb"(?P<mode>\d{6}) (?P<blob>[0-9a-f]{40,64}) (?P<stage>\d)\t(?P<path>[^\0]+)\0"
+    rb"(?:  ctime: \d+:\d+\n"
+    rb"  mtime: (?P<seconds>\d+):(?P<nanoseconds>\d+)\n"
+    rb"  dev: \d+\tino: \d+\n"
+    rb"  uid: \d+\tgid: \d+\n"
+    rb"  size: (?P<size>\d+)\tflags: [0-9a-f]+\n)?"
+)
+_LARGEST_COMPARED_BYTES = 64 * 2**20
+_SHA1_CHARACTERS = 40
+_REGULAR_MODE = b"100"
+_NO_FOLDERS = frozenset({b"", b".", b"..", b".git"})
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedFile:
+    """A line of git's index; ``changed_ns`` and ``size_bytes`` as the file was when it was added.
+
+    A version of git that says neither has -1 there, so that the file is compared.
+    """
+
+    path: bytes
+    mode: bytes
+    blob: str
+    changed_ns: int
+    size_bytes: int
+
+
+def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
+    """The index.
+
+    Raises:
+        GitFailed: git can't read it.
+    """
+    listed = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
+    for match in _ENTRY.finditer(listed):
+        seconds, nanoseconds, size = match["seconds"], match["nanoseconds"], match["size"]
+        changed_ns = -1 if seconds is None else int(seconds) * 10**9 + int(nanoseconds)
+        size_bytes = -1 if size is None else int(size)
+        yield TrackedFile(
+            match["path"], match["mode"], match["blob"].decode(), changed_ns, size_bytes
+        )
+
+
+def untracked_files(root: Path, *below: str) -> list[bytes]:
+    """Files that are not in the index, and that no rule ignores.
+
+    Raises:
+        GitFailed: git can't list them.
+    """
+    options = ("--others", "--exclude-standard", "-z", "--full-name")
+    return run_git(root, "ls-files", *options, *below).split(b"\0")[:-1]
+
+
+class WorkTree:
+    """Files of a work tree. None is found through a symbolic link, whatever the index says."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.fsencode(root)
+        self._folders = {b"": True}
+
+    def stat(self, path: bytes) -> os.stat_result:
+        """Of a file, or of a link in its place.
+
+        Raises:
+            OSError: there is none, or one of its folders is no real one.
+        """
+        if not self._is_real(path.rpartition(b"/")[0]):
+            raise NotADirectoryError(f"{os.fsdecode(path)} is not below a real folder")
+        return os.lstat(self._at(path))
+
+    def differs(self, file: TrackedFile) -> bool:
+        """Whether a file is not as it was added to the index."""
+        try:
+            found = self.stat(file.path)
+            if (found.st_mtime_ns, found.st_size) == (file.changed_ns, file.size_bytes):
+                return False
+            raw = read_regular(Path(os.fsdecode(self._at(file.path))), _LARGEST_COMPARED_BYTES)
+        except OSError:
+            return True
+        digest = hashlib.sha1 if len(file.blob) == _SHA1_CHARACTERS else hashlib.sha256
+        return digest(b"blob %d\0" % len(raw) + raw).hexdigest() != file.blob
+
+    def _at(self, path: bytes) -> bytes:
+        return self._root + b"/" + path
+
+    def _is_real(self, folder: bytes) -> bool:
+        if folder not in self._folders:
+            above, _, name = folder.rpartition(b"/")
+            self._folders[folder] = (
+                name not in _NO_FOLDERS
+                and self._is_real(above)
+                and stat.S_ISDIR(os.lstat(self._at(folder)).st_mode)
+            )
+        return self._folders[folder]
+
+
+def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: str) -> int:
+    """How many files differ from the listed blobs of a commit, are gone, or are new documents.
+
+    Raises:
+        GitFailed: git can't list them.
+    """
+    tree = WorkTree(root)
+    changed = 0
+    tracked = set[str]()
+    new = [to_uri(path) for path in untracked_files(root, *below)]
+    for file in tracked_files(root, *below):
+        uri = to_uri(file.path)
+        if uri in listing.files:
+            tracked.add(uri)
+            changed += file.blob != listing.files[uri] or tree.differs(file)
+        elif uri not in listing.skipped_paths and file.mode.startswith(_REGULAR_MODE):
+            new.append(uri)
+    uris = [uri for uri in new if uri is not None]
+    paths = TrackedPaths(rules, uris)
+    added = sum(paths.skip(uri) is None for uri in uris)
+    return changed + added + len(listing.files.keys() - tracked)

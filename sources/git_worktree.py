@@ -1,0 +1,120 @@
+"""A git repository as its work tree is: tracked files with their edits, and new ones."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Self
+
+from runtime.errors import UsageError
+from sources.files import fingerprint_of, read_marked, read_regular
+from sources.git import GitSource
+from sources.git_history import committed_at
+from sources.git_index import WorkTree, tracked_files, untracked_files
+from sources.git_process import GitFailed
+from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, IgnoreRules, TrackedPaths
+from sources.naming import to_shown, to_uri
+from sources.types import Content, Listing, Read, Skip
+
+__all__ = ["WorkTreeSource"]
+
+_SUBMODULE_MODE = b"160000"
+
+
+class WorkTreeSource(GitSource):
+    """The same source as that of the commit at HEAD, with what is not committed yet.
+
+    Untracked files count unless git ignores them. Its documents have no permanent links.
+    """
+
+    @classmethod
+    def of(cls, source: GitSource) -> Self:
+        """The work tree of a repository."""
+        return cls(source._root, source._prefix, source._choice)
+
+    def list(self, max_bytes: int) -> Listing:
+        """The files of the work tree, none of which is read.
+
+        Raises:
+            UsageError: no commit yet, or the repository has gone.
+        """
+        commit = self._head()
+        try:
+            modes = {file.path: file.mode for file in tracked_files(self._root, *self._below())}
+            modes |= dict.fromkeys(untracked_files(self._root, *self._below()), b"")
+            at = committed_at(self._root, commit)
+        except GitFailed as error:
+            raise UsageError(f"{self._root} can't be read by git: {error}") from error
+        files: dict[str, str] = {}
+        skipped: dict[str, Skip] = {}
+        tree, rules = WorkTree(self._root), self._rules(commit)
+        uris = [uri for path in modes if (uri := to_uri(path)) is not None]
+        paths = TrackedPaths(rules, uris, self._prefix)
+        for path, mode in sorted(modes.items()):
+            shown, found = _look(tree, path, mode, paths, max_bytes)
+            if isinstance(found, Skip):
+                skipped[shown] = found
+            elif found is not None:
+                files[shown] = found
+        included = frozenset(filter(rules.includes, files))
+        return Listing(files, skipped, commit, included=included, committed_at=at)
+
+    def uncommitted(self, listing: Listing) -> int:
+        """None that are left out."""
+        del listing
+        return 0
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """None: git knows those of commits."""
+        del commit, listing
+        return {}
+
+    @contextmanager
+    def reader(self, max_bytes: int) -> Iterator[Read]:
+        """Reads files of the work tree by their uri."""
+        tree = WorkTree(self._root)
+
+        def read(uri: str, _: str) -> Content:
+            tree.stat(os.fsencode(uri))
+            return read_marked(self._root / uri, max_bytes + 1)
+
+        yield read
+
+    def _rules(self, commit: str) -> IgnoreRules:
+        """Those of the file in the work tree."""
+        del commit
+        try:
+            raw = read_regular(self._root / RULES_FILE, LARGEST_RULES_BYTES + 1)
+        except OSError:
+            raw = b""
+        rules = raw if len(raw) <= LARGEST_RULES_BYTES else b""
+        lines = rules.decode(errors="surrogateescape").splitlines()
+        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
+
+
+def _look(
+    tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, max_bytes: int
+) -> tuple[str, str | Skip | None]:
+    """A file, or a folder around it that is left out; with its fingerprint, or why it is left out.
+
+    None: the file was deleted.
+    """
+    uri = to_uri(path)
+    if uri is None:
+        return to_shown(path), Skip.NAME
+    try:
+        return paths.skip(uri) or (uri, _fingerprint(tree.stat(path), mode, max_bytes))
+    except OSError:
+        return uri, None
+
+
+def _fingerprint(found: os.stat_result, mode: bytes, max_bytes: int) -> str | Skip:
+    if mode == _SUBMODULE_MODE:
+        return Skip.SUBMODULE
+    if stat.S_ISLNK(found.st_mode):
+        return Skip.SYMLINK
+    if not stat.S_ISREG(found.st_mode):
+        return Skip.SPECIAL
+    return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)

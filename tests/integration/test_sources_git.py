@@ -1,0 +1,130 @@
+"""Which repository a path is of, which commit is newer, and what is not committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import UsageError
+from sources import Skip, open_source
+from sources.git import GitSource
+from tests.support.repositories import Repository, create_repository, write_files
+from tests.support.syncs import LIMIT_BYTES, Synced, sync
+
+
+def clone(repository: Repository, path: Path, *options: str) -> Repository:
+    repository.git("clone", "--quiet", *options, f"file://{repository.path}", str(path))
+    return Repository(path)
+
+
+def test_two_checkouts_of_a_repository_are_one_source(tmp_path: Path) -> None:
+    """Also a mirror of it, but not a part of it, another repository, or a directory."""
+    repository = create_repository(tmp_path / "one", {"a/b.md": "text"})
+    other = create_repository(tmp_path / "two", {"a/b.md": "another text"})
+    keys = [
+        open_source(path).key
+        for path in (
+            repository.path,
+            clone(repository, tmp_path / "checkout").path,
+            clone(repository, tmp_path / "mirror.git", "--mirror").path,
+            repository.path / "a",
+            other.path,
+        )
+    ]
+    assert keys[0] == keys[1] == keys[2]
+    assert len(set(keys)) == 3
+    plain = tmp_path / "plain"
+    write_files(plain, {"b.md": "text"})
+    assert open_source(plain).key == f"directory:{plain}"
+
+
+def test_a_shallow_clone_is_known_by_its_remote(tmp_path: Path) -> None:
+    """It does not have the first commit."""
+    repository = create_repository(tmp_path / "one", {"a": "1"})
+    repository.commit({"a": "2"})
+    shallow = [clone(repository, tmp_path / name, "--depth=1").path for name in ("x", "y")]
+    assert open_source(shallow[0]).key == open_source(shallow[1]).key
+    assert open_source(shallow[0]).key != open_source(repository.path).key
+
+
+@pytest.mark.parametrize("option", ["--mirror", "--bare"])
+def test_a_repository_without_a_work_tree_is_git(tmp_path: Path, option: str) -> None:
+    """Its documents are the files at HEAD, not the hooks and the configuration."""
+    repository = create_repository(tmp_path / "one", {"a.md": "text", "b/c.md": "more"})
+    bare = open_source(clone(repository, tmp_path / "m.git", option).path)
+    assert isinstance(bare, GitSource)
+    assert {one.uri for one in sync(bare)[0]} == {"a.md", "b/c.md"}
+    assert bare.uncommitted(bare.list(LIMIT_BYTES)) == 0
+    with pytest.raises(UsageError, match="no work tree"):
+        open_source(tmp_path / "m.git", worktree=True)
+
+
+def test_ancestry_decides_which_commit_is_older(tmp_path: Path) -> None:
+    """A rewritten history is newer; where a commit is unknown, the times decide."""
+    repository = create_repository(tmp_path / "one", {"a": "1"})
+    old = clone(repository, tmp_path / "old")
+    repository.commit({"a": "2"})
+    new_listing = open_source(repository.path).list(LIMIT_BYTES)
+    assert new_listing.commit is not None
+    assert new_listing.committed_at is not None
+    source = open_source(old.path)
+    listing = source.list(LIMIT_BYTES)
+    new, at = new_listing.commit, new_listing.committed_at
+    assert not source.is_older(listing, str(listing.commit), listing.committed_at)
+    assert source.is_older(listing, new, at + 1), "unknown here, and later"
+    assert not source.is_older(listing, new, at - 10**6), "unknown here, and earlier"
+    assert not source.is_older(listing, new, None)
+    old.git("fetch", "--quiet")
+    assert source.is_older(listing, new, 0), "known here: the times don't count"
+    whole = open_source(repository.path)
+    assert not whole.is_older(new_listing, str(listing.commit), at + 10**6)
+    repository.git("commit", "--quiet", "--amend", "--message", "rewritten")
+    rewritten = whole.list(LIMIT_BYTES)
+    assert not whole.is_older(rewritten, new, at)
+
+
+def test_uncommitted_changes_are_counted_and_can_be_synced(tmp_path: Path) -> None:
+    """An edit, a deleted file, a staged one, an untracked one; not what is ignored."""
+    repository = create_repository(
+        tmp_path / "one",
+        {"kept": "0", "edited": "1", "gone": "2", "touched": "3", ".gitignore": "*.log\n"},
+    )
+    source = open_source(repository.path)
+    assert source.uncommitted(source.list(LIMIT_BYTES)) == 0
+    repository.write({"staged": "4"})
+    repository.git("add", "staged")
+    repository.write({"edited": "one", "untracked": "5", "x.log": "6", "touched": "3", ".env": "7"})
+    (repository.path / "gone").unlink()
+    assert source.uncommitted(source.list(LIMIT_BYTES)) == 4
+    _, first = sync(source)
+    tree = open_source(repository.path, worktree=True)
+    assert tree.key == source.key
+    changes, second = sync(tree, first)
+    assert {(one.change, one.uri) for one in changes} == {
+        ("upsert", "edited"),
+        ("delete", "gone"),
+        ("upsert", "staged"),
+        ("upsert", "untracked"),
+    }
+    assert second.report.skipped_paths[".env"] is Skip.SECRET
+    assert sync(tree, second)[0] == []
+
+
+def test_a_work_tree_leads_nowhere_else(tmp_path: Path) -> None:
+    """A folder of the index that became a link is not followed; nothing is run for it."""
+    write_files(tmp_path, {"outside/secret.md": "secret"})
+    repository = create_repository(tmp_path / "one", {"docs/secret.md": "harmless", "a.md": "a"})
+    mark = tmp_path / "ran"
+    repository.git("config", "filter.evil.clean", f"touch {mark}")
+    repository.commit({".gitattributes": "* filter=evil\n"})
+    mark.unlink(missing_ok=True)
+    (repository.path / "docs" / "secret.md").unlink()
+    (repository.path / "docs").rmdir()
+    (repository.path / "docs").symlink_to(tmp_path / "outside")
+    repository.write({"a.md": "edited"})
+    source = open_source(repository.path)
+    assert source.uncommitted(source.list(LIMIT_BYTES)) >= 2
+    changes, _ = sync(open_source(repository.path, worktree=True), Synced())
+    assert {one.content for one in changes} <= {"edited", "* filter=evil\n"}
+    assert not mark.exists()

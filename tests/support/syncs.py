@@ -1,0 +1,115 @@
+"""Syncs of a source with an index that applies every change at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from events.models import content_hash
+from sources import Basis, Change, Held, Listing, Report, Source, State, Sync, open_source
+from sources.types import Content, Read
+
+__all__ = ["LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
+
+LIMIT_BYTES = 10_000
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What a sync has left: its state, and what the index then holds."""
+
+    state: State = field(default_factory=State)
+    held: Mapping[str, Held] = field(default_factory=dict)
+    report: Report = field(default_factory=Report)
+    total: int = 0
+
+
+NOTHING = Synced()
+
+
+@dataclass(frozen=True)
+class MemorySource:
+    """Files by uri, each with its text as its fingerprint; ``similar``: old uri by new uri."""
+
+    files: Mapping[str, str]
+    similar: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "directory"
+    key: str = "memory"
+    name: str = "memory"
+    location: str = "/memory"
+
+    def list(self, max_bytes: int) -> Listing:
+        """All files."""
+        del max_bytes
+        return Listing(dict(self.files), {})
+
+    def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
+        """Never."""
+        del listing, commit, committed_at
+        return False
+
+    def uncommitted(self, listing: Listing) -> int:
+        """None."""
+        del listing
+        return 0
+
+    def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
+        """As given."""
+        del commit, listing
+        return self.similar
+
+    @contextmanager
+    def reader(self, max_bytes: int) -> Iterator[Read]:
+        """Reads files."""
+        del max_bytes
+        yield lambda uri, _: Content(self.files[uri].encode(), self.files[uri])
+
+
+def begin(
+    source: Source,
+    before: Synced = NOTHING,
+    *,
+    collections: tuple[str, ...] = (),
+    full: bool = False,
+    read_all: bool = False,
+    max_bytes: int = LIMIT_BYTES,
+) -> Sync:
+    """A sync that has compared; the state goes through JSON as it would in life."""
+    kept = State.from_json(before.state.to_json())
+    basis = Basis.of(kept, before.held, collections, full=full)
+    return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
+
+
+def sync(
+    path: Path | Source,
+    before: Synced = NOTHING,
+    *,
+    collections: tuple[str, ...] = (),
+    full: bool = False,
+) -> tuple[list[Change], Synced]:
+    """A whole sync, with its counts checked."""
+    source = open_source(path) if isinstance(path, Path) else path
+    run = begin(source, before, collections=collections, full=full)
+    changes = list(run)
+    report = run.report
+    assert report.found == report.unchanged + report.published + report.skipped.total()
+    assert len(changes) == report.published + report.deleted
+    held = applied(before.held, changes, collections)
+    return changes, Synced(run.state(), held, report, run.total)
+
+
+def applied(
+    held: Mapping[str, Held], changes: Iterable[Change], collections: tuple[str, ...] = ()
+) -> dict[str, Held]:
+    """What the index holds once these changes are applied."""
+    after = dict(held)
+    for change in changes:
+        if change.old_uri is not None:
+            after.pop(change.old_uri)
+        if change.content is None:
+            after.pop(change.uri, None)
+        else:
+            after[change.uri] = Held(content_hash(change.content), collections)
+    return after
