@@ -28,6 +28,7 @@ class State:
         skipped: fingerprint and reason by uri of what had to be read to be skipped.
         commit: that ``documents`` were read at.
         target: digest of the listing that a sync under way publishes; empty when it is through.
+        rules: digest of what decided which files are documents.
     """
 
     epoch: str
@@ -36,6 +37,7 @@ class State:
     skipped: Mapping[str, tuple[str, Skip]] = field(default_factory=dict)
     commit: str | None = None
     target: str = ""
+    rules: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -47,6 +49,7 @@ class State:
             "skipped": {uri: [mark, reason.value] for uri, (mark, reason) in self.skipped.items()},
             "commit": self.commit,
             "target": self.target,
+            "rules": self.rules,
         }
 
     @classmethod
@@ -61,4 +64,5 @@ class State:
             skipped={uri: (mark, Skip(reason)) for uri, (mark, reason) in saved["skipped"].items()},
             commit=saved["commit"],
             target=saved["target"],
+            rules=saved.get("rules", ""),
         )

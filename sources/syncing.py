@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from uuid import uuid4
 
 from runtime import protocol
 from sources.comparing import Step, steps
-from sources.decoding import to_text
+from sources.inspection import rules_digest, to_document
 from sources.state import UNSURE, State
 from sources.types import Change, ChangeKind, Content, Listing, Read, Report, Skip, Source
 
@@ -41,6 +41,7 @@ class Sync:
         self._max_bytes = min(max_bytes, protocol.INLINE_CONTENT_CHARACTERS)
         self._listing = source.list(self._max_bytes)
         before = before or State(epoch=uuid4().hex, sequence=0)
+        before = _judged_alike(before, self._listing.included)
         self._before = before
         similar = source.renames(before.commit, self._listing)
         self._steps = steps(before, self._listing.files, similar)
@@ -67,6 +68,7 @@ class Sync:
             documents=self._documents,
             skipped=self._skipped,
             commit=self._listing.commit,
+            rules=rules_digest(self._listing.included),
         )
 
     @property
@@ -114,7 +116,7 @@ class Sync:
         except OSError:
             yield from self._skip(step, Skip.UNREADABLE, step.fingerprint)
             return
-        text = self._text(content)
+        text = self._text(step.uri, content)
         if isinstance(text, Skip):
             yield from self._skip(step, text, content.fingerprint)
             return
@@ -124,8 +126,10 @@ class Sync:
         self._documents[step.uri] = content.fingerprint
         yield self._change(step.change, step.uri, content.fingerprint, step.old_uri, text)
 
-    def _text(self, content: Content) -> str | Skip:
-        return Skip.OVERSIZED if len(content.raw) > self._max_bytes else to_text(content.raw)
+    def _text(self, uri: str, content: Content) -> str | Skip:
+        if len(content.raw) > self._max_bytes:
+            return Skip.OVERSIZED
+        return to_document(uri, content.raw, included=uri in self._listing.included)
 
     def _skip(self, step: Step, reason: Skip, fingerprint: str) -> Iterator[Change]:
         """Count it, and take what was a document there (or at the old uri) out of the index."""
@@ -155,6 +159,14 @@ class Sync:
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
         )
+
+
+def _judged_alike(before: State, included: Collection[str]) -> State:
+    """The state, with nothing taken for known that was judged by other rules."""
+    if before.rules == rules_digest(included):
+        return before
+    unsure = {uri: UNSURE + mark.removeprefix(UNSURE) for uri, mark in before.documents.items()}
+    return replace(before, documents=unsure, skipped={})
 
 
 def _sequence(before: State, listing: Listing) -> int:

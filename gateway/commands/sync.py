@@ -41,17 +41,29 @@ def command(
             help="Wait until all is searchable by vector too (always without a running `up`).",
         ),
     ] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Take what matches this pattern, in the form of .gitignore, although it is left "
+            "out by default or ignored."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Publish what changed since the last sync.
 
     Of a git repository: the tracked files at HEAD, renames as renames. Of a directory: what
-    .gitignore doesn't exclude.
+    .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified files are
+    left out: see "What a sync leaves out" in docs/runbook.md.
     """
     destination = Destination(project, tuple(collection or ()), lane)
-    source = open_source(path)
     until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
-    report = run_client(lambda settings: _sync(settings, source, destination, until))
+
+    async def run(settings: Settings) -> SyncReport:
+        source = open_source(path, include or (), (settings.home_directory,))
+        return await _sync(settings, source, destination, until)
+
+    report = run_client(run)
     if json:
         print_json(report.to_json())
     else:
