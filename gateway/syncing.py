@@ -19,6 +19,7 @@ from gateway.sync_report import SyncReport
 from runtime.errors import UsageError
 from sources import Basis, Held, Listing, Source, State, Sync
 from sources.comparing import Step
+from sources.inspection import rules_digest
 from store.contents import MAX_CONTENT_BYTES
 from store.sources import IndexedDocument, RegisteredSource, source_id_of
 from store.store import Store
@@ -275,7 +276,7 @@ def _held(documents: Mapping[str, IndexedDocument], prefix: str) -> dict[str, He
 
 def _rules(listing: Listing, max_bytes: int) -> str:
     """Digest of what decides, beside its bytes, whether a file is a document."""
-    text = "\0".join([str(max_bytes), *sorted(listing.included)])
+    text = f"{max_bytes} {rules_digest(listing.included)}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

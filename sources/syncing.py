@@ -8,7 +8,7 @@ from itertools import islice
 
 from events.models import content_hash
 from sources.comparing import Basis, Step, match_renames
-from sources.decoding import to_text
+from sources.inspection import to_document
 from sources.state import GONE, State, mark_of, skip_of
 from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
 
@@ -214,7 +214,7 @@ class Sync:
                     content = read(uri, self._listing.files[uri])
                 except OSError:
                     continue
-                text = self._text(content)
+                text = self._text(uri, content)
                 mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
                 self._files[uri] = content.fingerprint, mark
 
@@ -225,7 +225,7 @@ class Sync:
             self._files.pop(step.uri, None)
             yield from self._skip(step, Skip.UNREADABLE)
             return
-        text = self._text(content)
+        text = self._text(step.uri, content)
         mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
         self._files[step.uri] = content.fingerprint, mark
         if isinstance(text, Skip):
@@ -236,8 +236,10 @@ class Sync:
             self.report.published += 1
             yield self._upsert(step, mark, text, why)
 
-    def _text(self, content: Content) -> str | Skip:
-        return Skip.OVERSIZED if len(content.raw) > self._max_bytes else to_text(content.raw)
+    def _text(self, uri: str, content: Content) -> str | Skip:
+        if len(content.raw) > self._max_bytes:
+            return Skip.OVERSIZED
+        return to_document(uri, content.raw, included=uri in self._listing.included)
 
     def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
         """Count it, and take what was a document there (or at the old uri) out of the index."""

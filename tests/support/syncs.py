@@ -9,6 +9,7 @@ from pathlib import Path
 
 from events.models import content_hash
 from sources import Basis, Change, Held, Listing, Report, Source, State, Sync, open_source
+from sources.inspection import rules_digest
 from sources.types import Content, Read
 
 __all__ = ["LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
@@ -77,9 +78,10 @@ def begin(
     max_bytes: int = LIMIT_BYTES,
 ) -> Sync:
     """A sync that has compared; the state goes through JSON as it would in life."""
-    kept = State.from_json(before.state.to_json())
+    listing = source.list(max_bytes)
+    kept = State.from_json(before.state.to_json()).trusting(rules_digest(listing.included))
     basis = Basis.of(kept, before.held, collections, full=full)
-    return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
+    return Sync(source, listing, basis, max_bytes, read_all=read_all)
 
 
 def sync(
