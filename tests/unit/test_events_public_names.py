@@ -10,8 +10,8 @@ PUBLIC = """
     DocumentIndexedData DocumentRejected
     DocumentRejectedData Event Filters Kind Lane LegScore Names Origin Outbox Outcome Outcomes
     Position Problem Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData
-    QueryRefused QueryRequested Receipt Replies Scores SearchResult ServerFacts Topic Weights check_server
-    connect content_hash parse_event reached read_backlog read_watermark redis_errors
+    QueryRefused QueryRequested Receipt Replies Scores SearchResult ServerFacts Topic Weights
+    check_server connect content_hash parse_event reached read_backlog read_watermark redis_errors
 """
 
 
