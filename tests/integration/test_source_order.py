@@ -60,8 +60,7 @@ async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
             await worker.change(uri, f"# {uri}\n\n{content}\n", origin=take.origin)
         await worker.change("c.md", "# An agent's\n")
         await worker.change("d.md", "# D\n", origin=newer.origin)
-        moved = {"change": "rename", "old_uri": "d.md", "collections": ("x",)}
-        await worker.change("e.md", "# D\n", origin=newer.origin, **moved)
+        await worker.change("e.md", "# D\n", change="rename", old_uri="d.md", origin=newer.origin)
         await worker.change("d.md", "# D, stalled\n", origin=stalled.origin)
         await eventually(lambda: is_archived(opened_tools), "everything is archived")
     async with tools(redis_url, database, home=tmp_path) as opened_tools:
