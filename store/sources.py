@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import asyncpg
+
 from events.models import Origin
 from events.names import Position
 from runtime.errors import SourceBusy, SourceLost, UsageError
@@ -26,6 +28,7 @@ __all__ = [
     "RegisteredSource",
     "Sources",
     "TakenSource",
+    "names_of",
     "source_id_of",
 ]
 
@@ -275,6 +278,12 @@ class Sources:
                 f"another sync has taken source {source.name} over, since this one stood still: "
                 "run it again"
             )
+
+
+async def names_of(connection: asyncpg.Connection, project_id: int) -> dict[str, str]:
+    """Names of all registered sources of a project by id."""
+    rows = await connection.fetch(_QUERIES["names"], project_id)
+    return {row["id"]: row["name"] for row in rows}
 
 
 def source_id_of(key: str) -> str:

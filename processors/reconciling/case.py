@@ -15,7 +15,7 @@ from processors.replaying.opening import Tools
 from store.digests import StoredDigest
 from store.generations import Generation, Recipe
 
-__all__ = ["Case", "Desk", "label"]
+__all__ = ["Case", "Desk"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Desk:
 
 @dataclass(frozen=True)
 class Case:
-    """A project, its live generation, its log, and a still picture of its rows."""
+    """A project, its live generation, its log, and a still picture of its rows.
+
+    ``sources``: names of the registered sources by id.
+    """
 
     project: str
     generation: Generation
@@ -40,6 +43,20 @@ class Case:
     evidence: Evidence
     connection: asyncpg.Connection
     documents: Mapping[Key, StoredDigest]
+    sources: Mapping[str, str]
+
+    def label(self, key: Key) -> str:
+        """A document as people call it, with its source where it has one."""
+        agent, uri = key
+        if agent:
+            return f"{uri} (private to {agent})"
+        stored, last = self.documents.get(key), self.evidence.fold.last.get(key)
+        origin = None if last is None else last.change.event.data.origin
+        if origin is None and stored is not None:
+            origin = stored.origin
+        if origin is None:
+            return uri
+        return f"{uri} (source {self.sources.get(origin.source, origin.source)})"
 
     def drift(
         self,
@@ -55,9 +72,3 @@ class Case:
             return []
         cure = cure or f"headrace doctor --project {self.project} --repair"
         return [Drift(name, self.project, tuple(subjects), meaning, cure, severity)]
-
-
-def label(key: Key) -> str:
-    """A document as people call it."""
-    agent, uri = key
-    return f"{uri} (private to {agent})" if agent else uri

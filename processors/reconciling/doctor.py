@@ -23,6 +23,7 @@ from processors.replaying.folding import Order
 from runtime.errors import HeadraceError
 from store.digests import index_digest, stored_documents
 from store.inspecting import snapshot
+from store.sources import names_of
 
 __all__ = ["Doctor", "Health"]
 
@@ -119,7 +120,8 @@ class Doctor:
         async with snapshot(tools.database, generation) as connection:
             rows = [one async for one in stored_documents(connection, generation.id)]
             documents = {(one.agent, one.uri): one for one in rows}
-            case = Case(project, generation, self.desk, evidence, connection, documents)
+            names = await names_of(connection, generation.project_id)
+            case = Case(project, generation, self.desk, evidence, connection, documents, names)
             return _Look(case, [drift for find in CHECKS.values() for drift in await find(case)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Subject
 from processors.reconciling.stream_reading import INDEXER
 from processors.replaying.folding import Key, LastChange, Order
@@ -41,7 +41,9 @@ async def find_document_drifts(case: Case) -> list[Drift]:
         judged = judge(name, order)
         if judged is not None:
             stored = case.documents.get(key)
-            found[judged].append(Subject(label(key), (order, stored and order_of(stored)), key))
+            found[judged].append(
+                Subject(case.label(key), (order, stored and order_of(stored)), key)
+            )
     return [
         drift
         for name, meaning in MEANINGS.items()

@@ -10,7 +10,7 @@ from events.connection import redis_errors
 from events.dead_letters import DeadLetters
 from events.models import DocumentIndexed, DocumentIndexedData
 from events.outcomes import Outcomes
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.findings import Subject
 from processors.reconciling.stream_reading import INDEXER, StreamEntry
 from runtime.errors import UsageError
@@ -45,7 +45,7 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
             ),
         )
         if not entered:
-            failures.append(f"{label((data.agent or '', data.uri))}: its change isn't applied")
+            failures.append(f"{case.label((data.agent or '', data.uri))}: its change isn't applied")
     return failures
 
 

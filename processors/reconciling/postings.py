@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Subject
 from store.inspecting_postings import chunk_owners, survey_postings
 
@@ -16,7 +16,7 @@ async def find_posting_drifts(case: Case) -> list[Drift]:
     survey = await survey_postings(case.connection, case.generation.id)
     owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
     missing = [
-        Subject(f"{label((one.agent, one.uri))} chunk {one.ordinal}", one.chunk_id)
+        Subject(f"{case.label((one.agent, one.uri))} chunk {one.ordinal}", one.chunk_id)
         for one in owners
     ]
     broken = [Subject(f"segment {one}: {why}", one) for one, why in survey.broken.items()]

@@ -13,7 +13,7 @@ from processors.indexing.cutting import Cutter
 from processors.indexing.preparing import Prepared, Preparer
 from processors.indexing.resolving import Resolver
 from processors.inference.types import Urgency
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.mending_index import request_vectors
 from processors.reconciling.stream_contents import texts_in_streams
 from processors.replaying.building import batches
@@ -50,7 +50,9 @@ class Rebuilding:
         """
         last = self._case.evidence.fold.last
         wanted = sorted(set(keys))
-        failures = [f"{label(key)}: the log lacks it" for key in wanted if key not in last]
+        failures = [
+            f"{self._case.label(key)}: the log lacks it" for key in wanted if key not in last
+        ]
         for batch in batches([last[key] for key in wanted if key in last]):
             failures += await self._rebuild(batch)
         return failures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Severity, Subject
 
 __all__ = ["find_row_drifts"]
@@ -11,12 +11,12 @@ __all__ = ["find_row_drifts"]
 async def find_row_drifts(case: Case) -> list[Drift]:
     """Documents with a deleted chunk, a changed row, or other collections than were meant."""
     changed = [
-        Subject(label(key), stored.digest, key)
+        Subject(case.label(key), stored.digest, key)
         for key, stored in case.documents.items()
         if stored.recorded is not None and stored.recorded != stored.digest
     ]
     undigested = [
-        Subject(label(key), None, key)
+        Subject(case.label(key), None, key)
         for key, stored in case.documents.items()
         if stored.recorded is None
     ]

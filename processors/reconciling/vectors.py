@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from processors.reconciling.case import Case, label
+from processors.reconciling.case import Case
 from processors.reconciling.findings import Drift, Severity, Subject
 from processors.reconciling.stream_reading import INDEXER
 from store import pending
@@ -34,7 +34,7 @@ async def _flawed(case: Case) -> list[Drift]:
     found: defaultdict[str, list[Subject]] = defaultdict(list)
     for one in await find_vector_flaws(case.connection, case.generation):
         key = one.agent, one.uri
-        name = f"{label(key)} chunk {one.ordinal}"
+        name = f"{case.label(key)} chunk {one.ordinal}"
         subject = Subject(name, (one.model, one.content_hash, one.chunk_id), key)
         found[one.flaw].append(subject)
     return [
@@ -51,7 +51,7 @@ async def _unrequested(case: Case) -> list[Drift]:
     coming = {entry.change.order for entry in case.evidence.entries} - indexed
     coming |= streams.requested(case.project, case.generation.id)
     subjects = [
-        Subject(label(key), place, key)
+        Subject(case.label(key), place, key)
         for document in await pending.documents(case.connection, case.generation)
         if (place := (document.position, document.partition)) not in coming
         for key in [(document.agent, document.uri)]
@@ -65,7 +65,7 @@ async def _unrequested(case: Case) -> list[Drift]:
 
 async def _refused(case: Case) -> list[Drift]:
     chunks = await pending.refused(case.connection, case.generation.id)
-    subjects = [_refused_subject(chunk) for chunk in chunks]
+    subjects = [_refused_subject(case, chunk) for chunk in chunks]
     return case.drift(
         "vector.refused",
         subjects,
@@ -75,7 +75,7 @@ async def _refused(case: Case) -> list[Drift]:
     )
 
 
-def _refused_subject(chunk: pending.RefusedChunk) -> Subject:
+def _refused_subject(case: Case, chunk: pending.RefusedChunk) -> Subject:
     key = chunk.agent, chunk.uri
-    name = f"{label(key)} chunk {chunk.ordinal}"
+    name = f"{case.label(key)} chunk {chunk.ordinal}"
     return Subject(f"{name}: {chunk.model}: {chunk.reason}", (chunk.model, chunk.ordinal), key)

@@ -37,6 +37,9 @@ select id, key, name, kind, location, uri_prefix, revision, commit, synced_at
 from sources
 where project_id = $1 and id = any ($2::text[])
 
+-- name: names
+select id, name from sources where project_id = $1
+
 -- name: take
 -- The lease, if no other is valid. Its revision is above all that this source, or anything else in
 -- the project, was written by.

@@ -89,3 +89,16 @@ def test_what_never_took_effect_is_let_go_of() -> None:
     retention.learn(rejected)
     assert retention.keeps(first)
     assert not retention.keeps(rejected)
+
+
+def test_a_newer_revision_of_a_source_is_kept_and_a_stalled_one_is_not() -> None:
+    """Though the stalled one was published last."""
+    newer, stalled = (
+        record(logged("a", seconds, "a", origin=Origin(source=SOURCES[0], revision=at(revision))))
+        for seconds, revision in ((2, 1), (3, 0))
+    )
+    retention = Retention(at(9), ())
+    retention.learn(newer)
+    retention.learn(stalled)
+    assert retention.keeps(newer)
+    assert not retention.keeps(stalled)
