@@ -64,6 +64,7 @@ class Patience:
         if look.moves != self._seen:
             self._seen = look.moves
             self.moved()
+            return
         still = asyncio.get_running_loop().time() - self._moved_at
         is_alone = look.is_allowed and not look.workers
         if still > (self._without_worker if is_alone else self._without_movement):

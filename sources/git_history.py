@@ -51,7 +51,8 @@ def committed_at(root: Path, commit: str) -> int:
 def is_older(root: Path, commit: str, at: int | None, other: str, other_at: int | None) -> bool:
     """Whether a commit is an ancestor of another one; equal ones are not.
 
-    Times decide where the clone does not have the other one. A history that was rewritten is newer.
+    Times decide where the clone does not have the other one: an equal one is older. A history that
+    was rewritten is newer.
     """
     if commit == other or not COMMIT.fullmatch(other):
         return False
@@ -59,4 +60,4 @@ def is_older(root: Path, commit: str, at: int | None, other: str, other_at: int 
         beyond = run_git(root, "rev-list", "--count", "--max-count=1", commit, f"^{other}")
         return int(beyond) == 0
     except GitFailed:
-        return at is not None and other_at is not None and at < other_at
+        return at is not None and other_at is not None and at <= other_at

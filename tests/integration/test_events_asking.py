@@ -32,6 +32,7 @@ from events import (
     Replies,
     Topic,
     connect,
+    outcomes,
     parse_event,
 )
 from runtime.errors import MalformedEvent, Unavailable, UsageError
@@ -286,9 +287,37 @@ async def test_waiting_returns_the_outcome_of_each_change(redis: Redis, redis_ur
         waiting = asyncio.create_task(client.wait(receipts[:9]))
         await Outcomes(redis, NAMES).publish([indexed(receipt.token) for receipt in receipts])
 
-        outcomes = await waiting
+        known = await waiting
 
-    assert outcomes.keys() == {receipt.token for receipt in receipts[:9]}
+    assert known.keys() == {receipt.token for receipt in receipts[:9]}
+
+
+async def test_outcomes_are_followed_while_more_is_published(
+    redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all partitions at once, however few outcomes their streams keep."""
+    monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 1)
+    names = Names(partitions=3)
+    told = Outcomes(redis, names)
+    found: list[str] = []
+    async with Client.connect(redis_url, partitions=3) as client:
+        following = client.following()
+        tokens: list[str] = []
+        for batch in range(5):
+            changes = [
+                DocumentChanged(data=DocumentChange(project="p", uri=f"{batch}/{i}", content=""))
+                for i in range(300)
+            ]
+            receipts = await client.publish_many(changes)
+            await told.publish([indexed(receipt.token) for receipt in receipts])
+            await following.add([receipt.token for receipt in receipts])
+            tokens += [receipt.token for receipt in receipts]
+            while news := await following.read():
+                found += [outcome.data.token for outcome in news]
+        lengths = [await redis.xlen(names.stream(Topic.OUTCOME, one)) for one in range(3)]
+        assert following.waiting == 0
+    assert sorted(found) == sorted(tokens)
+    assert sum(lengths) < len(tokens), "the streams have forgotten the first ones"
 
 
 async def test_waiting_for_a_change_that_nobody_handles_says_so(

@@ -19,8 +19,11 @@ from gateway import leasing
 from gateway.leasing import Lease
 from gateway.sync_report import SyncReport, describe
 from gateway.syncing import Destination, Until, preview_sync, sync_source
+from processors.inference.hashing import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
 from sources import Why, open_source
+from store.database import Database
+from store.generations import Recipe
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.repositories import Repository, create_repository, write_files
@@ -71,8 +74,9 @@ class Syncs:
 
 
 @pytest.fixture
-async def syncs(redis_url: str, store: Store) -> AsyncIterator[Syncs]:
+async def syncs(redis_url: str, worker: Database) -> AsyncIterator[Syncs]:
     """A publisher beside whatever worker the test starts."""
+    store = Store(worker, Recipe(HASHING_MODEL))
     async with Client.connect(redis_url, content_store=store) as client:
         yield Syncs(client, store)
 
@@ -141,7 +145,7 @@ async def test_what_was_lost_is_published_again(
     async with headrace(redis_url, database):
         if loss == "documents":
             assert (await syncs(tmp_path)).indexed == 2, "changes of an earlier sync are waited for"
-            await forget_document(database, "a.md")
+            await change_document(database, "a.md")
             assert await syncs.preview(tmp_path) == [("a.md", Why.LOST)]
             assert counts(await syncs(tmp_path)) == (1, 1, 0)
         else:
@@ -152,10 +156,12 @@ async def test_what_was_lost_is_published_again(
         assert counts(await syncs(tmp_path)) == (2, 0, 0)
 
 
-async def forget_document(database: FreshDatabase, uri: str) -> None:
-    """Take a document out of the index, behind everybody's back."""
+async def change_document(database: FreshDatabase, uri: str) -> None:
+    """Let the index hold another text of a document, as after a damage."""
     connection = await asyncpg.connect(database.owner_url)
-    await connection.execute("delete from documents where uri = $1", uri)
+    await connection.execute(
+        "update documents set content_hash = sha256('another text') where uri = $1", uri
+    )
     await connection.close()
 
 
@@ -276,10 +282,11 @@ async def test_a_killed_sync_is_made_good(
 ) -> None:
     """What it published is still in the log when the next sync finds the index as it was."""
     monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
-    write_files(tmp_path, {"a.md": "one", "b.md": "kept"})
+    root = tmp_path / "root"
+    write_files(root, {"a.md": "one", "b.md": "kept"})
     async with headrace(redis_url, database):
-        await syncs(tmp_path)
-    write_files(tmp_path, {"a.md": "two"})
+        await syncs(root)
+    write_files(root, {"a.md": "two"})
     finish = Lease.finish
 
     async def die(*_: object) -> None:
@@ -287,10 +294,10 @@ async def test_a_killed_sync_is_made_good(
 
     monkeypatch.setattr(Lease, "finish", die)
     with pytest.raises(KeyboardInterrupt):
-        await syncs(tmp_path, Until.PUBLISHED)
+        await syncs(root, Until.PUBLISHED)
     monkeypatch.setattr(Lease, "finish", finish)
-    write_files(tmp_path, {"a.md": "one"})
-    assert await syncs.preview(tmp_path) == [("a.md", Why.INTERRUPTED)]
+    write_files(root, {"a.md": "one"})
+    assert await syncs.preview(root) == [("a.md", Why.INTERRUPTED)]
     async with headrace(redis_url, database), within(60):
-        assert counts(await syncs(tmp_path)) == (1, 1, 0)
-        assert counts(await syncs(tmp_path)) == (2, 0, 0)
+        assert counts(await syncs(root)) == (1, 1, 0)
+        assert counts(await syncs(root)) == (2, 0, 0)
