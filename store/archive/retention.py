@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-__all__ = ["Record", "Retention", "position_at", "time_of"]
+__all__ = ["Document", "Record", "Retention", "position_at", "time_of"]
 
 _BITS_BELOW_MILLISECONDS = 21
 

@@ -1,0 +1,118 @@
+"""What is purged is in no file of the servers and the archive, and doesn't come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from string import ascii_lowercase
+
+import pytest
+
+from processors.inference.hashing import HASHING_MODEL
+from tests.support.cli import Cli
+from tests.support.forking import ROOT
+from tests.support.raw_files import files_with
+from tests.support.waiting import eventually
+
+
+def secret_word() -> str:
+    return "q" + "".join(secrets.choice(ascii_lowercase) for _ in range(18))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+async def cli(home: Path) -> AsyncIterator[Cli]:
+    """The command line beside a running ``up``, whose servers keep their files below ``home``."""
+    cli = Cli(
+        {
+            "HEADRACE_REDIS_URL": "",
+            "HEADRACE_DATABASE_URL": "",
+            "HEADRACE_OWNER_DATABASE_URL": "",
+            "HEADRACE_MODEL": HASHING_MODEL,
+            "HEADRACE_INLINE_CONTENT_BYTES": "4096",
+            "HEADRACE_HOME": str(home),
+        }
+    )
+    up = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "gateway.main", "up"),
+        env={**os.environ, "PYTHONPATH": str(ROOT), **cli.environment},
+    )
+    try:
+        await eventually((home / "up.json").exists, "up is up", timeout=60)
+        yield cli
+    finally:
+        up.send_signal(signal.SIGINT)
+        await up.wait()
+
+
+def change(uri: str, content: str | None, **data: object) -> str:
+    plain = {"project": "docs", "uri": uri, "content": content, **data}
+    return json.dumps({"type": "document.changed", "data": plain})
+
+
+async def publish(cli: Cli, *changes: str) -> None:
+    result = await cli("publish", "--wait", "--vectors", stdin="\n".join(changes))
+    assert result.code == 0, result.stderr
+
+
+@pytest.mark.timeout(400)
+async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: Path) -> None:
+    """Text, title, heading, a former version, a big one by reference, a rename, a rejected one."""
+    words = [secret_word() for _ in range(7)]
+    text, title, heading, former, big, moved, refused = words
+    stays = secret_word()
+    filler = "\n\n".join(f"Paragraph {n} is about valves and pumps." for n in range(300))
+    await publish(cli, change("secret.md", f"# Before\n\nIt was {former} then."))
+    await publish(
+        cli,
+        change("secret.md", f"# {heading}\n\nNow it is {text}.", title=f"On {title}"),
+        change("big.md", f"{filler}\n\nThe word {big} ends it."),
+        change("stays.md", f"# Valves\n\nThe word {stays} stays."),
+        change("first.md", f"# Moved\n\nThe word {moved} moves."),
+    )
+    renamed = change(
+        "second.md", f"# Moved\n\nThe word {moved} moved.", change="rename", old_uri="first.md"
+    )
+    await publish(cli, renamed)
+    await cli("publish", "--wait", stdin=change("bad.pdf", f"The word {refused}", kind="pdf"))
+    asked = await cli("ask", "-p", "docs", text, "--json")
+    assert text in asked.stdout
+
+    def everywhere() -> bool:
+        """Each word lies in the archive, and so in every place that comes before it."""
+        found = files_with([*words, stays], home)
+        return all(any("archive" in path for path in found.get(word, [])) for word in words)
+
+    await eventually(everywhere, "all is archived", timeout=60)
+    found = files_with(words, home)
+    places = {path.split("/")[0] for paths in found.values() for path in paths}
+    assert places >= {"archive", "postgres", "redis"}
+
+    purged = await cli(
+        *("document", "purge", "secret.md", "big.md", "second.md", "first.md", "bad.pdf"),
+        *("--unknown", "-p", "docs", "--yes", "--json"),
+    )
+    assert purged.code == 0, purged
+    assert purged.json["complete"] is True
+    assert files_with(words, home) == {}
+    assert files_with([stays], home) != {}
+
+    replayed = await cli("replay", "-p", "docs", "--json")
+    assert replayed.code == 0, replayed.stderr
+    listed = await cli("document", "list", "-p", "docs", "--json")
+    assert [document["uri"] for document in listed.objects] == ["stays.md"]
+    doctor = (await cli("doctor", "-p", "docs", "--json")).json
+    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert files_with(words, home) == {}
+    again = await cli("ask", "-p", "docs", stays)
+    assert stays in again.stdout
