@@ -147,11 +147,15 @@ class StreamPurge:
     async def purge(self, doomed: Doomed, patience: timedelta) -> PurgedStreams:
         """Delete entries, and free the nodes that they lay in as far as ``patience`` allows.
 
-        Changes must be indexed and archived up to the purge: then all that is leaves the streams.
+        Changes must be indexed and archived up to the purge: all of them leave the streams.
         """
         done = PurgedStreams()
         for lane, partition in product(Lane, range(self._names.partitions)):
-            await self._changes(lane, partition, doomed, patience, done)
+            await self._changes(lane, partition, doomed, done)
+        topics = [*map(Topic.of_lane, Lane), Topic.QUERY]
+        for topic, partition in product(topics, range(self._names.partitions)):
+            if not await self._free(topic, partition, patience):
+                done.crowded.append(self._names.stream(topic, partition))
         for topic, partition in product(GROUPS, range(self._names.partitions)):
             done.letters += await self._rewrite(self._names.dead(topic, partition), doomed.letter)
         for partition in range(self._names.partitions):
@@ -181,7 +185,6 @@ class StreamPurge:
         lane: Lane,
         partition: int,
         doomed: Doomed,
-        patience: timedelta,
         done: PurgedStreams,
     ) -> None:
         key = self._names.stream(Topic.of_lane(lane), partition)
@@ -198,14 +201,14 @@ class StreamPurge:
                     self._names.trimmed(partition), lane, len(ids[start : start + _PAGE])
                 )
         done.changes += len(ids)
-        if not await self._free(key, lane, partition, patience):
-            done.crowded.append(key)
 
-    async def _free(self, key: str, lane: Lane, partition: int, patience: timedelta) -> bool:
+    async def _free(self, topic: Topic, partition: int, patience: timedelta) -> bool:
         """Trim what all groups have handled, until no node can hold what was deleted before.
 
-        Every stream is trimmed, since an earlier purge may have been interrupted.
+        Every stream is trimmed, since an earlier purge may have been interrupted, and questions
+        too: they may quote what they are about.
         """
+        key = self._names.stream(topic, partition)
         with redis_errors():
             if not await self._redis.exists(key):
                 return True
@@ -217,7 +220,7 @@ class StreamPurge:
             async for entry in self._entries(key, after):
                 followers += 1
                 after = entry.id
-            left = await trim_handled(self._redis, self._names, lane, partition)
+            left = await trim_handled(self._redis, self._names, topic, partition)
             if not left or followers - left >= _NODE_ENTRIES:
                 return True
             if monotonic() > deadline:

@@ -76,20 +76,20 @@ async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
     return trimmed
 
 
-async def trim_handled(redis: Redis, names: Names, lane: Lane, partition: int) -> int:
-    """Drop every change that all groups have acknowledged, however young; how many are left.
+async def trim_handled(redis: Redis, names: Names, topic: Topic, partition: int) -> int:
+    """Drop every entry that all groups have acknowledged, however young; how many are left.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    topic = Topic.of_lane(lane)
     key = names.stream(topic, partition)
+    expected = {GROUPS[topic], ARCHIVER} if topic.carries_changes else {GROUPS[topic]}
     with redis_errors():
-        floor = await _handled_below(redis, key, {GROUPS[topic], ARCHIVER})
+        floor = await _handled_below(redis, key, expected)
         if floor is not None:
             count: int = await redis.xtrim(key, minid=floor, approximate=False)
-            if count:
-                await redis.hincrby(names.trimmed(partition), lane, count)
+            if count and topic.carries_changes:
+                await redis.hincrby(names.trimmed(partition), topic.lane, count)
         left: int = await redis.xlen(key)
     return left
 

@@ -209,8 +209,11 @@ def _row(document: ListedDocument) -> dict[str, Any]:
 
 
 def _plain(document: ListedDocument) -> dict[str, Any]:
-    plain = asdict(document) | {"published_at": document.published_at.isoformat()}
-    return {**plain, "agent": document.agent or None, "position": plain.pop("token")}
+    plain = asdict(document)
+    position = plain.pop("token")
+    published_at = document.published_at.isoformat()
+    agent = document.agent or None
+    return {**plain, "agent": agent, "published_at": published_at, "position": position}
 
 
 def _whole(found: DocumentText) -> dict[str, Any]:

@@ -85,7 +85,7 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     )
     await publish(cli, renamed)
     await cli("publish", "--wait", stdin=change("bad.pdf", f"The word {refused}", kind="pdf"))
-    asked = await cli("ask", "-p", "docs", text, "--json")
+    asked = await cli("ask", "-p", "docs", text, "--mode", "keyword")
     assert text in asked.stdout
 
     def everywhere() -> bool:
@@ -114,5 +114,5 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     doctor = (await cli("doctor", "-p", "docs", "--json")).json
     assert [project["drifts"] for project in doctor["projects"]] == [[]]
     assert files_with(words, home) == {}
-    again = await cli("ask", "-p", "docs", stays)
+    again = await cli("ask", "-p", "docs", stays, "--mode", "keyword")
     assert stays in again.stdout
