@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 from redis.asyncio import Redis
 
 from events.asking import Asker
-from events.connection import connect
+from events.connection import connect, redis_errors
 from events.following import follow
 from events.models import DocumentChanged, Filters, QueryAnswer, Weights
-from events.names import Lane, Names
+from events.names import LARGEST_SEQUENCE, Lane, Names, Position
 from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
@@ -209,6 +209,20 @@ class Client:
                 f"{timeout.total_seconds():g} s: are workers running?"
             ) from None
         return outcomes
+
+    async def horizon(self) -> int:
+        """The position of the log at this moment, by the clock of Redis.
+
+        What was published before is below it, what is published later above. A sync takes its
+        source with it (``Sources.take``).
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        with redis_errors():
+            seconds, microseconds = await self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
 
     def statistics(self) -> Mapping[str, Any]:
         """What is in hand: queries that wait for their reply, and reader tasks."""

@@ -57,6 +57,7 @@ __all__ = [
     "Filters",
     "Kind",
     "LegScore",
+    "Origin",
     "Problem",
     "Project",
     "Query",
@@ -154,6 +155,17 @@ class ContentReference(Data):
     size_bytes: Annotated[int, Field(ge=0, le=2**31)]
 
 
+class Origin(Data):
+    """The registered source of a document, and the revision of it that the change is of.
+
+    The revision of a sync is the position of the log at which it began, so that it can be compared
+    with the positions of other changes too.
+    """
+
+    source: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    revision: Annotated[int, Field(ge=1, lt=2**63)]
+
+
 class DocumentChange(Data):
     """One document became something else, or went away."""
 
@@ -172,6 +184,7 @@ class DocumentChange(Data):
     commit: Annotated[str, Field(pattern=r"^[0-9A-Za-z._/-]{1,64}$")] | None = None
     permalink_template: Annotated[Text, Field(max_length=2048)] | None = None
     metadata: Metadata = Field(default_factory=dict)
+    origin: Origin | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -184,6 +197,8 @@ class DocumentChange(Data):
             raise ValueError("old_uri goes with rename, and only with it")
         if self.old_uri == self.uri:
             raise ValueError("a rename needs two different uris")
+        if self.origin is not None and self.agent is not None:
+            raise ValueError("origin goes with shared documents only: leave agent out")
         if self.content is not None and self.content_hash not in {None, content_hash(self.content)}:
             raise ValueError("content_hash is not the SHA-256 of content")
         return self

@@ -36,6 +36,7 @@ _BATCH = 256
 _LIVE_CHANGES = 100
 """Up to so many changes count as a small sync, which may go before a bulk import."""
 _PATIENCE = timedelta(minutes=2)
+_LEASE = timedelta(seconds=30)
 
 
 class Until(Enum):
@@ -99,14 +100,18 @@ async def sync_source(
     """
     key = json.dumps([source.name, *destination.collections])
     _check(destination)
-    before = State.from_json(await store.source_state(destination.project, key))
+    registered = await store.sources.register(
+        destination.project, key, key, source.kind, source.name
+    )
+    taken = await store.sources.take(registered, _LEASE, await client.horizon())
+    before = State.from_json(taken.state)
     sync = await asyncio.to_thread(Sync, source, before, max_bytes)
     small = before is not None and sync.total <= _LIVE_CHANGES
     lane = destination.lane or (Lane.LIVE if small else Lane.BULK)
     if sync.total:
-        await store.save_source_state(destination.project, key, sync.intent.to_json())
+        await store.sources.renew(taken, _LEASE, sync.intent.to_json())
     receipts = await _publish(sync, destination, lane, client, show)
-    await store.save_source_state(destination.project, key, sync.state.to_json())
+    await store.sources.finish(taken, sync.state.to_json(), None)
     counts = sync.report
     report = SyncReport(source.name, source.kind, lane, counts.found, counts.unchanged)
     report.published, report.deleted = counts.published, counts.deleted

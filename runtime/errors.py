@@ -7,11 +7,14 @@
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
     │   │   ├── CircuitOpen  a model failed so often that it isn't even asked (``retry_after``)
     │   │   └── WorkerEnding this process ends; its successor goes on
+    │   ├── SourceBusy       another sync publishes the source
+    │   ├── SourceLost       another sync has taken the source over
     │   ├── RateLimited      a model asked us to wait (``retry_after``)
     │   └── LogFull          Redis is near its memory limit: publishing is refused for now
     ├── Poison               trying again can't help: straight to the dead letters
     │   ├── MalformedEvent   the bytes are not an event that we know
     │   ├── SignatureRefused a change without a signature by a key of its project
+    │   ├── SourceConflict   a change of one source to a document of another
     │   ├── UnsupportedContent
     │   └── LimitExceeded    a size or a count is over its limit
     └── OperatorError        a person must act; the command line prints it and exits 1
@@ -21,7 +24,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from runtime.secrets import masked
 
@@ -37,6 +40,9 @@ __all__ = [
     "RateLimited",
     "Retryable",
     "SignatureRefused",
+    "SourceBusy",
+    "SourceConflict",
+    "SourceLost",
     "Unavailable",
     "UnsupportedContent",
     "UsageError",
@@ -88,6 +94,19 @@ class LogFull(Retryable):
     """Redis is so near to its memory limit that publishing is refused."""
 
 
+class SourceBusy(Retryable):
+    """Another sync holds the lease of the source: ``holder``, until ``until`` if it ends there."""
+
+    def __init__(self, message: str, holder: str | None, until: datetime | None) -> None:
+        super().__init__(message)
+        self.holder = holder
+        self.until = until
+
+
+class SourceLost(Retryable):
+    """The lease of the source ran out, and another sync has taken it."""
+
+
 class Poison(HeadraceError):
     """Trying again can't help."""
 
@@ -98,6 +117,10 @@ class MalformedEvent(Poison):
 
 class SignatureRefused(Poison):
     """The project takes signed changes only, and this one isn't, or not by a key that counts."""
+
+
+class SourceConflict(Poison):
+    """A change of one source to a living document of another."""
 
 
 class UnsupportedContent(Poison):

@@ -10,6 +10,7 @@ from typing import Any
 
 from store.database import EVERY_AGENT, Database
 from store.digests import document_digest
+from store.documents import origin_of
 from store.generations import Generation
 from store.named_queries import named
 from store.types import ChunkWrite, DocumentWrite
@@ -104,4 +105,5 @@ def _write(
         metadata=json.loads(row["metadata"]),
         chunks=tuple(chunks),
         generation_id=generation_id,
+        origin=origin_of(row),
     )

@@ -9,11 +9,13 @@ from typing import Any
 
 import asyncpg
 
+from events.models import Origin
+from events.ranking import Rank, rank_of
 from store.digests import TOMBSTONE, document_digest
 from store.named_queries import named
 from store.types import DocumentWrite
 
-__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest"]
+__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest", "origin_of"]
 
 _QUERIES = named("documents")
 
@@ -26,6 +28,13 @@ class StoredDocument:
     title: str | None
     place: tuple[int, int]
     """Position and partition of the change that it is of."""
+    deleted: bool
+    origin: Origin | None
+
+    @property
+    def rank(self) -> Rank:
+        """Of the change that it is of."""
+        return rank_of(*self.place, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +53,13 @@ class Revision:
     write: DocumentWrite
     deleted: bool
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Place in the log: position, then partition, for equal positions of two partitions."""
-        return self.write.position, self.write.partition
-
 
 def newest(writes: Iterable[DocumentWrite]) -> dict[str, Revision]:
     """The last revision of each uri, in order of uri."""
     latest: dict[str, Revision] = {}
     for revision in _revisions(writes):
         known = latest.get(revision.uri)
-        if known is None or known.order < revision.order:
+        if known is None or known.write.rank < revision.write.rank:
             latest[revision.uri] = revision
     return dict(sorted(latest.items()))
 
@@ -98,14 +102,23 @@ async def advance(
 
 
 def _stored(row: Mapping[str, Any]) -> StoredDocument:
-    return StoredDocument(row["id"], row["title"], (row["position"], row["partition"]))
+    place = row["position"], row["partition"]
+    return StoredDocument(row["id"], row["title"], place, row["deleted"], origin_of(row))
+
+
+def origin_of(row: Mapping[str, Any]) -> Origin | None:
+    """The origin that a row of documents keeps."""
+    if row["source_id"] is None:
+        return None
+    return Origin(source=row["source_id"], revision=row["source_revision"])
 
 
 def _row(revision: Revision) -> tuple[object, ...]:
     write = revision.write
     head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
+    origin = (None, None) if write.origin is None else (write.origin.source, write.origin.revision)
     if revision.deleted:
-        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE
+        return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE, *origin
     return (
         *head,
         write.content_hash,
@@ -116,4 +129,5 @@ def _row(revision: Revision) -> tuple[object, ...]:
         write.permalink_template,
         json.dumps(dict(write.metadata)),
         document_digest(write),
+        *origin,
     )

@@ -11,11 +11,12 @@ import structlog
 
 from events.models import ContentReference, Problem
 from runtime.errors import Unavailable, UnsupportedContent
-from store import contents, embeddings, generations, ledger, source_states, statistics
+from store import contents, embeddings, generations, ledger, statistics
 from store.connecting import WriteConflict
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation, Recipe
 from store.projects import Models, Projects
+from store.sources import Sources
 from store.statistics import ProjectStatistics
 from store.switching import GenerationMoved, switch_lock_shared
 from store.types import Applied, DocumentWrite, Vector
@@ -44,6 +45,7 @@ class Store:
         self._database = database
         self._projects = Projects(database, recipe)
         self._models = Models(database)
+        self.sources = Sources(database, self._projects)
 
     async def has_project(self, project: str) -> bool:
         """Whether anything was ever written to a project of this name."""
@@ -194,20 +196,6 @@ class Store:
             raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
         async with self._database.scope(project_id) as connection:
             return await contents.get(connection, project_id, sha256)
-
-    async def source_state(self, project: str, source: str) -> dict[str, Any] | None:
-        """What was saved last for a source, or None."""
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            return None
-        async with self._database.scope(project_id) as connection:
-            return await source_states.load(connection, project_id, source)
-
-    async def save_source_state(self, project: str, source: str, state: Mapping[str, Any]) -> None:
-        """Replace a source's state, any JSON object."""
-        project_id = await self._projects.ensure(project)
-        async with self._database.scope(project_id) as connection:
-            await source_states.save(connection, project_id, source, state)
 
     async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
         """Counts and freshness of one project, or of all, by name; unknown: an empty list."""

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from events.models import Filters, Scalar
+from events.models import Filters, Origin, Scalar
+from events.ranking import Rank, rank_of
 
 __all__ = [
     "Applied",
@@ -77,6 +78,17 @@ class DocumentWrite:
     chunks: tuple[ChunkWrite, ...] = ()
     generation_id: int = 0
     claimant: str | None = None
+    origin: Origin | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Position and partition."""
+        return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Of two changes of one document, the greater rank stands."""
+        return rank_of(self.position, self.partition, self.origin)
 
 
 @dataclass(frozen=True, slots=True)

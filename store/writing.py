@@ -233,7 +233,7 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
     headers = {chunk_id: new.write.header for chunk_id, new in rows}
     model_id = rows[0][1].model_id
     assert model_id is not None
-    document_id, place = batch.won[uri].document_id, batch.revisions[uri].order
+    document_id, place = batch.won[uri].document_id, batch.revisions[uri].write.place
     since = batch.first.get(uri, place[0])
     if document_id in batch.lacking:
         since = min(since, batch.lacking[document_id].since)
@@ -245,7 +245,7 @@ async def _count_standing(batch: _Batch) -> None:
     standing = {
         uri: before.document_id
         for uri, before in batch.before.items()
-        if uri not in batch.won and before.place == batch.revisions[uri].order
+        if uri not in batch.won and before.place == batch.revisions[uri].write.place
     }
     if not standing:
         return
@@ -306,7 +306,7 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
     stands = batch.revisions[write.uri].write is write
     if stands and write.uri not in batch.won:
         before = batch.before.get(write.uri)
-        stands = before is not None and before.place == (write.position, write.partition)
+        stands = before is not None and before.place == write.place
         kept += len(write.chunks) if stands else 0
     return Applied(
         write.event_id,

@@ -95,6 +95,7 @@ class CutDocument:
                 )
             ),
             generation_id=generation_id,
+            origin=data.origin,
         )
 
 

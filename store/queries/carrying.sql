@@ -3,6 +3,7 @@
 select
     d.id, d.agent, d.uri, d.position, d.partition, d.deleted, d.published_at, d.content_hash,
     d.kind, d.media_type, d.title, d.commit, d.permalink_template, d.metadata, d.digest,
+    d.source_id, d.source_revision,
     array(
         select c.name
         from document_collections m

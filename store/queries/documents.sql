@@ -1,22 +1,25 @@
 -- name: lock_documents
-select uri, id, title, position, partition
+select uri, id, title, position, partition, deleted, source_id, source_revision
 from documents
 where generation_id = $1 and agent = $2 and uri = any ($3::text[])
 order by uri
 for update
 
 -- name: advance_documents
--- The fence: an older position changes nothing and returns no row, nor does an equal one unless $16.
+-- The fence (events/ranking.py): a lower rank changes nothing and returns no row, nor does an equal
+-- one unless $18.
 -- A deleted document stays as a tombstone that keeps its position. A row that no transaction has
 -- updated (xmax) is a new one.
 insert into documents as d (
     generation_id, agent, uri, position, partition, deleted, published_at, content_hash, kind,
-    media_type, title, commit, permalink_template, metadata, digest
+    media_type, title, commit, permalink_template, metadata, digest,
+    source_id, source_revision
 )
 select $1, $2, n.*
 from unnest(
     $3::text[], $4::bigint[], $5::smallint[], $6::boolean[], $7::timestamptz[], $8::text[],
-    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[], $15::bytea[]
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::jsonb[], $15::bytea[],
+    $16::text[], $17::bigint[]
 ) as n
 on conflict (generation_id, agent, uri) do update
 set
@@ -32,8 +35,11 @@ set
     commit = excluded.commit,
     permalink_template = excluded.permalink_template,
     metadata = excluded.metadata,
-    digest = excluded.digest
+    digest = excluded.digest,
+    source_id = excluded.source_id,
+    source_revision = excluded.source_revision
 where
-    (d.position, d.partition) < (excluded.position, excluded.partition)
-    or ($16 and (d.position, d.partition) = (excluded.position, excluded.partition))
+    (coalesce(d.source_revision, d.position), d.position, d.partition)
+    < (coalesce(excluded.source_revision, excluded.position), excluded.position, excluded.partition)
+    or ($18 and (d.position, d.partition) = (excluded.position, excluded.partition))
 returning uri, id, xmax = 0 as created

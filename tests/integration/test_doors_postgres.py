@@ -47,7 +47,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "delete from contents",
         "delete from outbox",
         "update outbox set event = ''",
-        "delete from source_states",
+        "delete from sources",
         "select list_projects()",
         "select end_silent_sessions('1 minute')",
         "select drop_vector_index('embeddings_hnsw_1_1_1')",
@@ -69,7 +69,8 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select * from contents",
         "select * from outbox",
         "select * from vector_cache",
-        "select * from source_states",
+        "select * from sources",
+        "select * from source_documents('x')",
         "select * from archive_segments",
         "select * from publisher_keys",
         "select ensure_project('new', 'm', '{}', '1', 1)",
@@ -107,7 +108,7 @@ async def filled(database: FreshDatabase) -> FreshDatabase:
         for project in ("alpha", "beta"):
             await store.apply([document_write("a.md", 10, ["text"], project=project)])
             await store.put(project, f"content of {project}")
-            await store.save_source_state(project, "source", {})
+            await store.sources.register(project, "source", "source", "directory", "/x")
     return database
 
 

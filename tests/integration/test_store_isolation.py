@@ -50,7 +50,10 @@ SCOPE = (
     "set_config('app.generation_id', $3, true)"
 )
 FOREIGN_WRITES = (
-    "insert into source_states (project_id, source, state) values ($1, 'x', '{}')",
+    (
+        "insert into sources (project_id, id, key, name, kind, location) "
+        "values ($1, md5('x'), 'x', 'x', '', '')"
+    ),
     (
         "insert into generations (project_id, state, model, chunking, tokens) "
         "values ($1, 'building', 'm', '1', 1)"
@@ -85,7 +88,7 @@ async def tenants(database: FreshDatabase) -> Tenants:
             ]
             await store.apply(writes)
             await store.put(project, f"content of {project}")
-            await store.save_source_state(project, "s", {"project": project})
+            await store.sources.register(project, "s", "s", "directory", "/s")
             live = await store.generation(project)
             other = await add_generation(worker, store, project)
             await store.rebuild(other, writes)

@@ -239,14 +239,6 @@ async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
         await store.get_content("beta", reference.sha256)
 
 
-async def test_the_state_of_a_source_is_replaced(store: Store) -> None:
-    """The last state saved is the one found."""
-    assert await store.source_state("alpha", "git:x") is None
-    await store.save_source_state("alpha", "git:x", {"commit": "1"})
-    await store.save_source_state("alpha", "git:x", {"commit": "2", "files": {"a": "h"}})
-    assert await store.source_state("alpha", "git:x") == {"commit": "2", "files": {"a": "h"}}
-
-
 async def test_statistics_count_private_documents_too(store: Store) -> None:
     """Status tells how much there is, not what."""
     await store.apply([document_write("a", 10, ["one", "two"])])

@@ -88,6 +88,12 @@ def change(**data: object) -> bytes:
         ({"content": "x", "metadata": {"a": {"b": 1}}}, "metadata"),
         ({"content": "x", "metadata": {str(i): i for i in range(65)}}, "metadata"),
         ({"content": "x", "surprise": 1}, "surprise"),
+        ({"content": "x", "origin": {"source": "a" * 32, "revision": 0}}, "origin.revision"),
+        ({"content": "x", "origin": {"source": "docs", "revision": 1}}, "origin.source"),
+        (
+            {"content": "x", "agent": "ann", "origin": {"source": "a" * 32, "revision": 1}},
+            "shared documents only: leave agent out",
+        ),
     ],
 )
 def test_inconsistent_changes_are_refused_with_the_reason(

@@ -1,0 +1,81 @@
+-- name: lock
+-- One registration of a project at a time, so that two can't take one name.
+select pg_advisory_xact_lock(1212436051, $1)
+
+-- name: conflicting
+-- Another source that has the name.
+select id, name from sources where project_id = $1 and name = $2 and id <> $3
+
+-- name: register
+-- A known source keeps its prefix; where it is may change, as a checkout may move.
+insert into sources as s (project_id, id, key, name, kind, location, uri_prefix)
+values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (project_id, id) do update
+set name = excluded.name, kind = excluded.kind, location = excluded.location
+returning id, key, name, kind, location, uri_prefix, revision, commit, synced_at
+
+-- name: list
+select
+    s.id, s.key, s.name, s.kind, s.location, s.uri_prefix, s.revision, s.commit, s.synced_at,
+    coalesce(n.documents, 0) as documents
+from sources s
+left join source_sizes() n on n.source_id = s.id
+where s.project_id = $1
+order by s.name
+
+-- name: named
+-- Sources by id.
+select id, key, name, kind, location, uri_prefix, revision, commit, synced_at
+from sources
+where project_id = $1 and id = any ($2::text[])
+
+-- name: take
+-- The lease, if no other is valid. Its revision is above all that this source, or anything else in
+-- the project, was written by.
+update sources
+set
+    revision = greatest(revision + 1, $3, highest_position()),
+    lease_token = $4,
+    lease_holder = $5,
+    lease_until = clock_timestamp() + $6
+where
+    project_id = $1
+    and id = $2
+    and (lease_until is null or lease_until <= clock_timestamp())
+returning revision, commit, state
+
+-- name: holder
+select lease_holder, lease_until from sources where project_id = $1 and id = $2
+
+-- name: renew
+update sources
+set lease_until = clock_timestamp() + $4, state = coalesce($5::jsonb, state)
+where project_id = $1 and id = $2 and lease_token = $3
+returning id
+
+-- name: finish
+update sources
+set
+    state = $4::jsonb,
+    commit = $5,
+    synced_at = clock_timestamp(),
+    lease_token = null,
+    lease_holder = null,
+    lease_until = null
+where project_id = $1 and id = $2 and lease_token = $3
+returning id
+
+-- name: release
+update sources
+set lease_token = null, lease_holder = null, lease_until = null
+where project_id = $1 and id = $2 and lease_token = $3
+returning id
+
+-- name: documents
+select * from source_documents($1)
+
+-- name: document_sources
+select * from document_sources($1)
+
+-- name: handled
+select * from handled_changes($1, $2)

@@ -1,0 +1,299 @@
+"""Sources: what a project's documents come from, and the lease of who publishes one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from events.models import Origin
+from events.names import Position
+from runtime.errors import SourceBusy, SourceLost, UsageError
+from store.database import Database
+from store.named_queries import named
+from store.projects import Projects
+
+__all__ = [
+    "Handled",
+    "IndexedDocument",
+    "Owners",
+    "RegisteredSource",
+    "Sources",
+    "TakenSource",
+    "source_id_of",
+]
+
+_QUERIES = named("sources")
+_ID_CHARACTERS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSource:
+    """A source as it was last synced.
+
+    ``id`` is 32 hex characters. ``key`` says what the source is, ``name`` is what people call it,
+    ``location`` is where it was read last. ``revision`` is that of the latest sync that began (0:
+    none did). ``documents`` counts the living ones, where they were asked for.
+    """
+
+    project: str
+    id: str
+    key: str
+    name: str
+    kind: str
+    location: str
+    uri_prefix: str
+    revision: int
+    commit: str | None
+    synced_at: datetime | None
+    documents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSource:
+    """A source whose lease is ours. ``state`` is what the last sync has left, ``{}`` at first."""
+
+    source: RegisteredSource
+    revision: int
+    commit: str | None
+    state: Mapping[str, Any] = field(repr=False)
+    token: str = field(repr=False)
+
+    @property
+    def origin(self) -> Origin:
+        """What every change of this sync carries."""
+        return Origin(source=self.source.id, revision=self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedDocument:
+    """What the index holds of a document. ``content_hash`` is a SHA-256 in hex.
+
+    ``permalink`` is the template that it was published with.
+    """
+
+    content_hash: str
+    collections: tuple[str, ...]
+    commit: str | None
+    position: int
+    partition: int
+    revision: int
+    title: str | None
+    permalink: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Living documents that aren't of a source: those of ``others`` by uri, and those of none."""
+
+    others: Mapping[str, RegisteredSource]
+    without: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What became of a change: ``indexed``, ``superseded`` or ``rejected``, and why it was."""
+
+    outcome: str
+    reason: str | None
+
+
+class Sources:
+    """Registers sources, leases them, and reads what the index holds of them.
+
+    Every method raises ``Unavailable`` when Postgres can't be reached. A publisher's role may call
+    all of them.
+    """
+
+    def __init__(self, database: Database, projects: Projects) -> None:
+        self._database = database
+        self._projects = projects
+
+    async def register(
+        self, project: str, key: str, name: str, kind: str, location: str, uri_prefix: str = ""
+    ) -> RegisteredSource:
+        """The source with this key, which is created where there is none; so is the project.
+
+        Raises:
+            UsageError: the source has another prefix, or another source has the name.
+        """
+        project_id = await self._projects.ensure(project)
+        source_id = source_id_of(key)
+        async with self._database.scope(project_id) as connection:
+            await connection.execute(_QUERIES["lock"], project_id)
+            other = await connection.fetchrow(_QUERIES["conflicting"], project_id, name, source_id)
+            if other is not None:
+                raise UsageError(
+                    f"another source of {project} is called {name}: choose a name with --source"
+                )
+            row = await connection.fetchrow(
+                _QUERIES["register"], project_id, source_id, key, name, kind, location, uri_prefix
+            )
+            if row["uri_prefix"] != uri_prefix:
+                raise UsageError(
+                    f"the uris of source {name} begin with {row['uri_prefix']!r}: sync it with "
+                    f"--prefix {row['uri_prefix']!r}, or under another name with --source"
+                )
+        return _registered(project, row)
+
+    async def list(self, project: str) -> list[RegisteredSource]:
+        """All sources of a project by name, with their documents; unknown: an empty list."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["list"], project_id)
+        return [_registered(project, row) for row in rows]
+
+    async def take(
+        self, source: RegisteredSource, lease: timedelta, horizon: int, holder: str | None = None
+    ) -> TakenSource:
+        """Take the lease of a source, for one sync, with a revision above every earlier one.
+
+        Args:
+            source: the source.
+            lease: how long it is ours without being renewed.
+            horizon: the position of the log at this moment (``Client.horizon``). The revision is
+                not below it, so that the sync goes before what was published until now.
+            holder: whom to name to others that want it; None: this host and process.
+
+        Raises:
+            SourceBusy: another sync holds it.
+            UsageError: it isn't registered any more.
+        """
+        project_id = await self._projects.ensure(source.project)
+        token = secrets.token_hex(16)
+        holder = holder or f"process {os.getpid()} on {socket.gethostname()}"
+        async with self._database.scope(project_id) as connection:
+            row = await connection.fetchrow(
+                _QUERIES["take"], project_id, source.id, horizon, token, holder, lease
+            )
+            if row is None:
+                held = await connection.fetchrow(_QUERIES["holder"], project_id, source.id)
+                raise _busy(source, held)
+        state = json.loads(row["state"])
+        return TakenSource(source, row["revision"], row["commit"], state, token)
+
+    async def renew(
+        self, taken: TakenSource, lease: timedelta, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Hold the lease for longer, from now on; ``state`` replaces the saved one.
+
+        Raises:
+            SourceLost: another sync has taken the source over.
+        """
+        kept = None if state is None else json.dumps(dict(state))
+        await self._update("renew", taken, lease, kept)
+
+    async def finish(
+        self, taken: TakenSource, state: Mapping[str, Any], commit: str | None
+    ) -> None:
+        """Save what the sync has left and give the lease back.
+
+        Raises:
+            SourceLost: another sync has taken the source over.
+        """
+        await self._update("finish", taken, json.dumps(dict(state)), commit)
+
+    async def release(self, taken: TakenSource) -> None:
+        """Give the lease back; nothing else changes.
+
+        Raises:
+            SourceLost: another sync has taken the source over.
+        """
+        await self._update("release", taken)
+
+    async def documents(self, source: RegisteredSource) -> dict[str, IndexedDocument]:
+        """Living documents of a source in the live generation, by uri."""
+        project_id = await self._projects.find(source.project)
+        if project_id is None:
+            return {}
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["documents"], source.id)
+        return {row["uri"]: _indexed(row) for row in rows}
+
+    async def owners(self, source: RegisteredSource, uris: Iterable[str]) -> Owners:
+        """Those of some uris that are living shared documents, but not of ``source``.
+
+        A document counts as one without a source when its source isn't registered any more.
+        """
+        project_id = await self._projects.find(source.project)
+        if project_id is None:
+            return Owners({}, frozenset())
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["document_sources"], list(uris))
+            ids = {row["uri"]: row["source_id"] for row in rows if row["source_id"] != source.id}
+            wanted = sorted({source_id for source_id in ids.values() if source_id})
+            found = await connection.fetch(_QUERIES["named"], project_id, wanted)
+        known = {row["id"]: _registered(source.project, row) for row in found}
+        others = {uri: known[source_id] for uri, source_id in ids.items() if source_id in known}
+        return Owners(others, frozenset(ids.keys() - others.keys()))
+
+    async def handled(self, project: str, tokens: Iterable[str]) -> dict[str, Handled]:
+        """Those of some tokens whose changes are in the ledger, rejected ones too."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return {}
+        positions = [Position.from_token(token) for token in tokens]
+        places = {(place.partition, place.number): place.token for place in positions}
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["handled"],
+                [partition for partition, _ in places],
+                [position for _, position in places],
+            )
+        return {
+            places[row["partition"], row["position"]]: Handled(row["outcome"], row["reason"])
+            for row in rows
+        }
+
+    async def _update(self, query: str, taken: TakenSource, *values: object) -> None:
+        source = taken.source
+        project_id = await self._projects.ensure(source.project)
+        async with self._database.scope(project_id) as connection:
+            found = await connection.fetchval(
+                _QUERIES[query], project_id, source.id, taken.token, *values
+            )
+        if found is None:
+            raise SourceLost(
+                f"another sync has taken source {source.name} over, since this one stood still: "
+                "run it again"
+            )
+
+
+def source_id_of(key: str) -> str:
+    """Id of the source with a key: 32 hex characters, in every database the same."""
+    return hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
+
+
+def _busy(source: RegisteredSource, held: Mapping[str, Any] | None) -> SourceBusy | UsageError:
+    if held is None:
+        return UsageError(f"source {source.name} isn't registered any more: sync it again")
+    holder, until = held["lease_holder"], held["lease_until"]
+    end = "" if until is None else f" until {until:%H:%M:%S} UTC at least"
+    return SourceBusy(
+        f"{holder} is syncing source {source.name}{end}: try again when it is done", holder, until
+    )
+
+
+def _registered(project: str, row: Mapping[str, Any]) -> RegisteredSource:
+    return RegisteredSource(project=project, **row)
+
+
+def _indexed(row: Mapping[str, Any]) -> IndexedDocument:
+    return IndexedDocument(
+        content_hash=row["content_hash"],
+        collections=tuple(row["collections"]),
+        commit=row["commit"],
+        position=row["position"],
+        partition=row["partition"],
+        revision=row["revision"],
+        title=row["title"],
+        permalink=row["permalink_template"],
+    )
