@@ -64,10 +64,14 @@ return #entries
 
 @dataclass(frozen=True)
 class Doomed:
-    """What is to be purged: documents of a project, each before an order; None: the project."""
+    """What is to be purged: documents of a project, each before an order; None: the project.
+
+    ``until``: of a whole project, the position of the first change that stays.
+    """
 
     project: str
     before: Mapping[Document, tuple[int, int]] | None = None
+    until: int = 2**63
 
     def change(self, raw: bytes, place: tuple[int, int]) -> bool:
         """Whether an event at a place (position, partition) writes such a document."""
@@ -103,7 +107,7 @@ class Doomed:
         if data.get("project") != self.project:
             return None
         if self.before is None:
-            return 2**63, 0
+            return self.until, 0
         return self.before.get((str(data.get("agent") or ""), str(data.get("uri"))))
 
     def _is_uri(self, data: Mapping[str, Any]) -> bool:
@@ -150,12 +154,22 @@ class StreamPurge:
         Changes must be indexed and archived up to the purge: all of them leave the streams.
         """
         done = PurgedStreams()
-        for lane, partition in product(Lane, range(self._names.partitions)):
-            await self._changes(lane, partition, doomed, done)
+        await self._delete(doomed, done)
         topics = [*map(Topic.of_lane, Lane), Topic.QUERY]
         for topic, partition in product(topics, range(self._names.partitions)):
             if not await self._free(topic, partition, patience):
                 done.crowded.append(self._names.stream(topic, partition))
+        return done
+
+    async def delete(self, doomed: Doomed) -> int:
+        """Delete entries, however long their bytes stay in memory; how many."""
+        done = PurgedStreams()
+        await self._delete(doomed, done)
+        return done.changes + done.letters + done.outcomes + done.replies
+
+    async def _delete(self, doomed: Doomed, done: PurgedStreams) -> None:
+        for lane, partition in product(Lane, range(self._names.partitions)):
+            await self._changes(lane, partition, doomed, done)
         for topic, partition in product(GROUPS, range(self._names.partitions)):
             done.letters += await self._rewrite(self._names.dead(topic, partition), doomed.letter)
         for partition in range(self._names.partitions):
@@ -166,7 +180,6 @@ class StreamPurge:
                 keys = [key async for key in self._redis.scan_iter(_literal(pattern), count=1_000)]
             for key in keys:
                 done.replies += await self._rewrite(key.decode(), doomed.reply)
-        return done
 
     async def count(self, doomed: Doomed) -> int:
         """Changes and dead letters that are left."""

@@ -29,6 +29,8 @@ COMMANDS = {
     "doctor": "Check the environment, reconcile the index with the log, mend it.",
     "replay": "Build the index anew from the log, and switch to it.",
     "document": "List, show, delete and purge documents.",
+    "project": "List, delete and purge projects.",
+    "source": "List and delete sources.",
     "keys": "Say who may change a project: keys that changes are signed with.",
     "dead": "See to events that could not be processed.",
     "eval": "Score retrieval on questions with known answers.",

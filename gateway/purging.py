@@ -61,7 +61,8 @@ def print_report(report: PurgeReport, *, json: bool) -> None:
     if json:
         print_json(report.as_json())
     else:
-        typer.echo(printable(f"{report.project}: {report.documents:,} documents purged"))
+        what = "" if report.documents is None else f"{report.documents:,} documents "
+        typer.echo(printable(f"{report.project}: {what}purged"))
         for place, what in report.removed.items():
             typer.echo(printable(f"{place:>22}  {what}"))
         for reason in report.remains:

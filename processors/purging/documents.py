@@ -122,11 +122,7 @@ class _Work:
         archived = await self._servers.archive.survey(self._project_id, self._before)
         outbox, waiting = await self._purge_outbox()
         streams = await self._streams.purge(self._doomed, self._purge.patience)
-        self._report.remains += [
-            f"{key} holds changes that a group has not handled, and deleted ones beside them in "
-            "memory: run the purge again when `headrace status` shows no lag"
-            for key in streams.crowded
-        ]
+        self._report.add_crowded(streams.crowded)
         generations = await self._purge_generations(chunks)
         needed = archived.needed | streams.needed | waiting
         contents = await self._leftovers.drop_contents(archived.hashes - needed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,12 +16,23 @@ OUT_OF_REACH = (
 
 @dataclass
 class PurgeReport:
-    """What was removed, by place, in the order of the work. ``remains``: why something is left."""
+    """What was removed, by place, in the order of the work. ``remains``: why something is left.
+
+    ``documents`` None: the whole project.
+    """
 
     project: str
-    documents: int
+    documents: int | None
     removed: dict[str, str] = field(default_factory=dict)
     remains: list[str] = field(default_factory=list)
+
+    def add_crowded(self, keys: Iterable[str]) -> None:
+        """Note streams that entries were deleted from, and whose memory isn't free yet."""
+        self.remains += [
+            f"{key} holds entries that a group has not handled, and deleted ones beside them in "
+            "memory: run the purge again when `headrace status` shows no lag"
+            for key in keys
+        ]
 
     @property
     def is_complete(self) -> bool:

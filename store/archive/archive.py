@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -17,6 +18,7 @@ from store.archive.redacting import Purged, Redactor
 from store.archive.replacing import Replacing
 from store.archive.retention import Document
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
+from store.archive.writing import folder
 from store.database import Database
 from store.projects import Projects
 
@@ -168,6 +170,13 @@ class Archive:
         None: a compaction of the project is at work; nothing is done then. ``grace``: as ``check``.
         """
         return await self._redactor.purge(project_id, before, grace)
+
+    async def drop(self, project_id: int) -> int:
+        """Remove all files of a project that is deleted, known to the index or not; how many."""
+        files = await asyncio.to_thread(self._storage.listed, folder(project_id))
+        for file in files:
+            await asyncio.to_thread(self._storage.remove, file.path)
+        return len(files)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and say what is damaged, missing or too much.
