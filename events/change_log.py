@@ -15,6 +15,7 @@ from events.entries import Entry, entries_of
 from events.kept_position import kept_position
 from events.models import DocumentChanged
 from events.names import Lane, Names, Position, Topic
+from events.ranking import Rank, rank_of
 from events.signing import SIGNATURE_FIELD
 from runtime.errors import MalformedEvent
 
@@ -39,8 +40,13 @@ class LoggedChange:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key: of two changes of one document, the greater one stands."""
+        """Place in the log."""
         return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Of two changes of one document, the one with the greater rank stands."""
+        return rank_of(self.position, self.partition, self.event.data.origin)
 
 
 @dataclass(frozen=True, slots=True)

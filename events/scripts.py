@@ -19,6 +19,7 @@ from runtime.errors import MalformedEvent
 __all__ = [
     "ForgetConsumers",
     "HoldBack",
+    "MoveOn",
     "PublishOnce",
     "Redrive",
     "ReplyOnce",
@@ -95,6 +96,63 @@ class PublishOnce(_Script):
             signature,
         ]
         self._queue(pipeline, [stream, seen], arguments)
+
+
+class MoveOn(_Script):
+    """Move a stream that is behind on, and add what its group hasn't acknowledged once more.
+
+    The reply is the number of entries that were added, or -1 where the stream isn't behind.
+    """
+
+    LUA = """
+    redis.replicate_commands()
+    if redis.call('EXISTS', KEYS[1]) == 0 then return -1 end
+    local function is_before(one, other)
+      local milliseconds, sequence = string.match(one, '(%d+)%-(%d+)')
+      local others, behind = string.match(other, '(%d+)%-(%d+)')
+      if milliseconds == others then return tonumber(sequence) < tonumber(behind) end
+      return tonumber(milliseconds) < tonumber(others)
+    end
+    local function field(pairs_of_fields, name)
+      for index = 1, #pairs_of_fields, 2 do
+        if pairs_of_fields[index] == name then return pairs_of_fields[index + 1] end
+      end
+    end
+    local last = field(redis.call('XINFO', 'STREAM', KEYS[1]), 'last-generated-id')
+    if not is_before(last, ARGV[2]) then return -1 end
+    local waiting, delivered = {}, '0-0'
+    for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+      if field(group, 'name') == ARGV[1] then
+        delivered = field(group, 'last-delivered-id')
+        local pending = field(group, 'pending')
+        if pending > 0 then
+          for _, held in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', pending)) do
+            local found = redis.call('XRANGE', KEYS[1], held[1], held[1])
+            if #found > 0 then waiting[#waiting + 1] = found[1] end
+          end
+        end
+      end
+    end
+    for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. delivered, '+')) do
+      waiting[#waiting + 1] = entry
+    end
+    redis.call('XSETID', KEYS[1], ARGV[3])
+    for _, entry in ipairs(waiting) do
+      redis.call('XADD', KEYS[1], '*', unpack(entry[2]))
+    end
+    return #waiting
+    """
+
+    async def __call__(self, stream: str, *, group: str, handled: str, goal: str) -> int | None:
+        """How many entries were added; None: the stream reaches as far as ``handled``, an entry id.
+
+        ``goal``: the entry id to move it to, not before ``handled``.
+
+        Raises:
+            redis.exceptions.RedisError: Redis failed; nothing was moved.
+        """
+        copied = int(await self._run([stream], [group, handled, goal]))
+        return None if copied < 0 else copied
 
 
 class Republish(_Script):

@@ -8,8 +8,9 @@ from datetime import timedelta
 from events import Client
 from processors.purging.deleting import publish_deletes, until_deleted
 from runtime.errors import UsageError
+from store.sources import RegisteredSource, Sources
 
-__all__ = ["delete_documents"]
+__all__ = ["delete_documents", "find_source"]
 
 
 async def delete_documents(
@@ -27,3 +28,17 @@ async def delete_documents(
     _, late = await until_deleted(client, list(receipts.values()), patience)
     if late:
         raise UsageError(f"{late} documents were changed meanwhile: they are not deleted")
+
+
+async def find_source(sources: Sources, project: str, name: str) -> RegisteredSource:
+    """A source by its name.
+
+    Raises:
+        UsageError: the project has none of this name.
+    """
+    for source in await sources.list(project):
+        if source.name == name:
+            return source
+    raise UsageError(
+        f"{project} has no source {name!r}: `headrace source list -p {project}` lists those it has"
+    )

@@ -38,6 +38,7 @@ from processors.indexing.cutting import Cutter
 from processors.indexing.embedding import EmbeddingStep
 from processors.indexing.pipeline import Indexing
 from processors.indexing.preparing import Preparer, VectorStep
+from processors.indexing.realigning import Realigner
 from processors.indexing.reporting import Reporter
 from processors.indexing.resolving import Resolver
 from processors.inference import Inference, tokenizer_path
@@ -176,6 +177,7 @@ def _indexing(
         reporter,
         servers.pending,
         precedence,
+        Realigner(servers.redis, servers.names, servers.store),
         limits,
     )
 

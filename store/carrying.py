@@ -10,9 +10,9 @@ from typing import Any
 
 from store.database import EVERY_AGENT, Database
 from store.digests import document_digest
-from store.documents import origin_of
 from store.generations import Generation
 from store.named_queries import named
+from store.origins import origin_of
 from store.types import ChunkWrite, DocumentWrite
 
 __all__ = ["Carried", "carried"]

@@ -36,7 +36,7 @@ class DeletedProjects:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list(self) -> list[DeletedProject]:
+    async def all(self) -> list[DeletedProject]:
         """All that have not gone yet, by id."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(_QUERIES["list_deleted_projects"])

@@ -14,8 +14,10 @@ from typing import Any
 
 import asyncpg
 
-from events.models import Scalar
+from events.models import Origin, Scalar
+from events.ranking import Rank, rank_of
 from store.named_queries import named
+from store.origins import origin_of
 from store.types import DocumentWrite
 
 __all__ = [
@@ -64,6 +66,12 @@ class StoredDigest(DocumentDigest):
     vectors: int
     unvectored: int
     refused: int = 0
+    origin: Origin | None = None
+
+    @property
+    def rank(self) -> Rank:
+        """Of the change that the document is as it is by."""
+        return rank_of(self.position, self.partition, self.origin)
 
 
 def document_digest(write: DocumentWrite) -> bytes:
@@ -153,6 +161,7 @@ def _stored(row: Mapping[str, Any]) -> StoredDigest:
         vectors=row["vectors"] or 0,
         unvectored=row["unvectored"] or 0,
         refused=row["refused"] or 0,
+        origin=origin_of(row),
     )
 
 

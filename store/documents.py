@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,10 @@ from events.models import Origin
 from events.ranking import Rank, rank_of
 from store.digests import TOMBSTONE, document_digest
 from store.named_queries import named
+from store.origins import columns_of, origin_of
 from store.types import DocumentWrite
 
-__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest", "origin_of"]
+__all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest", "revisions_of"]
 
 _QUERIES = named("documents")
 
@@ -33,7 +34,7 @@ class StoredDocument:
 
     @property
     def rank(self) -> Rank:
-        """Of the change that it is of."""
+        """That of the same change."""
         return rank_of(*self.place, self.origin)
 
 
@@ -55,16 +56,17 @@ class Revision:
 
 
 def newest(writes: Iterable[DocumentWrite]) -> dict[str, Revision]:
-    """The last revision of each uri, in order of uri."""
+    """The revision of the highest rank of each uri, in order of uri."""
     latest: dict[str, Revision] = {}
-    for revision in _revisions(writes):
+    for revision in revisions_of(writes):
         known = latest.get(revision.uri)
         if known is None or known.write.rank < revision.write.rank:
             latest[revision.uri] = revision
     return dict(sorted(latest.items()))
 
 
-def _revisions(writes: Iterable[DocumentWrite]) -> Iterable[Revision]:
+def revisions_of(writes: Iterable[DocumentWrite]) -> Iterator[Revision]:
+    """What changes make of their documents, in order of the changes."""
     for write in writes:
         yield Revision(write.uri, write, write.change == "delete")
         if write.old_uri is not None:
@@ -106,17 +108,10 @@ def _stored(row: Mapping[str, Any]) -> StoredDocument:
     return StoredDocument(row["id"], row["title"], place, row["deleted"], origin_of(row))
 
 
-def origin_of(row: Mapping[str, Any]) -> Origin | None:
-    """The origin that a row of documents keeps."""
-    if row["source_id"] is None:
-        return None
-    return Origin(source=row["source_id"], revision=row["source_revision"])
-
-
 def _row(revision: Revision) -> tuple[object, ...]:
     write = revision.write
     head = revision.uri, write.position, write.partition, revision.deleted, write.published_at
-    origin = (None, None) if write.origin is None else (write.origin.source, write.origin.revision)
+    origin = columns_of(write.origin)
     if revision.deleted:
         return *head, None, write.kind, None, None, None, None, "{}", TOMBSTONE, *origin
     return (

@@ -10,9 +10,10 @@ from typing import Literal
 
 import asyncpg
 
+from events.names import Lane
 from store.named_queries import named
 
-__all__ = ["Entry", "Place", "applied", "claimed_by", "record"]
+__all__ = ["Entry", "Place", "applied", "claimed_by", "highest", "record"]
 
 _QUERIES = named("ledger")
 
@@ -46,6 +47,15 @@ async def applied(
         [place[1] for place in places],
     )
     return {(row["partition"], row["position"]): row["claimant"] for row in rows}
+
+
+async def highest(connection: asyncpg.Connection, project_id: int) -> dict[tuple[int, Lane], int]:
+    """The highest position that was handled, by partition and lane."""
+    rows = await connection.fetch(_QUERIES["highest"], project_id)
+    return {
+        (row["partition"], Lane.LIVE if row["is_live"] else Lane.BULK): row["position"]
+        for row in rows
+    }
 
 
 def claimed_by(event_sha256: str | None) -> dict[str, object] | None:

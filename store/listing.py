@@ -72,15 +72,17 @@ class Documents:
         self._database = database
         self._projects = projects
 
-    async def listed(self, project: str, prefix: str = "") -> AsyncIterator[ListedDocument]:
-        """Documents whose uri begins so, by uri; unknown project: none."""
+    async def listed(
+        self, project: str, prefix: str = "", source_id: str | None = None
+    ) -> AsyncIterator[ListedDocument]:
+        """Documents whose uri begins so, of one source or of all, by uri; unknown project: none."""
         project_id = await self._projects.find(project)
         after = "", ""
         while project_id is not None:
             async with self._database.scope(project_id, EVERY_AGENT) as connection:
                 live = await enter_live(connection, project_id)
                 rows = await connection.fetch(
-                    _QUERIES["list_documents"], live.id, prefix, *after, _PAGE
+                    _QUERIES["list_documents"], live.id, prefix, *after, _PAGE, source_id
                 )
             for row in rows:
                 yield _listed(row, row["chunks"])

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from events.models import Origin
+from events.ranking import Rank, rank_of
 from store import ledger
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.named_queries import named
+from store.origins import columns_of, origin_of
 
 __all__ = ["enter_outcome", "forget_vectors", "place_document", "remove_document"]
 
@@ -36,7 +39,12 @@ async def remove_document(
 
 
 async def place_document(
-    database: Database, generation: Generation, key: Key, seen_at: Order, place: Order
+    database: Database,
+    generation: Generation,
+    key: Key,
+    seen_at: Order,
+    place: Order,
+    origin: Origin | None,
 ) -> bool:
     """Say that a document is of another change of the log, if it still stands where it was seen.
 
@@ -47,7 +55,9 @@ async def place_document(
         document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
         if document_id is None:
             return False
-        await connection.execute(_QUERIES["place_document"], generation.id, document_id, *place)
+        await connection.execute(
+            _QUERIES["place_document"], generation.id, document_id, *place, *columns_of(origin)
+        )
     return True
 
 
@@ -65,23 +75,24 @@ async def enter_outcome(
     database: Database,
     generation: Generation,
     keys: Sequence[Key],
+    rank: Rank,
     entry: ledger.Entry,
 ) -> bool:
     """Note in the ledger that a change is applied, if its documents stand there or further on.
 
-    ``keys``: the document that it is of first; ``entry`` calls it indexed.
+    ``keys``: the document that it is of first; ``rank``: that of the change; ``entry`` calls it
+    indexed.
     """
-    partition, position = entry.place
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
-        places: list[Order] = []
+        ranks: list[Rank] = []
         for key in keys:
             row = await connection.fetchrow(_QUERIES["hold_place"], generation.id, *key)
             if row is None:
                 return False
-            places.append((row["position"], row["partition"]))
-        if min(places) < (position, partition):
+            ranks.append(rank_of(row["position"], row["partition"], origin_of(row)))
+        if min(ranks) < rank:
             return False
-        if places[0] != (position, partition):
+        if ranks[0] != rank:
             entry = replace(entry, outcome="superseded")
         await ledger.record(connection, generation.project_id, [entry])
     return True

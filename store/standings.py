@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Self
 
+from events.models import Origin
+from events.ranking import Rank, rank_of
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.named_queries import named
+from store.origins import origin_of
 
 __all__ = ["Standing", "Standings", "Verdict"]
 
@@ -30,6 +34,13 @@ class Standing:
     deleted: bool
     kind: str
     published_at: datetime
+    origin: Origin | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Of a row of documents."""
+        values = {name: value for name, value in row.items() if not name.startswith("source_")}
+        return cls(**values, origin=origin_of(row))
 
     @property
     def key(self) -> Key:
@@ -40,6 +51,11 @@ class Standing:
     def order(self) -> Order:
         """Place in the log."""
         return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Of the change that it is as it is by."""
+        return rank_of(self.position, self.partition, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +90,7 @@ class Standings:
         place = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             rows = await connection.fetch(_QUERIES["standings"], generation.id)
-        found = (Standing(**row) for row in rows)
+        found = (Standing.of(row) for row in rows)
         return {one.key: one for one in found}
 
     async def moment(self, project_id: int) -> int:
@@ -101,7 +117,7 @@ class Standings:
             await connection.execute(_QUERIES["measure_standings"])
             await connection.execute(_QUERIES["enter_generation"], str(there.id))
             rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
-        return [Standing(**row) for row in rows]
+        return [Standing.of(row) for row in rows]
 
     async def members(self, generation: Generation, collection: str) -> set[Key]:
         """Documents of a collection."""

@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from events.models import ContentReference, Problem
+from events.names import Lane
 from runtime.errors import Unavailable, UnsupportedContent
 from store import contents, embeddings, generations, ledger, statistics
 from store.connecting import WriteConflict
@@ -99,13 +100,18 @@ class Store:
         async with self._database.scope(project_id) as connection:
             return await embeddings.known_hashes(connection, project_id, model, hashes)
 
-    async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
+    async def apply(
+        self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True
+    ) -> list[Applied]:
         """Apply changes to the live generations; what became of each, in order.
 
         One transaction for each project and agent among them. A change is visible, whole, when
-        this returns; one that is older than what is stored changes nothing.
+        this returns; one that is older than what is stored changes nothing, and neither does one
+        of a source to a living document of another.
 
         Raises:
+            LateChanges: some are older than what is stored, and ``may_be_late`` is false; as with
+                ``GenerationMoved``, others may be applied by then.
             ConfigurationError: a vector's width isn't that of its model.
             GenerationMoved: a project was switched since a change was prepared for it. Changes of
                 other projects and agents may be applied by then; applying them again does no harm.
@@ -115,7 +121,9 @@ class Store:
             groups[write.project, write.agent or ""].append(index)
         applied: dict[int, Applied] = {}
         for (project, agent), indexes in sorted(groups.items()):
-            results = await self._apply(project, agent, [writes[index] for index in indexes])
+            results = await self._apply(
+                project, agent, [writes[index] for index in indexes], may_be_late
+            )
             applied.update(zip(indexes, results, strict=True))
         return [applied[index] for index in range(len(writes))]
 
@@ -164,6 +172,14 @@ class Store:
                     found.add(change)
         return found
 
+    async def highest_positions(self, project: str) -> dict[tuple[int, Lane], int]:
+        """The highest position of a project that was handled, by partition and lane."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return {}
+        async with self._database.scope(project_id) as connection:
+            return await ledger.highest(connection, project_id)
+
     async def record_rejected(
         self, *, project: str, partition: int, position: int, event_id: str, problem: Problem
     ) -> None:
@@ -208,7 +224,7 @@ class Store:
             return await statistics.measure(connection, project_id, project)
 
     async def _apply(
-        self, project: str, agent: str, writes: Sequence[DocumentWrite]
+        self, project: str, agent: str, writes: Sequence[DocumentWrite], may_be_late: bool
     ) -> list[Applied]:
         project_id = await self._projects.ensure(project)
         models = await self._models_of(writes)
@@ -218,7 +234,9 @@ class Store:
                 await switch_lock_shared(connection, project_id)
                 live = await generations.enter_live(connection, project_id)
                 _check_prepared_for(live, writes)
-                return await write_batch(connection, live, agent, models, writes)
+                return await write_batch(
+                    connection, live, agent, models, writes, may_be_late=may_be_late
+                )
 
         return await _insist(project, attempt)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
 from events.ranking import Rank, rank_of
+from runtime.errors import SourceConflict
 
 __all__ = [
     "Applied",
@@ -81,8 +82,8 @@ class DocumentWrite:
     origin: Origin | None = None
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Position and partition."""
+    def order(self) -> tuple[int, int]:
+        """Place in the log: position and partition."""
         return self.position, self.partition
 
     @property
@@ -95,15 +96,17 @@ class DocumentWrite:
 class Applied:
     """What one change did; superseded: something newer is stored, duplicate: done before.
 
+    ``conflict``: why a rejected one did nothing; it isn't in the ledger yet.
     ``chunks_pending``: chunks of the document that wait for their vectors.
     """
 
     event_id: str
-    outcome: Literal["indexed", "superseded", "duplicate"]
+    outcome: Literal["indexed", "superseded", "duplicate", "rejected"]
     chunks_kept: int = 0
     chunks_added: int = 0
     chunks_removed: int = 0
     chunks_pending: int = 0
+    conflict: SourceConflict | None = None
 
 
 @dataclass(frozen=True, slots=True)

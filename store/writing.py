@@ -13,6 +13,7 @@ from store import chunks, collections, documents, embeddings, ledger, pending
 from store.chunks import Difference, NewChunk
 from store.documents import Advanced, Revision, StoredDocument
 from store.embeddings import Embedding
+from store.fencing import LateChanges, Ruling, check_unseen, rule
 from store.generations import Generation
 from store.keyword import writing as keyword
 from store.keyword.building import ChunkText, segments_of
@@ -34,8 +35,8 @@ class _Batch:
     generation: Generation
     agent: str
     models: Mapping[str, int]
-    revisions: Mapping[str, Revision]
     anew: bool
+    revisions: Mapping[str, Revision] = field(default_factory=dict)
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
     won: Mapping[str, Advanced] = field(default_factory=dict)
     lacking: Mapping[int, Lacking] = field(default_factory=dict)
@@ -52,6 +53,7 @@ async def write_batch(
     *,
     in_ledger: bool = True,
     anew: bool = False,
+    may_be_late: bool = True,
 ) -> list[Applied]:
     """Apply changes of one project and agent; what became of each, in order.
 
@@ -63,12 +65,23 @@ async def write_batch(
         agent: '' or whose private documents these are.
         models: id of every model that a vector in ``writes`` is of.
         writes: the changes.
-        in_ledger: enter them there, and tell those that are there from the rest.
+        in_ledger: enter them there, and tell those that are there from the rest. Without it the
+            log has decided already: no change is in conflict with another source.
         anew: write a document whose stored position is equal too, and every chunk of a document
             that is written, so that nothing which stood there remains.
+        may_be_late: whether changes may be older than what is stored.
+
+    Raises:
+        LateChanges: some are, and ``may_be_late`` is false.
+        WriteConflict: another writer was in the way; the same transaction may succeed at once.
     """
-    batch = _Batch(connection, generation, agent, models, documents.newest(writes), anew)
+    batch = _Batch(connection, generation, agent, models, anew)
     batch.first = _first_positions(writes)
+    uris = sorted({revision.uri for revision in documents.revisions_of(writes)})
+    batch.before = await documents.lock(connection, generation.id, agent, uris)
+    ruling = await _rule(batch, writes, may_be_late=may_be_late) if in_ledger else Ruling()
+    allowed = [write for index, write in enumerate(writes) if index not in ruling.conflicts]
+    batch.revisions = documents.newest(allowed)
     await _fence(batch)
     differences = await _compare(batch)
     added = await _write_rows(batch, differences)
@@ -76,7 +89,7 @@ async def write_batch(
     await _join_collections(batch)
     done = await _done(batch, writes) if in_ledger else set()
     await _count_standing(batch)
-    results, new = _results(batch, writes, differences, done)
+    results, new = _results(batch, writes, ruling, differences, done)
     if in_ledger and new:
         await ledger.record(connection, generation.project_id, new)
     return results
@@ -90,11 +103,21 @@ def _first_positions(writes: Sequence[DocumentWrite]) -> dict[str, int]:
     return first
 
 
+async def _rule(batch: _Batch, writes: Sequence[DocumentWrite], *, may_be_late: bool) -> Ruling:
+    project_id = batch.generation.project_id
+    ruling = await rule(batch.connection, project_id, writes, batch.before)
+    if ruling.late and not may_be_late:
+        raise LateChanges(frozenset(write.partition for write in ruling.late))
+    return ruling
+
+
 async def _fence(batch: _Batch) -> None:
-    """Hold the documents, and find out which revisions are newer than what is stored."""
+    """Find out which revisions are newer than what is stored, and hold what their chunks lack."""
+    if not batch.revisions:
+        return
     at = batch.connection, batch.generation.id, batch.agent
-    batch.before = await documents.lock(*at, list(batch.revisions))
     batch.won = await documents.advance(*at, batch.revisions, equal_too=batch.anew)
+    check_unseen(batch.before, batch.revisions, batch.won)
     former = [document.document_id for document in batch.won.values() if not document.created]
     if former:
         batch.lacking = await pending.hold(batch.connection, batch.generation.id, former)
@@ -233,7 +256,7 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
     headers = {chunk_id: new.write.header for chunk_id, new in rows}
     model_id = rows[0][1].model_id
     assert model_id is not None
-    document_id, place = batch.won[uri].document_id, batch.revisions[uri].write.place
+    document_id, place = batch.won[uri].document_id, batch.revisions[uri].write.order
     since = batch.first.get(uri, place[0])
     if document_id in batch.lacking:
         since = min(since, batch.lacking[document_id].since)
@@ -243,9 +266,11 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
 async def _count_standing(batch: _Batch) -> None:
     """Count what waits of documents that stand at their change already, as a replay wrote them."""
     standing = {
-        uri: before.document_id
-        for uri, before in batch.before.items()
-        if uri not in batch.won and before.place == batch.revisions[uri].write.place
+        uri: batch.before[uri].document_id
+        for uri, revision in batch.revisions.items()
+        if uri not in batch.won
+        and uri in batch.before
+        and batch.before[uri].place == revision.write.order
     }
     if not standing:
         return
@@ -280,6 +305,7 @@ async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[ledger.Pl
 def _results(
     batch: _Batch,
     writes: Sequence[DocumentWrite],
+    ruling: Ruling,
     differences: Mapping[str, Difference],
     done: set[ledger.Place],
 ) -> tuple[list[Applied], list[ledger.Entry]]:
@@ -289,10 +315,14 @@ def _results(
         by_write[id(batch.revisions[uri].write)].append(difference)
     results: list[Applied] = []
     entries: list[ledger.Entry] = []
-    for write in writes:
+    for index, write in enumerate(writes):
         place = write.partition, write.position
         if place in done:
             results.append(Applied(write.event_id, "duplicate"))
+            continue
+        if index in ruling.conflicts:
+            conflict = ruling.conflicts[index]
+            results.append(Applied(write.event_id, "rejected", conflict=conflict))
             continue
         done.add(place)
         result = _applied(batch, write, by_write[id(write)])
@@ -306,7 +336,7 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
     stands = batch.revisions[write.uri].write is write
     if stands and write.uri not in batch.won:
         before = batch.before.get(write.uri)
-        stands = before is not None and before.place == write.place
+        stands = before is not None and before.place == write.order
         kept += len(write.chunks) if stands else 0
     return Applied(
         write.event_id,

@@ -11,7 +11,7 @@ import typer
 from events import Client
 from gateway.clients import open_client, open_database
 from gateway.confirming import YesOption, confirm
-from gateway.deleting import delete_documents
+from gateway.deleting import delete_documents, find_source
 from gateway.output import print_json, printable, stdout
 from gateway.purging import print_report, run_purge
 from gateway.session import JsonOption, ProjectOption, duration, run_client
@@ -22,8 +22,10 @@ from processors.purging.documents import Purge, purge_documents
 from processors.purging.report import PurgeReport
 from runtime.errors import UsageError
 from runtime.settings import Settings
+from store.database import Database
 from store.listing import Documents, DocumentText, ListedDocument
 from store.projects import Projects
+from store.sources import Sources
 
 __all__ = ["command"]
 
@@ -43,14 +45,24 @@ TimeoutOption = Annotated[float, typer.Option(help="Longest wait for each step, 
 
 @command.command("list")
 def list_documents(
-    project: ProjectOption = "default", prefix: PrefixOption = None, json: JsonOption = False
+    project: ProjectOption = "default",
+    prefix: PrefixOption = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Those of this source.")
+    ] = None,
+    json: JsonOption = False,
 ) -> None:
     """List documents by uri, with those of every agent."""
 
-    async def work(documents: Documents) -> list[ListedDocument]:
-        return [found async for found in documents.listed(project, prefix or "")]
+    async def work(database: Database) -> list[ListedDocument]:
+        projects = Projects(database)
+        source_id = None
+        if source is not None:
+            source_id = (await find_source(Sources(database, projects), project, source)).id
+        documents = Documents(database, projects)
+        return [one async for one in documents.listed(project, prefix or "", source_id)]
 
-    found = _with_documents(work)
+    found = _with_database(work)
     if json:
         for document in found:
             print_json(_plain(document))
@@ -68,7 +80,9 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show all that the index holds of a document, its text in order."""
-    found = _with_documents(lambda documents: documents.find(project, uri, agent or ""))
+    found = _with_database(
+        lambda database: Documents(database, Projects(database)).find(project, uri, agent or "")
+    )
     if found is None:
         raise UsageError(f"{project} has no document {uri!r}: `headrace document list` prints uris")
     if json:
@@ -184,13 +198,13 @@ async def _chosen(
     return known
 
 
-def _with_documents(work: Callable[[Documents], Awaitable[T]]) -> T:
+def _with_database(work: Callable[[Database], Awaitable[T]]) -> T:
     async def main(settings: Settings) -> T:
         async with (
             stack(settings, with_worker=False) as running,
             open_database(running) as database,
         ):
-            return await work(Documents(database, Projects(database)))
+            return await work(database)
 
     return run_client(main)
 

@@ -45,7 +45,7 @@ def list_projects(json: JsonOption = False) -> None:
             open_database(running) as database,
         ):
             found = await Store(database, recipe_of(running)).statistics()
-            deleted = await DeletedProjects(database).list()
+            deleted = await DeletedProjects(database).all()
         return [
             *(_row(one.project, one.documents, one.chunks) for one in found),
             *(_row(one.name, deleted_at=one.deleted_at.isoformat()) for one in deleted),

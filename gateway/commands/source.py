@@ -10,14 +10,13 @@ import typer
 from events import Client
 from gateway.clients import open_client, open_database
 from gateway.confirming import YesOption, confirm
-from gateway.deleting import delete_documents
+from gateway.deleting import delete_documents, find_source
 from gateway.output import print_json, printable, stdout
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.signing import check_signing_key
 from gateway.stack import stack
 from gateway.tables import table
 from processors.recipes import recipe_of
-from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.projects import Projects
 from store.roles import OPERATOR
@@ -68,7 +67,7 @@ def delete(
         ):
             await check_signing_key(running, project)
             sources = Sources(database, Projects(database, recipe_of(running)))
-            source = await _find(sources, project, name)
+            source = await find_source(sources, project, name)
             what = f"source {name} of {project} and its {source.documents:,} documents"
             confirm(f"{what} are to be deleted", yes=yes)
             return await _delete(client, sources, source, patience)
@@ -78,15 +77,6 @@ def delete(
         print_json({"project": project, "source": name, "deleted": count})
     else:
         typer.echo(printable(f"{project}: source {name} is forgotten, {count:,} documents deleted"))
-
-
-async def _find(sources: Sources, project: str, name: str) -> RegisteredSource:
-    for source in await sources.list(project):
-        if source.name == name:
-            return source
-    raise UsageError(
-        f"{project} has no source {name!r}: `headrace source list -p {project}` lists those it has"
-    )
 
 
 async def _delete(

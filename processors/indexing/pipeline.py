@@ -22,6 +22,7 @@ from processors.admission import KeyRing
 from processors.embedding.precedence import Precedence
 from processors.indexing.documents import EmbeddedDocument, Failure
 from processors.indexing.preparing import Preparer
+from processors.indexing.realigning import Realigner
 from processors.indexing.reporting import Change, Reporter, result_of
 from processors.inference.types import Urgency
 from processors.limits import Limits
@@ -35,6 +36,7 @@ from runtime.errors import (
     RateLimited,
 )
 from runtime.kill_points import kill_point
+from store.fencing import LateChanges
 from store.pending import PendingVectors
 from store.store import Store
 from store.switching import GenerationMoved
@@ -74,6 +76,7 @@ class Indexing:
         reporter: Reporter,
         pending: PendingVectors,
         precedence: Precedence,
+        realigner: Realigner,
         limits: Limits | None = None,
     ) -> None:
         self._store = store
@@ -83,6 +86,7 @@ class Indexing:
         self._reporter = reporter
         self._pending = pending
         self._precedence = precedence
+        self._realigner = realigner
         self._limits = limits or Limits()
 
     async def run(self, deliveries: Sequence[Change]) -> None:
@@ -152,15 +156,26 @@ class Indexing:
         changes = [_logged(one) for one in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         kill_point("indexing.prepared")
-        applied = await self._store.apply(_writes(deliveries, prepared.documents))
+        applied = await self._write(project, _writes(deliveries, prepared.documents))
         kill_point("indexing.committed")
         places = _by_place(deliveries)
+        done = list(zip(prepared.documents, applied, strict=True))
         results = [
             result_of(places[document.change.order], result, document)
-            for document, result in zip(prepared.documents, applied, strict=True)
+            for document, result in done
+            if result.conflict is None
         ]
         await self._reporter.finish(results, generation.id)
-        return prepared.failures
+        refused = [Failure(one.change, result.conflict) for one, result in done if result.conflict]
+        return [*prepared.failures, *refused]
+
+    async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:
+        """Write a group; what is older than the index is looked at before it is superseded."""
+        try:
+            return await self._store.apply(writes, may_be_late=False)
+        except LateChanges as late:
+            await self._realigner.run(project, late.partitions)
+        return await self._store.apply(writes)
 
     async def _skip_handled(
         self, group: Sequence[Change], doubtful: Collection[Change]

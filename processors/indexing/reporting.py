@@ -85,6 +85,7 @@ def result_of(
     delivery: Change, applied: Applied, document: EmbeddedDocument | None = None
 ) -> Result:
     """A change with its outcome. ``document`` None: it was applied by another attempt."""
+    assert applied.outcome != "rejected", "a rejected change goes to the dead letters"
     event = delivery.event
     elapsed = datetime.now(UTC) - event.time
     return delivery, DocumentIndexedData(

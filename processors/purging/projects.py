@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import monotonic
 
 from events.connection import redis_errors
@@ -15,12 +15,13 @@ from processors.purging.report import PurgeReport
 from processors.servers import Servers
 from runtime.errors import UsageError
 from store.connecting import WriteConflict
-from store.deleted_projects import DeletedProject, DeletedProjects
+from store.deleted_projects import DeletedProjects
+from store.project_removal import remove_project
 from store.projects import REMEMBERED
 from store.replay_lock import replay_lock
 from store.vector_indexes import VectorIndexes
 
-__all__ = ["DeletedReport", "delete_project", "purge_project", "remove_expired"]
+__all__ = ["DeletedReport", "delete_project", "purge_project"]
 
 _FORGOTTEN = REMEMBERED + timedelta(seconds=0.5)
 _LOOK_EVERY_S = 0.1
@@ -31,6 +32,7 @@ class DeletedReport:
     """A project that is out of use. ``name`` is what its archive is left under."""
 
     project: str
+    project_id: int
     name: str
     rows: int
     entries: int
@@ -70,7 +72,7 @@ async def delete_project(
             await indexes.drop(project_id, generation.id)
         async for dropped in deleted.drop_rows(project_id):
             rows += dropped
-    return DeletedReport(project, name, rows, entries)
+    return DeletedReport(project, project_id, name, rows, entries)
 
 
 async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> PurgeReport:
@@ -90,39 +92,10 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
         report.add_crowded(purged.crowded)
     report.removed["index and memory"] = f"{done.rows} rows"
     report.removed["streams"] = f"{done.entries} entries of {plain}"
-    [found] = [
-        one for one in await DeletedProjects(servers.database).list() if one.name == done.name
-    ]
-    files = await _remove(servers, found)
+    files = await remove_project(servers.database, servers.archive, done.project_id)
     report.removed["archive"] = f"{files} files"
     await finish(purge, report)
     return report
-
-
-async def remove_expired(servers: Servers, before: datetime) -> int:
-    """Remove the archives of projects that were deleted before a time; how many there were.
-
-    Raises:
-        Unavailable: Postgres or the archive's storage can't be reached.
-    """
-    expired = [
-        project
-        for project in await DeletedProjects(servers.database).list()
-        if project.deleted_at < before
-    ]
-    for project in expired:
-        await _remove(servers, project)
-    return len(expired)
-
-
-async def _remove(servers: Servers, project: DeletedProject) -> int:
-    """Remove the files of a deleted project, and the project; how many files."""
-    deleted = DeletedProjects(servers.database)
-    files = await servers.archive.drop(project.id)
-    async for _ in deleted.drop_rows(project.id):
-        pass
-    await deleted.remove(project.id)
-    return files
 
 
 async def _retired(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:

@@ -20,6 +20,7 @@ MEANINGS = {
     "document.not_deleted": "the log deleted them, the index has them",
     "document.deleted": "the log has them, the index calls them deleted",
     "document.content": "the index has another content than the log",
+    "document.source": "the index has them under another source than the log",
     "document.newer": "the index has them at a place where the log has nothing of them",
     "document.unknown": "the index has them, the log never had them",
     "document.unlogged": "the index has a version that the log has lost",
@@ -73,10 +74,12 @@ def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
     if stored is None:
         return "document.missing"
     if order_of(stored) != last.order:
-        return "document.older" if order_of(stored) < last.order else "document.newer"
+        return "document.older" if stored.rank < last.rank else "document.newer"
     if stored.deleted != last.deleted:
         return "document.not_deleted" if last.deleted else "document.deleted"
-    return None if stored.content_hash == last.content_hash else "document.content"
+    if stored.content_hash != last.content_hash:
+        return "document.content"
+    return None if stored.origin == last.change.event.data.origin else "document.source"
 
 
 class _Judge:

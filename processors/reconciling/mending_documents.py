@@ -21,6 +21,7 @@ REBUILT = frozenset(
         "document.not_deleted",
         "document.deleted",
         "document.content",
+        "document.source",
         "document.rows",
         "vector.missing",
         "vector.foreign",
@@ -44,8 +45,10 @@ async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
         await remove_document(case.desk.tools.database, case.generation, key, seen_at)
     for key, seen_at in _seen_at(drifts, "document.newer").items():
         # let it stand at its last change, so that the fence lets the rebuild pass
-        place = case.evidence.fold.last[key].order
-        await place_document(case.desk.tools.database, case.generation, key, seen_at, place)
+        last = case.evidence.fold.last[key]
+        origin = last.change.event.data.origin
+        database = case.desk.tools.database
+        await place_document(database, case.generation, key, seen_at, last.order, origin)
     wrong = {
         subject.document
         for name in REBUILT

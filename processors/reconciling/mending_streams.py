@@ -35,6 +35,7 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
             case.desk.tools.database,
             case.generation,
             [(data.agent or "", uri) for uri in uris],
+            change.rank,
             Entry(
                 (change.partition, change.position),
                 change.event.id,

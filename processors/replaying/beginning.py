@@ -86,7 +86,7 @@ def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: 
     Raises:
         NotSwitched: it hasn't; nothing was built.
     """
-    lost = fold.older_than({key: one.order for key, one in live.items()})
+    lost = fold.older_than({key: one.rank for key, one in live.items()})
     if not lost:
         return
     damage = "".join(f"; {error}" for error in log.damaged.values())

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from events.ranking import Rank
 from processors.embedding.live import LiveEmbedding
 from processors.embedding.sharing import SharedEmbedding
 from processors.embedding.stage import Spent, VectorStage
@@ -60,7 +61,7 @@ class Workshop:
 class Builder:
     """Writes documents of one project into one of its generations that isn't live.
 
-    ``stored`` says where each document stands there, and is kept current: nobody else writes.
+    ``stored`` is the rank of each document there, and is kept current: nobody else writes.
     ``refused``: why a change can't be processed, by its place in the log. ``in_bulk``: documents
     without a row in ``stored`` have none at all, so that they can be written by COPY. ``guard``
     raises where nothing may be written any more. ``spent``: what its vectors took so far.
@@ -68,7 +69,7 @@ class Builder:
 
     project: str
     generation: Generation
-    stored: dict[Key, Order]
+    stored: dict[Key, Rank]
     workshop: Workshop
     refused: dict[Order, Poison] = field(default_factory=dict)
     in_bulk: bool = True
@@ -123,7 +124,7 @@ class Builder:
             wanted = {one.key: one.order for one in batch}
             database = self.workshop.database
             found = await carried(database, self.project, source, list(wanted), self.generation)
-            still = [one for one in found if wanted[_key(one.write)] == _order(one.write)]
+            still = [one for one in found if wanted[_key(one.write)] == one.write.order]
             await self._write([one.write for one in still if one.whole])
             damaged = {_key(one.write) for one in still if not one.whole}
             if damaged:
@@ -171,16 +172,12 @@ class Builder:
         self.refused |= {one.change.order: one.error for one in failures}
 
     def _note(self, writes: Sequence[DocumentWrite]) -> None:
-        self.stored |= {_key(one): _order(one) for one in writes}
+        self.stored |= {_key(one): one.rank for one in writes}
         kill_point("replay.building")
 
 
 def _key(write: DocumentWrite) -> Key:
     return write.agent or "", write.uri
-
-
-def _order(write: DocumentWrite) -> Order:
-    return write.position, write.partition
 
 
 async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:

@@ -107,7 +107,7 @@ class CatchUp:
         later = {
             one.key: last
             for one in behind
-            if (last := self.fold.last.get(one.key)) is not None and last.order > one.order
+            if (last := self.fold.last.get(one.key)) is not None and last.rank > one.rank
         }
         return later | exact.last
 

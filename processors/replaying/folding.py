@@ -1,4 +1,4 @@
-"""What the log says of each document: its last change stands. Pure."""
+"""What the log says of each document: the change with the highest rank stands. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from events.change_log import LoggedChange
 from events.models import content_hash
+from events.ranking import Rank
 
 __all__ = ["Fold", "Key", "LastChange", "Order"]
 
@@ -14,7 +15,7 @@ Key = tuple[str, str]
 """Agent ('' for what is shared) and uri."""
 
 Order = tuple[int, int]
-"""Position and partition: of two changes of one document, the greater one stands."""
+"""Position and partition: the place of a change in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,11 @@ class LastChange:
     def order(self) -> Order:
         """Place in the log."""
         return self.change.order
+
+    @property
+    def rank(self) -> Rank:
+        """Of two changes of one document, the one with the greater rank stands."""
+        return self.change.rank
 
     @property
     def content_hash(self) -> str | None:
@@ -100,22 +106,22 @@ class Fold:
             return
         for one in _parts(change):
             known = self.last.get(one.key)
-            if known is None or known.order < one.order:
+            if known is None or known.rank < one.rank:
                 self.last[one.key] = one
 
-    def newer_than(self, stored: Mapping[Key, Order]) -> list[LastChange]:
+    def newer_than(self, stored: Mapping[Key, Rank]) -> list[LastChange]:
         """What is missing where ``stored`` is, in the order of the log."""
         missing = [
-            one for key, one in self.last.items() if key not in stored or stored[key] < one.order
+            one for key, one in self.last.items() if key not in stored or stored[key] < one.rank
         ]
         return sorted(missing, key=lambda one: (one.order, one.uri))
 
-    def older_than(self, stored: Mapping[Key, Order]) -> list[Key]:
+    def older_than(self, stored: Mapping[Key, Rank]) -> list[Key]:
         """Documents of which the log lacks the version that is stored elsewhere."""
         return sorted(
             key
-            for key, order in stored.items()
-            if (known := self.last.get(key)) is None or known.order < order
+            for key, rank in stored.items()
+            if (known := self.last.get(key)) is None or known.rank < rank
         )
 
     def __iter__(self) -> Iterator[LastChange]:

@@ -90,7 +90,7 @@ class Replay:
         await self._read()
         half = await unfinished(tools, self._live)
         stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
-        missing = self._fold.newer_than({key: one.order for key, one in stored.items()})
+        missing = self._fold.newer_than({key: one.rank for key, one in stored.items()})
         return await estimate(
             [one for one in missing if not (self._is_carried(one) or one.deleted)],
             self._project,
@@ -131,7 +131,7 @@ class Replay:
         self._builder = Builder(
             self._project,
             generation,
-            {key: one.order for key, one in stored.items()},
+            {key: one.rank for key, one in stored.items()},
             workshop(self._tools, self._project),
             guard=self._lock.check,
             spent=self.report.bill,

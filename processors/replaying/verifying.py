@@ -117,6 +117,8 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
         return "it is deleted" if row.deleted else "it should be deleted"
     if row.content_hash != last.content_hash:
         return "it was made from other content"
+    if row.origin != last.change.event.data.origin:
+        return "it is of another source"
     if row.recorded != row.digest:
         return "its rows are not what was written"
     bare = row.chunks - row.vectors - row.refused

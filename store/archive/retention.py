@@ -1,4 +1,4 @@
-"""What compaction lets go of: of changes beyond the retention, all but each document's last.
+"""What compaction lets go of: of old changes, all but the one of each document that stands.
 
 What is younger is kept whole. So the state of every document at the limit can be told, and all that
 happened since.
@@ -10,6 +10,9 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from events.models import Origin
+from events.ranking import Rank, rank_of
 
 __all__ = ["Document", "Record", "Retention", "position_at", "time_of"]
 
@@ -37,6 +40,7 @@ class Record:
     position: int
     documents: tuple[Document, ...]
     content: bytes | None
+    origin: Origin | None = None
 
     @classmethod
     def of(cls, line: bytes) -> Record:
@@ -51,12 +55,18 @@ class Record:
             parsed["position"],
             tuple((agent, uri) for uri in uris),
             bytes.fromhex(content["sha256"]) if content else None,
+            Origin.model_construct(**data["origin"]) if data.get("origin") else None,
         )
 
     @property
     def order(self) -> tuple[int, int]:
-        """Sort key, as ``LoggedChange.order``."""
+        """Place in the log, as ``LoggedChange.order``."""
         return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """As ``LoggedChange.rank``."""
+        return rank_of(self.position, self.partition, self.origin)
 
 
 class Retention:
@@ -69,19 +79,19 @@ class Retention:
     def __init__(self, limit: int, rejected: Collection[tuple[int, int]]) -> None:
         self.limit = limit
         self._rejected = frozenset(rejected)
-        self._last: dict[Document, tuple[int, int]] = {}
+        self._last: dict[Document, Rank] = {}
 
     def learn(self, record: Record) -> None:
         """Take a change into account, in any order, any number of times."""
         if self._is_young(record) or (record.partition, record.position) in self._rejected:
             return
         for document in record.documents:
-            self._last[document] = max(record.order, self._last.get(document, record.order))
+            self._last[document] = max(record.rank, self._last.get(document, record.rank))
 
     def keeps(self, record: Record) -> bool:
         """Whether a change has to stay, once all were learnt."""
         return self._is_young(record) or any(
-            self._last.get(document) == record.order for document in record.documents
+            self._last.get(document) == record.rank for document in record.documents
         )
 
     def _is_young(self, record: Record) -> bool:

@@ -15,6 +15,8 @@ select
     d.permalink_template,
     d.metadata::text as metadata,
     d.digest,
+    d.source_id,
+    d.source_revision,
     m.names as collections,
     coalesce(m.joins_strayed, false) or coalesce(c.chunks_strayed, false) as strayed,
     c.*

@@ -154,7 +154,9 @@ delete from chunks where generation_id = $1 and document_id = $2
 delete from documents where generation_id = $1 and id = $2
 
 -- name: place_document
-update documents set position = $3, partition = $4 where generation_id = $1 and id = $2
+update documents
+set position = $3, partition = $4, source_id = $5, source_revision = $6
+where generation_id = $1 and id = $2
 
 -- name: forget_vectors
 delete from vector_cache
@@ -165,7 +167,7 @@ where
 
 -- name: hold_place
 -- Where a document stands, held until the transaction ends.
-select position, partition
+select position, partition, source_id, source_revision
 from documents
 where generation_id = $1 and agent = $2 and uri = $3
 for update

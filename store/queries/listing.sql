@@ -12,6 +12,7 @@ where
     and not d.deleted
     and starts_with(d.uri, $2)
     and (d.uri, d.agent) > ($3, $4)
+    and ($6::text is null or d.source_id = $6)
 order by d.uri, d.agent
 limit $5
 

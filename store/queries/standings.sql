@@ -1,6 +1,6 @@
 -- name: standings
 -- Where each document of a generation stands in the log.
-select agent, uri, position, partition, deleted, kind, published_at
+select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
 where generation_id = $1
 
@@ -8,7 +8,7 @@ where generation_id = $1
 -- Row-level security shows one generation at a time, so that two are compared by way of a table that
 -- lives as long as the transaction.
 create temporary table kept_standings on commit drop as
-select agent, uri, position, partition, deleted, kind, published_at
+select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
 where generation_id = {generation_id}
 
@@ -16,7 +16,7 @@ where generation_id = {generation_id}
 -- The same, but only rows that transactions wrote which weren't done at a moment: their ids are not
 -- below it. Ages tell that even after ids began anew; a row lock leaves xmin as it is.
 create temporary table kept_standings on commit drop as
-select agent, uri, position, partition, deleted, kind, published_at
+select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
 where generation_id = {generation_id} and age(xmin) <= age('{since}'::xid8::xid)
 
@@ -35,7 +35,10 @@ select set_config('app.generation_id', $1, true)
 select k.*
 from kept_standings k
 left join documents d on d.generation_id = $1 and d.agent = k.agent and d.uri = k.uri
-where d.id is null or (d.position, d.partition) < (k.position, k.partition)
+where
+    d.id is null
+    or (coalesce(d.source_revision, d.position), d.position, d.partition)
+    < (coalesce(k.source_revision, k.position), k.position, k.partition)
 order by k.position, k.partition, k.uri
 
 -- name: members

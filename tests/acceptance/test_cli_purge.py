@@ -65,6 +65,19 @@ async def publish(cli: Cli, *changes: str) -> None:
     assert result.code == 0, result.stderr
 
 
+async def operator(cli: Cli, home: Path) -> dict[str, str]:
+    """Settings with the least rights that a purge needs."""
+    made = await cli("access", "--json")
+    [urls] = [role for role in made.json["roles"] if role["role"] == "operator"]
+    return {
+        "HEADRACE_REDIS_URL": urls["redis_url"],
+        "HEADRACE_DATABASE_URL": urls["database_url"],
+        "HEADRACE_OWNER_DATABASE_URL": json.loads((home / "up.json").read_text())[
+            "owner_database_url"
+        ],
+    }
+
+
 @pytest.mark.timeout(400)
 async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: Path) -> None:
     """Text, title, heading, a former version, a big one by reference, a rename, a rejected one."""
@@ -98,9 +111,12 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     places = {path.split("/")[0] for paths in found.values() for path in paths}
     assert places >= {"archive", "postgres", "redis"}
 
+    replayed = await cli("replay", "-p", "docs", "--json")  # a former generation has it all too
+    assert replayed.code == 0, replayed.stderr
     purged = await cli(
         *("document", "purge", "secret.md", "big.md", "second.md", "first.md", "bad.pdf"),
         *("--unknown", "-p", "docs", "--yes", "--json"),
+        **await operator(cli, home),
     )
     assert purged.code == 0, purged
     assert purged.json["complete"] is True
@@ -116,3 +132,43 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     assert files_with(words, home) == {}
     again = await cli("ask", "-p", "docs", stays, "--mode", "keyword")
     assert stays in again.stdout
+
+
+@pytest.mark.timeout(400)
+async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> None:
+    """A source goes with its documents; a deleted project is empty when it comes again."""
+    word, kept = secret_word(), secret_word()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.md").write_text(f"# Pumps\n\nThe word {word}.\n")
+        sync = await cli("sync", str(tmp_path / name), "-p", "docs", "--wait")
+        assert sync.code == 0, sync.stderr
+    await publish(cli, change("kept.md", f"The word {kept}.", project="other"))
+    sources = (await cli("source", "list", "-p", "docs", "--json")).objects
+    if sources:  # a sync registers its source
+        refused = await cli("source", "delete", sources[0]["source"], "-p", "docs")
+        assert "--yes" in refused.line
+        gone = await cli("source", "delete", sources[0]["source"], "-p", "docs", "--yes", "--json")
+        assert gone.json["deleted"] == 1
+        assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 1
+
+    deleted = await cli("project", "delete", "docs", "--yes", "--json")
+    assert deleted.code == 0, deleted.stderr
+    assert (await cli("document", "list", "-p", "docs")).stdout == "no documents\n"
+    assert (await cli("ask", "-p", "docs", word)).code == 1
+    await publish(cli, change("new.md", "It began again."))
+    listed = (await cli("document", "list", "-p", "docs", "--json")).objects
+    assert [document["uri"] for document in listed] == ["new.md"]
+    doctor = (await cli("doctor", "-p", "docs", "--json")).json
+    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert files_with([word], home / "archive") != {}
+
+    left = {row["project"]: row for row in (await cli("project", "list", "--json")).objects}
+    assert set(left) == {"docs", "other", deleted.json["name"]}
+    for project in (deleted.json["name"], "docs"):
+        purged = await cli("project", "purge", project, "--yes", "--json")
+        assert purged.code == 0, purged
+    assert files_with([word], home) == {}
+    remaining = (await cli("project", "list", "--json")).objects
+    assert [row["project"] for row in remaining] == ["other"]
+    assert kept in (await cli("ask", "-p", "other", kept, "--mode", "keyword")).stdout

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Position
 from events.publishing import Receipt
+from events.ranking import Rank, rank_of
 
 __all__ = ["Logbook", "Published", "Question"]
 
@@ -25,6 +26,12 @@ class Published:
     lane: Lane
     receipt: Receipt | None = None
     refusals: list[str] = field(default_factory=list)
+
+    @property
+    def rank(self) -> Rank:
+        """Of two changes of one document, the one with the greater rank stands."""
+        place = self.position
+        return rank_of(place.number, place.partition, self.event.data.origin)
 
     @property
     def position(self) -> Position:
@@ -84,9 +91,9 @@ class Logbook:
 
     @property
     def acknowledged(self) -> list[Published]:
-        """The changes that are in the log for certain, in its order."""
+        """The changes that are in the log for certain, by rank."""
         entries = [one for one in self.published if one.receipt is not None]
-        return sorted(entries, key=lambda one: (one.position.number, one.position.partition))
+        return sorted(entries, key=lambda one: one.rank)
 
     @property
     def perhaps(self) -> list[Published]:
@@ -104,7 +111,7 @@ class Logbook:
         return sorted({one.event.data.project for one in self.published})
 
     def oracle(self, project: str, without: Collection[str] = ()) -> dict[str, str]:
-        """The fold of a project's changes by position: content by uri.
+        """The fold of a project's changes by rank: content by uri.
 
         ``without``: tokens of changes that came to nothing.
         """

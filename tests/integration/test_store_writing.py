@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from events.models import Problem
+from events.models import Origin, Problem
 from runtime.errors import ConfigurationError, UnsupportedContent
 from store.database import Database
+from store.sources import RegisteredSource
 from store.store import Store
 from store.types import DocumentWrite
 from tests.support.writes import (
@@ -84,6 +85,118 @@ async def test_every_order_of_events_ends_like_the_log(
                 await store.apply([write])
         found = await contents_of(worker, await store.generation(project))
         assert {uri: text for (_, uri), text in found.items()} == FOLDED, order
+
+
+DOCS, CODE = "d" * 32, "c" * 32
+
+
+def of_source(
+    uri: str, position: int, source: str, revision: int, *args: Any, **fields: Any
+) -> DocumentWrite:
+    return document_write(
+        uri, position, *args, origin=Origin(source=source, revision=revision), **fields
+    )
+
+
+REVISED = (
+    of_source("a", 70, DOCS, 10, ["stalled"]),
+    of_source("a", 60, DOCS, 50, ["new"]),
+    document_write("a", 30, ["an agent's, between"]),
+    of_source("b", 71, DOCS, 10, ["stalled too"]),
+    of_source("c", 61, DOCS, 50, ["moved"], change="rename", old_uri="b"),
+)
+REVISED_FOLD = {"a": ["new"], "c": ["moved"]}
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_within_a_source_the_newer_revision_wins_in_every_order(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Wherever its changes stand in the log; an agent's change counts by its position."""
+    for number, order in enumerate(permutations(REVISED)):
+        project = f"order-{number}"
+        writes = [replace(write, project=project) for write in order]
+        for batch in [writes] if together else [[write] for write in writes]:
+            await store.apply(batch)
+        found = await contents_of(worker, await store.generation(project))
+        assert {uri: text for (_, uri), text in found.items()} == REVISED_FOLD, order
+
+
+async def test_a_tombstone_keeps_its_source_and_revision(store: Store, worker: Database) -> None:
+    """So that a stalled publisher can't bring the document back; an agent may."""
+    await store.apply([of_source("a", 20, DOCS, 15, change="delete")])
+    (late,) = await store.apply([of_source("a", 30, DOCS, 12, ["stalled"])])
+    assert late.outcome == "superseded"
+    (stored,) = await rows(worker, "select source_id, source_revision, deleted from documents")
+    assert tuple(stored) == (DOCS, 15, True)
+    (agents,) = await store.apply([document_write("a", 40, ["an agent's"])])
+    assert agents.outcome == "indexed"
+    assert await texts(worker) == {"a": ["an agent's"]}
+    (stored,) = await rows(worker, "select source_id, source_revision from documents")
+    assert tuple(stored) == (None, None)
+
+
+async def registered_sources(store: Store) -> tuple[RegisteredSource, RegisteredSource]:
+    """Two of project alpha."""
+    docs = await store.sources.register("alpha", "docs", "docs", "directory", "/docs")
+    return docs, await store.sources.register("alpha", "code", "code", "git", "/code")
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_source_never_touches_the_documents_of_another(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Its changes are rejected with both names, a rename as a whole; deleted ones it may take."""
+    docs, code = await registered_sources(store)
+    writes = [
+        of_source("a", 10, docs.id, 1, ["of docs"]),
+        of_source("z", 11, docs.id, 1, ["gone"]),
+        of_source("b", 12, code.id, 2, ["of code"]),
+        of_source("z", 13, docs.id, 3, change="delete"),
+        of_source("a", 20, code.id, 4, ["taken over"]),
+        of_source("a", 21, code.id, 4, change="delete"),
+        of_source("a", 22, code.id, 4, ["moved"], change="rename", old_uri="b"),
+        of_source("y", 23, code.id, 4, ["moved"], change="rename", old_uri="a"),
+        of_source("z", 24, code.id, 4, ["of code now"]),
+    ]
+    batches = [writes] if together else [[write] for write in writes]
+    applied = [one for batch in batches for one in await store.apply(batch)]
+    assert [one.outcome for one in applied[-5:]] == [*["rejected"] * 4, "indexed"]
+    assert str(applied[4].conflict) == (
+        "a is a document of source docs, so source code may not change it: "
+        "sync one of them with --prefix"
+    )
+    assert await texts(worker) == {"a": ["of docs"], "b": ["of code"], "z": ["of code now"]}
+    ledger = await rows(worker, "select position from ledger where position between 20 and 23")
+    assert ledger == []
+
+
+async def test_documents_of_a_source_that_is_gone_can_be_taken_over(
+    store: Store, worker: Database
+) -> None:
+    """Nobody would ever change them otherwise."""
+    docs, code = await registered_sources(store)
+    await store.apply([of_source("a", 10, docs.id, 1, ["of docs"])])
+    live = await store.generation("alpha")
+    async with worker.scope(live.project_id) as connection:
+        await connection.execute("delete from sources where id = $1", docs.id)
+    await store.apply([of_source("a", 20, code.id, 2, ["of code"])])
+    assert await texts(worker) == {"a": ["of code"]}
+
+
+async def test_a_document_that_another_source_creates_meanwhile_is_seen(
+    store: Store, worker: Database
+) -> None:
+    """Two sources write one new document at once: whichever is second is in conflict."""
+    docs, code = await registered_sources(store)
+    for number in range(10):
+        uri = f"{number}"
+        first, second = await asyncio.gather(
+            store.apply([of_source(uri, 10 + number, docs.id, 1, ["docs"])]),
+            store.apply([of_source(uri, 50 + number, code.id, 2, ["code"])]),
+        )
+        outcomes = {one.outcome for one in (*first, *second)}
+        assert outcomes in ({"indexed", "rejected"}, {"indexed", "superseded"})
 
 
 async def test_late_changes_are_superseded_and_repeated_ones_duplicates(store: Store) -> None:

@@ -66,6 +66,13 @@ DRIFTS = {
         where generation_id = $1 and uri = 'notes/6.md'
         """,
     ),
+    "another source": _made(
+        "document.source",
+        """
+        update documents set source_id = repeat('d', 32), source_revision = position
+        where generation_id = $1 and uri = 'notes/6.md'
+        """,
+    ),
     "a revived tombstone": _made(
         "document.not_deleted document.rows",
         "update documents set deleted = false where generation_id = $1 and uri = 'notes/2.md'",

@@ -6,10 +6,13 @@ import random
 from datetime import timedelta
 
 from events.change_log import LoggedChange
+from events.models import Origin
 from store.archive.claims import claim
 from store.archive.retention import Record, Retention, position_at, time_of
 from store.archive.segments import line_of
 from tests.support.changes import MOMENT, at, logged, moment, sha256_of
+
+SOURCES = ("a" * 32, "b" * 32)
 
 
 def record(change: LoggedChange) -> Record:
@@ -38,7 +41,7 @@ def test_positions_and_times() -> None:
 def folded(records: list[Record], limit: int) -> dict[tuple[str, str], tuple[int, int]]:
     """Last change of each document before the limit, as an index at that time shows it."""
     last: dict[tuple[str, str], tuple[int, int]] = {}
-    for one in sorted(records, key=lambda one: one.order):
+    for one in sorted(records, key=lambda one: one.rank):
         if one.position < limit:
             last |= dict.fromkeys(one.documents, one.order)
     return last
@@ -73,7 +76,9 @@ def random_change(chance: random.Random) -> LoggedChange:
         case 1:
             return logged(uri, seconds, "text", change="rename", old_uri=other)
         case _:
-            return logged(uri, seconds, "text", partition=chance.randrange(2))
+            revision = at(chance.randrange(20))
+            origin = chance.choice([None, Origin(source=chance.choice(SOURCES), revision=revision)])
+            return logged(uri, seconds, "text", partition=chance.randrange(2), origin=origin)
 
 
 def test_what_never_took_effect_is_let_go_of() -> None:

@@ -15,6 +15,7 @@ from processors.admission import KeyRing
 from processors.embedding.precedence import Precedence
 from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
 from processors.indexing.preparing import Prepared, Preparer
+from processors.indexing.realigning import Realigner
 from processors.indexing.reporting import Reporter
 from processors.recipes import RecipeNotices
 from store.generations import Generation, Recipe
@@ -36,7 +37,9 @@ class Restless(Store):
     async def generation(self, project: str) -> Generation:
         return Generation(self.moves, 1, "live", Recipe("m"), datetime.now(UTC))
 
-    async def apply(self, writes: Sequence[DocumentWrite]) -> list[Applied]:
+    async def apply(
+        self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True
+    ) -> list[Applied]:
         if self.moves:
             self.moves -= 1
             raise GenerationMoved("another one is live")
@@ -84,6 +87,12 @@ def _change() -> Change:
     )
 
 
+class Unneeded(Realigner):
+    """No change is late."""
+
+    def __init__(self) -> None: ...
+
+
 async def _no_keys(_: str) -> Keys:
     return Keys()
 
@@ -91,7 +100,7 @@ async def _no_keys(_: str) -> Keys:
 async def _index(moves: int) -> list[int]:
     preparer = Recording()
     key_ring, notices = KeyRing(_no_keys), RecipeNotices(None)
-    rest = Silent(), Complete(), Precedence()
+    rest = Silent(), Complete(), Precedence(), Unneeded()
     indexing = Indexing(Restless(moves), key_ring, preparer, notices, *rest)
     await indexing.run([_change()])
     return preparer.asked_for

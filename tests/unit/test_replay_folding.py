@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.change_log import LoggedChange
-from events.models import DocumentChange, DocumentChanged, content_hash
+from events.models import DocumentChange, DocumentChanged, Origin, content_hash
 from processors.replaying.folding import Fold, Key, Order
 
 
@@ -22,6 +22,11 @@ def change(position: int, uri: str, partition: int = 0, **data: Any) -> LoggedCh
         id=f"event-{position}", data=DocumentChange(project="docs", uri=uri, **data)
     )
     return LoggedChange(partition, position, changed)
+
+
+def of_docs(revision: int) -> Origin:
+    """Of a source."""
+    return Origin(source="d" * 32, revision=revision)
 
 
 HISTORY = [
@@ -62,6 +67,20 @@ def test_the_last_change_stands_in_any_order_and_twice() -> None:
         assert standing(folded([*order, *order])) == EXPECTED
 
 
+def test_a_newer_revision_of_a_source_stands_wherever_it_lies_in_the_log() -> None:
+    """An agent's change counts as of its position, a source's as of when its sync began."""
+    history = [
+        change(70, "a", origin=of_docs(10)),
+        change(60, "a", origin=of_docs(50)),
+        change(40, "a"),
+        change(80, "b", change="rename", old_uri="a", origin=of_docs(20)),
+        change(55, "b"),
+    ]
+    expected = {("", "a"): ((60, 0), False), ("", "b"): ((55, 0), False)}
+    for order in permutations(history):
+        assert standing(folded(list(order))) == expected
+
+
 def test_a_change_that_is_left_out_leaves_the_former_version() -> None:
     fold = folded(HISTORY, left_out={(20, 0), (40, 0)})
     assert standing(fold)["", "a"] == ((10, 0), False)
@@ -76,14 +95,14 @@ def test_equal_positions_are_told_apart_by_partition() -> None:
 
 def test_what_is_missing_comes_in_the_order_of_the_log() -> None:
     fold = folded(HISTORY)
-    stored = {("", "a"): (20, 0), ("", "b"): (30, 0), ("ada", "a"): (70, 0)}
+    stored = {("", "a"): (20, 20, 0), ("", "b"): (30, 30, 0), ("ada", "a"): (70, 70, 0)}
     missing = fold.newer_than(stored)
     assert [one.uri for one in missing] == ["b", "c", "d"]
 
 
 def test_what_the_log_lacks_is_named() -> None:
     fold = folded(HISTORY)
-    stored = {("", "a"): (25, 0), ("", "c"): (40, 0), ("", "z"): (1, 0)}
+    stored = {("", "a"): (25, 25, 0), ("", "c"): (40, 40, 0), ("", "z"): (1, 1, 0)}
     assert fold.older_than(stored) == [("", "a"), ("", "z")]
 
 

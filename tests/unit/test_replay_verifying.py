@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from events.change_log import LoggedChange
-from events.models import DocumentChange, DocumentChanged, content_hash
+from events.models import DocumentChange, DocumentChanged, Origin, content_hash
 from processors.replaying.findings import Difference, NotSwitched
 from processors.replaying.folding import Fold
 from processors.replaying.verifying import compare
@@ -48,6 +48,7 @@ def test_a_refused_text_needs_no_vector() -> None:
     [
         (replace(ROW, position=9), "it is at position 9, and by the log at 10"),
         (replace(ROW, deleted=True), "it is deleted"),
+        (replace(ROW, origin=Origin(source="d" * 32, revision=1)), "it is of another source"),
         (replace(ROW, content_hash="0" * 64), "it was made from other content"),
         (replace(ROW, digest=b"x" * 32), "its rows are not what was written"),
         (replace(ROW, recorded=None), "its rows are not what was written"),
