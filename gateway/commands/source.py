@@ -43,7 +43,7 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
         for row in rows:
             print_json(row)
     elif rows:
-        stdout().print(table(rows))
+        stdout().print(table(rows, leave_out=("id",)))
     else:
         typer.echo(f"{project} has no sources: `headrace sync PATH` makes one")
 
@@ -99,6 +99,7 @@ def _row(source: RegisteredSource) -> dict[str, Any]:
     synced_at = source.synced_at
     return {
         "source": source.name,
+        "id": source.id,
         "kind": source.kind,
         "documents": source.documents,
         "prefix": source.uri_prefix or None,

@@ -138,19 +138,24 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
 async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> None:
     """A source goes with its documents; a deleted project is empty when it comes again."""
     word, kept = secret_word(), secret_word()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / f"{name}.md").write_text(f"# Pumps\n\nThe word {word}.\n")
-        sync = await cli("sync", str(tmp_path / name), "-p", "docs", "--wait")
-        assert sync.code == 0, sync.stderr
-    await publish(cli, change("kept.md", f"The word {kept}.", project="other"))
-    sources = (await cli("source", "list", "-p", "docs", "--json")).objects
-    if sources:  # a sync registers its source
-        refused = await cli("source", "delete", sources[0]["source"], "-p", "docs")
-        assert "--yes" in refused.line
-        gone = await cli("source", "delete", sources[0]["source"], "-p", "docs", "--yes", "--json")
-        assert gone.json["deleted"] == 1
-        assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 1
+    (tmp_path / "pumps").mkdir()
+    assert (await cli("sync", str(tmp_path / "pumps"), "-p", "docs", "--wait")).code == 0
+    [source] = (await cli("source", "list", "-p", "docs", "--json")).objects
+    origin = {"source": source["id"], "revision": 1}
+    await publish(
+        cli,
+        change("pumps.md", f"# Pumps\n\nThe word {word}.", origin=origin),
+        change("own.md", f"# Valves\n\nThe word {word}."),
+        change("kept.md", f"The word {kept}.", project="other"),
+    )
+    of_source = await cli("document", "list", "-p", "docs", "--source", source["source"], "--json")
+    assert [document["uri"] for document in of_source.objects] == ["pumps.md"]
+    assert "--yes" in (await cli("source", "delete", source["source"], "-p", "docs")).line
+    gone = await cli("source", "delete", source["source"], "-p", "docs", "--yes", "--json")
+    assert gone.json["deleted"] == 1
+    assert (await cli("source", "list", "-p", "docs", "--json")).objects == []
+    listed = (await cli("document", "list", "-p", "docs", "--json")).objects
+    assert [document["uri"] for document in listed] == ["own.md"]
 
     deleted = await cli("project", "delete", "docs", "--yes", "--json")
     assert deleted.code == 0, deleted.stderr
