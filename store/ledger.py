@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -13,12 +13,23 @@ import asyncpg
 from events.names import Lane
 from store.named_queries import named
 
-__all__ = ["Entry", "Place", "applied", "claimed_by", "highest", "record"]
+__all__ = ["Entry", "Place", "Reach", "applied", "claimed_by", "reach", "record"]
 
 _QUERIES = named("ledger")
 
 Place = tuple[int, int]
 """Partition and position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The highest position that was handled, by partition and lane.
+
+    ``end``: the highest of all, and of the revisions of sources.
+    """
+
+    handled: Mapping[tuple[int, Lane], int]
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +60,15 @@ async def applied(
     return {(row["partition"], row["position"]): row["claimant"] for row in rows}
 
 
-async def highest(connection: asyncpg.Connection, project_id: int) -> dict[tuple[int, Lane], int]:
-    """The highest position that was handled, by partition and lane."""
+async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
+    """How far a project's changes reach that were handled."""
     rows = await connection.fetch(_QUERIES["highest"], project_id)
-    return {
+    handled = {
         (row["partition"], Lane.LIVE if row["is_live"] else Lane.BULK): row["position"]
         for row in rows
     }
+    revision = await connection.fetchval(_QUERIES["highest_revision"], project_id)
+    return Reach(handled, max([revision, *handled.values()]))
 
 
 def claimed_by(event_sha256: str | None) -> dict[str, object] | None:

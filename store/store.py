@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 
 from events.models import ContentReference, Problem
-from events.names import Lane
 from runtime.errors import Unavailable, UnsupportedContent
 from store import contents, embeddings, generations, ledger, statistics
 from store.connecting import WriteConflict
@@ -172,13 +171,13 @@ class Store:
                     found.add(change)
         return found
 
-    async def highest_positions(self, project: str) -> dict[tuple[int, Lane], int]:
-        """The highest position of a project that was handled, by partition and lane."""
+    async def reach(self, project: str) -> ledger.Reach:
+        """How far a project's changes reach that were handled."""
         project_id = await self._projects.find(project)
         if project_id is None:
-            return {}
+            return ledger.Reach({}, 0)
         async with self._database.scope(project_id) as connection:
-            return await ledger.highest(connection, project_id)
+            return await ledger.reach(connection, project_id)
 
     async def record_rejected(
         self, *, project: str, partition: int, position: int, event_id: str, problem: Problem

@@ -40,17 +40,15 @@ class Realigner:
         Raises:
             Unavailable: a server can't be reached.
         """
-        highest = await self._store.highest_positions(project)
-        if not highest:
-            return 0
-        goal = max(highest.values())
+        reach = await self._store.reach(project)
         copied = 0
         for lane, partition in product(Lane, partitions):
-            if (partition, lane) in highest:
-                copied += await self._look_at(lane, partition, highest[partition, lane], goal)
+            handled = reach.handled.get((partition, lane))
+            if handled is not None:
+                copied += await self._look_at(lane, partition, handled, reach.end)
         return copied
 
-    async def _look_at(self, lane: Lane, partition: int, handled: int, goal: int) -> int:
+    async def _look_at(self, lane: Lane, partition: int, handled: int, end: int) -> int:
         topic = Topic.of_lane(lane)
         stream = self._names.stream(topic, partition)
         with redis_errors():
@@ -58,7 +56,7 @@ class Realigner:
                 stream,
                 group=GROUPS[topic],
                 handled=Position.from_number(handled, partition).entry_id,
-                goal=Position.from_number(goal, partition).entry_id,
+                goal=_after(end),
             )
         if copied is None:
             return 0
@@ -69,3 +67,9 @@ class Realigner:
             reason="Redis lost it and its clock is behind: it stamps changes before earlier ones",
         )
         return copied
+
+
+def _after(position: int) -> str:
+    """The id of the next millisecond: behind it, a stream has a million numbers to give."""
+    milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
+    return f"{milliseconds + 1}-0"

@@ -41,3 +41,6 @@ cross join lateral (
     limit 1
 ) h
 where p.partition is not null
+
+-- name: highest_revision
+select coalesce(max(revision), 0) from sources where project_id = $1

@@ -1,4 +1,4 @@
-"""A Redis that lost its streams and whose clock is behind: no new change is taken for an old one."""
+"""A Redis that lost its streams and whose clock is behind: its new changes take effect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from structlog.testing import capture_logs
 from events.connection import connect
 from events.models import DocumentChange, DocumentChanged, Origin
 from events.names import LARGEST_SEQUENCE, Lane, Names, Topic
-from store.sources import source_id_of
+from store.projects import Projects
+from store.sources import Sources, source_id_of
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually
+from tests.support.writes import RECIPE, opened
 
 HOUR = timedelta(hours=1)
+HOUR_OF_POSITIONS = 3_600_000 << 21
 SOURCE = source_id_of("docs")
 
 
@@ -77,10 +80,13 @@ async def test_an_agent_s_change_is_not_older_than_a_sync_before_the_loss(
     """The revision of a sync that is stored from behind the loss counts like a position."""
     async with headrace(redis_url, database) as worker:
         await worker.change("a.md", "heron first")
-        horizon = await worker.client.horizon()
+        ahead = await worker.client.horizon() + HOUR_OF_POSITIONS
+        async with opened(database.worker_url) as postgres:
+            sources = Sources(postgres, Projects(postgres, RECIPE))
+            source = await sources.register("docs", "docs", "docs", "directory", "/docs")
+            taken = await sources.take(source, HOUR, ahead)
         await redis.flushall()
-        origin = Origin(source=SOURCE, revision=horizon)
-        await add_behind(redis, 1, "a.md", "heron synced", origin=origin)
+        await add_behind(redis, 1, "a.md", "heron synced", origin=taken.origin)
         await eventually(lambda: finds(worker, "heron", "heron synced"), "the sync is found")
         await add_behind(redis, LARGEST_SEQUENCE, "a.md", "heron of an agent")
         await eventually(lambda: finds(worker, "heron", "heron of an agent"), "the agent's is")
