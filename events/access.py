@@ -73,16 +73,6 @@ _CONSUMING = (
     f"xinfo|consumers xrange xrevrange xtrim {_SCRIPTS}"
 )
 
-_REWRITTEN = f"{_DEAD} {{document.*}}:outcome {_REPLIES}"
-
-_PURGING = (
-    _Grant("xdel xtrim", f"{_LOGS} {_QUERIES}"),
-    _Grant(f"xdel xadd xsetid del pexpire {_SCRIPTS}", _REWRITTEN),
-    _Grant("exists", "*", "R"),
-    _Grant("hincrby", "{document.*}:trimmed"),
-    _Grant("scan bgrewriteaof bgsave", ""),
-)
-
 _GRANTS: dict[Role, tuple[_Grant, ...]] = {
     Role.PUBLISHER: _PUBLISHING,
     Role.ANSWERER: (
@@ -111,7 +101,6 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         *_PUBLISHING,
         _Grant("xadd", _CHUNKED, "W"),
         _Grant("xdel", _DEAD),
-        *_PURGING,
         _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
         _Grant("xack", _LOGS),
     ),

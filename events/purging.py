@@ -24,9 +24,9 @@ from events.kept_position import kept_position
 from events.models import DocumentRejected, QueryAnswered
 from events.names import GROUPS, Lane, Names, Position, Topic
 from events.trimming import trim_handled
-from runtime.errors import MalformedEvent
+from runtime.errors import ConfigurationError, MalformedEvent
 
-__all__ = ["Document", "Doomed", "PurgedStreams", "StreamPurge", "referred"]
+__all__ = ["Document", "Doomed", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
 
 Document = tuple[str, str]
 """Agent ('' for what is shared) and uri."""
@@ -139,6 +139,23 @@ class PurgedStreams:
             f"{self.changes} changes, {self.letters} dead letters, "
             f"{self.outcomes} outcomes, {self.replies} answers"
         )
+
+
+async def require_rights(redis: Redis, names: Names) -> None:
+    """Make sure, before anything is deleted, that our user may delete entries of the log.
+
+    Raises:
+        ConfigurationError: it may not, as no role's user may.
+        Unavailable: Redis can't be reached.
+    """
+    try:
+        with redis_errors():
+            await redis.xdel(names.stream(Topic.CHANGED_LIVE), "0-1")
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            "this takes entries out of the log, which no role of Redis may: name its administrator "
+            f"in HEADRACE_REDIS_URL for this command ({error})"
+        ) from error
 
 
 class StreamPurge:

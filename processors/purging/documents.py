@@ -14,7 +14,7 @@ from time import monotonic
 from events import Client, Receipt
 from events.names import Position
 from events.persistence import rewrite_files
-from events.purging import Doomed, StreamPurge, referred
+from events.purging import Doomed, StreamPurge, referred, require_rights
 from processors.purging.deleting import publish_deletes, until_archived, until_deleted
 from processors.purging.report import PurgeReport
 from processors.servers import Servers
@@ -48,6 +48,7 @@ async def purge_documents(
 
     Raises:
         UsageError: no such project, it is being replayed, or a document was changed meanwhile.
+        ConfigurationError: our user of Redis may not do that.
         Unavailable: a server, the archive or a worker can't be reached or is too slow.
     """
     servers = purge.servers
@@ -56,6 +57,7 @@ async def purge_documents(
         raise UsageError(
             f"there is no project {project!r} (`headrace project list` lists those there are)"
         )
+    await require_rights(servers.redis, servers.names)
     async with replay_lock(servers.database, project, project_id):
         receipts = await publish_deletes(client, project, agent, uris)
         chunks, late = await until_deleted(client, list(receipts.values()), purge.patience)

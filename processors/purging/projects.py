@@ -9,7 +9,7 @@ from time import monotonic
 
 from events.connection import redis_errors
 from events.names import Lane, Position
-from events.purging import Doomed, StreamPurge
+from events.purging import Doomed, StreamPurge, require_rights
 from processors.purging.documents import Purge, finish
 from processors.purging.report import PurgeReport
 from processors.servers import Servers
@@ -48,6 +48,7 @@ async def delete_project(
 
     Raises:
         UsageError: no such project, or it is being replayed.
+        ConfigurationError: our user of Redis may not take entries out of streams.
         Unavailable: a server can't be reached, or writers are in the way for ``patience``.
     """
     project_id = await servers.projects.find(project)
@@ -55,6 +56,7 @@ async def delete_project(
         raise UsageError(
             f"there is no project {project!r} (`headrace project list` lists those there are)"
         )
+    await require_rights(servers.redis, servers.names)
     deleted = DeletedProjects(servers.database)
     async with replay_lock(servers.database, project, project_id):
         name = project
@@ -79,8 +81,7 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
     """Delete a project, and remove its archive and every byte of it from the servers' files.
 
     Raises:
-        UsageError, Unavailable: as ``delete_project``.
-        ConfigurationError: our user of Redis may not rewrite its files.
+        UsageError, ConfigurationError, Unavailable: as ``delete_project``.
     """
     servers = purge.servers
     done = await delete_project(servers, indexes, project, purge.patience)

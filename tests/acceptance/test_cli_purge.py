@@ -66,15 +66,14 @@ async def publish(cli: Cli, *changes: str) -> None:
 
 
 async def operator(cli: Cli, home: Path) -> dict[str, str]:
-    """Settings with the least rights that a purge needs."""
+    """Settings with an operator's users; the owner of the tables is known."""
     made = await cli("access", "--json")
     [urls] = [role for role in made.json["roles"] if role["role"] == "operator"]
+    owner = json.loads((home / "up.json").read_text())["owner_database_url"]
     return {
         "HEADRACE_REDIS_URL": urls["redis_url"],
         "HEADRACE_DATABASE_URL": urls["database_url"],
-        "HEADRACE_OWNER_DATABASE_URL": json.loads((home / "up.json").read_text())[
-            "owner_database_url"
-        ],
+        "HEADRACE_OWNER_DATABASE_URL": owner,
     }
 
 
@@ -113,11 +112,15 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
 
     replayed = await cli("replay", "-p", "docs", "--json")  # a former generation has it all too
     assert replayed.code == 0, replayed.stderr
-    purged = await cli(
-        *("document", "purge", "secret.md", "big.md", "second.md", "first.md", "bad.pdf"),
-        *("--unknown", "-p", "docs", "--yes", "--json"),
-        **await operator(cli, home),
-    )
+    uris = "secret.md", "big.md", "second.md", "first.md", "bad.pdf"
+    purge = "document", "purge", *uris, "--unknown", "-p", "docs", "--yes", "--json"
+    settings = await operator(cli, home)
+    assert "administrator in HEADRACE_REDIS_URL" in (await cli(*purge, **settings)).line
+    settings["HEADRACE_REDIS_URL"] = json.loads((home / "up.json").read_text())["redis_url"]
+    refused = await cli(*purge, **{**settings, "HEADRACE_OWNER_DATABASE_URL": ""})
+    assert "set HEADRACE_OWNER_DATABASE_URL" in refused.line
+    assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 4
+    purged = await cli(*purge, **settings)
     assert purged.code == 0, purged
     assert purged.json["complete"] is True
     assert files_with(words, home) == {}
