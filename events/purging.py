@@ -151,6 +151,8 @@ async def require_rights(redis: Redis, names: Names) -> None:
     try:
         with redis_errors():
             await redis.xdel(names.stream(Topic.CHANGED_LIVE), "0-1")
+            await redis.scan(count=1)
+            await redis.hincrby(names.trimmed(0), Lane.LIVE, 0)
     except ConfigurationError as error:
         raise ConfigurationError(
             "this takes entries out of the log, which no role of Redis may: name its administrator "

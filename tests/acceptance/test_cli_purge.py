@@ -117,8 +117,8 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     settings = await operator(cli, home)
     assert "administrator in HEADRACE_REDIS_URL" in (await cli(*purge, **settings)).line
     settings["HEADRACE_REDIS_URL"] = json.loads((home / "up.json").read_text())["redis_url"]
-    refused = await cli(*purge, **{**settings, "HEADRACE_OWNER_DATABASE_URL": ""})
-    assert "set HEADRACE_OWNER_DATABASE_URL" in refused.line
+    ownerless = await cli(*purge, **{**settings, "HEADRACE_OWNER_DATABASE_URL": ""})
+    assert "set HEADRACE_OWNER_DATABASE_URL" in ownerless.line
     assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 4
     purged = await cli(*purge, **settings)
     assert purged.code == 0, purged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -33,7 +34,7 @@ async def index(database: Fresh) -> AsyncIterator[Index]:
 
 
 @pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
+async def redis(redis_url: str) -> AsyncIterator[Any]:
     async with Redis.from_url(redis_url) as client:
         yield client
 
@@ -71,17 +72,17 @@ async def test_words_and_vectors_of_others_stay(index: Index) -> None:
     leftovers = Leftovers(index.database, live.project_id)
     before = await index.candidates("walrsu")
     purged = await leftovers.purge_words(live)
-    assert (purged.segments, purged.words) == (1, 1)
+    assert (purged.segments, purged.words) == (1, 2), "the uri is a word, too"
     assert await leftovers.purge_vectors([live]) == 1
     after = await index.candidates("walrsu")
-    assert after.keyword == pytest.approx(before.keyword)
+    assert dict(after.keyword) == pytest.approx(dict(before.keyword))
     assert after.corrections == before.corrections == {"walrsu": "walrus"}
     assert not (await index.candidates(WORD[:-1])).corrections
     assert (await leftovers.purge_words(live)).words == 0
     assert await leftovers.purge_vectors([live]) == 0
 
 
-async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: Redis) -> None:
+async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: Any) -> None:
     """Redis only marks what is deleted: its bytes go with their node, and that is waited for."""
     for group in ("indexer", ARCHIVER, "another"):
         await redis.xgroup_create(LIVE, group, mkstream=True)
