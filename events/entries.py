@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from events.names import LARGEST_SEQUENCE
 
-__all__ = ["Entry", "entries_of", "is_absent", "order", "preceding"]
+__all__ = ["Entry", "entries_of", "following", "is_absent", "order", "preceding"]
 
 
 class Entry(NamedTuple):
@@ -44,6 +44,12 @@ def order(entry_id: str) -> tuple[int, int]:
     """Sort key of an id: milliseconds, sequence."""
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence)
+
+
+def following(entry_id: str) -> str:
+    """The smallest id above an id."""
+    milliseconds, sequence = order(entry_id)
+    return f"{milliseconds}-{sequence + 1}"
 
 
 def preceding(entry_id: str) -> str:

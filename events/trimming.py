@@ -10,10 +10,17 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.connection import redis_errors
-from events.entries import is_absent, order
+from events.entries import following, is_absent, order
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 
-__all__ = ["changes_needed_from", "read_trimmed", "trim_changes", "trim_chunked", "trim_queries"]
+__all__ = [
+    "changes_needed_from",
+    "read_trimmed",
+    "trim_changes",
+    "trim_chunked",
+    "trim_handled",
+    "trim_queries",
+]
 
 
 async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
@@ -67,6 +74,24 @@ async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
                 await redis.hincrby(names.trimmed(partition), lane, count)
         trimmed += count
     return trimmed
+
+
+async def trim_handled(redis: Redis, names: Names, topic: Topic, partition: int) -> int:
+    """Drop every entry that all groups have acknowledged, however young; how many are left.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    key = names.stream(topic, partition)
+    expected = {GROUPS[topic], ARCHIVER} if topic.carries_changes else {GROUPS[topic]}
+    with redis_errors():
+        floor = await _handled_below(redis, key, expected)
+        if floor is not None:
+            count: int = await redis.xtrim(key, minid=floor, approximate=False)
+            if count and topic.carries_changes:
+                await redis.hincrby(names.trimmed(partition), topic.lane, count)
+        left: int = await redis.xlen(key)
+    return left
 
 
 async def read_trimmed(redis: Redis, names: Names) -> dict[tuple[Lane, int], int]:
@@ -137,6 +162,20 @@ async def _floor(
     delivered = [group["last-delivered-id"].decode() for group in groups]
     ids += [one for one in delivered if not at_end_free or order(one) < order(end)]
     return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
+
+
+async def _handled_below(redis: Redis, key: str, expected: Collection[str]) -> str | None:
+    """The id below which all groups have handled everything; None as ``_floor``."""
+    groups = await _groups(redis, key)
+    if not {group["name"].decode() for group in groups}.issuperset(expected):
+        return None
+    ids = []
+    for group in groups:  # its cursor was read before what is pending, as in _floor
+        pending: Any = await redis.xpending(key, group["name"])
+        oldest = pending["min"]
+        cursor = group["last-delivered-id"].decode()
+        ids.append(oldest.decode() if oldest else following(cursor))
+    return min(ids, key=order)
 
 
 async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:

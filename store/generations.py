@@ -10,11 +10,13 @@ from typing import Any, Literal, Self
 
 import asyncpg
 
+from runtime.errors import Unavailable
 from store.named_queries import named
 
 __all__ = [
     "Generation",
     "GenerationState",
+    "ProjectGone",
     "Recipe",
     "begin",
     "enter_live",
@@ -29,6 +31,10 @@ __all__ = [
 _QUERIES = named("generations")
 
 GenerationState = Literal["building", "live", "former", "dropping"]
+
+
+class ProjectGone(Unavailable):
+    """The project was deleted; one of its name is looked for when this is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +89,30 @@ class Generation:
 
 
 async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
-    """The generation that answers. The connection is in the project's scope."""
+    """The generation that answers. The connection is in the project's scope.
+
+    Raises:
+        ProjectGone: the project is deleted.
+    """
     row = await connection.fetchrow(_QUERIES["live_generation"], project_id)
-    assert row is not None, f"project {project_id} has no live generation"
-    return Generation.of_row(row)
+    return Generation.of_row(_there(row))
 
 
 async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generation:
-    """The live generation; the connection's transaction goes on in its scope."""
+    """The live generation; the connection's transaction goes on in its scope.
+
+    Raises:
+        ProjectGone: the project is deleted.
+    """
     row = await connection.fetchrow(_QUERIES["enter_live_generation"], project_id)
-    return Generation.of_row(row)
+    return Generation.of_row(_there(row))
+
+
+def _there(row: asyncpg.Record | None) -> asyncpg.Record:
+    """Raises ProjectGone where a project has no generation that is live."""
+    if row is None:
+        raise ProjectGone("the project was deleted a moment ago: try again")
+    return row
 
 
 async def find(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
+from time import monotonic
 
 from runtime.errors import ConfigurationError
 from store.database import Database
 from store.generations import Recipe
 from store.named_queries import named
 
-__all__ = ["Models", "Projects"]
+__all__ = ["REMEMBERED", "Models", "Projects"]
+
+REMEMBERED = timedelta(seconds=2)
+"""How long a process may take a project that was deleted for one that is there."""
 
 _QUERIES = named("projects")
 
 
 class Projects:
-    """Ids of projects; a found one is remembered, since it never changes.
+    """Ids of projects; a found one is remembered for a short time.
 
     ``recipe``: what the first generation of a new project is made by; without one, no project can
     be created here.
@@ -24,17 +29,19 @@ class Projects:
     def __init__(self, database: Database, recipe: Recipe | None = None) -> None:
         self._database = database
         self._recipe = recipe
-        self._ids: dict[str, int] = {}
+        self._ids: dict[str, tuple[int, float]] = {}
 
     async def find(self, name: str) -> int | None:
         """The project's id, or None: nothing was ever written to it."""
-        if name not in self._ids:
-            async with self._database.connection() as connection:
-                found = await connection.fetchval(_QUERIES["find_project"], name)
-            if found is None:
-                return None
-            self._ids[name] = found
-        return self._ids[name]
+        known, until = self._ids.get(name, (None, 0.0))
+        if known is not None and monotonic() < until:
+            return known
+        async with self._database.connection() as connection:
+            found: int | None = await connection.fetchval(_QUERIES["find_project"], name)
+        if found is None:
+            self._ids.pop(name, None)
+            return None
+        return self._remember(name, found)
 
     async def ensure(self, name: str) -> int:
         """The project's id; creates the project with a live generation where there is none."""
@@ -51,7 +58,7 @@ class Projects:
         recipe = self._recipe
         models = json.dumps(dict(recipe.models))
         async with self._database.connection() as connection:
-            self._ids[name] = await connection.fetchval(
+            created = await connection.fetchval(
                 _QUERIES["ensure_project"],
                 name,
                 recipe.model,
@@ -59,7 +66,11 @@ class Projects:
                 recipe.chunking,
                 recipe.tokens,
             )
-        return self._ids[name]
+        return self._remember(name, created)
+
+    def _remember(self, name: str, project_id: int) -> int:
+        self._ids[name] = project_id, monotonic() + REMEMBERED.total_seconds()
+        return project_id
 
 
 class Models:

@@ -222,6 +222,14 @@ class Sources:
         """
         await self._update("release", taken)
 
+    async def forget(self, taken: TakenSource) -> None:
+        """Remove a source; its documents stay, as documents without a source. For operators.
+
+        Raises:
+            SourceLost: another sync has taken the source over.
+        """
+        await self._update("forget", taken)
+
     async def documents(self, source: RegisteredSource) -> dict[str, IndexedDocument]:
         """Living documents of a source in the live generation, by uri."""
         project_id = await self._projects.find(source.project)

@@ -17,6 +17,8 @@ from processors.archiving.archiver import pause
 from runtime import metrics
 from store.archive import Archive
 from store.database import Database
+from store.deleted_projects import DeletedProjects
+from store.project_removal import remove_project
 from store.projects import Projects
 from store.releasing import release_contents
 
@@ -69,6 +71,7 @@ class Upkeep:
             _due("trimming", _TRIM_EVERY, self.trim),
             _due("releasing", _RELEASE_EVERY, self.release),
             _due("merging", _COUNT_EVERY, self.merge),
+            _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
             _due("compaction", compaction_interval, self.compact, first=first_compaction),
         ]
 
@@ -103,6 +106,13 @@ class Upkeep:
     async def _count(self, project: str) -> int:
         found = await self._archive.statistics(project)
         return 0 if found is None else found.files
+
+    async def remove_deleted(self) -> None:
+        """Remove the archives of projects that were deleted before the retention began."""
+        before = datetime.now(UTC) - self._archive_retention
+        for project in await DeletedProjects(self._database).all():
+            if project.deleted_at < before:
+                await remove_project(self._database, self._archive, project.id)
 
     async def release(self) -> None:
         """Let go of contents in Postgres that travelled by reference, are archived and old."""

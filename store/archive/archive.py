@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from events.change_log import LoggedChange
@@ -13,8 +14,11 @@ from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
 from store.archive.reading import Reader
+from store.archive.redacting import Purged, Redactor
 from store.archive.replacing import Replacing
+from store.archive.retention import Document
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
+from store.archive.writing import folder
 from store.database import Database
 from store.projects import Projects
 
@@ -41,7 +45,9 @@ class Archive:
         self._storage = Files(url)
         self._appender = Appender(self._index, self._storage)
         self._reader = Reader(self._index, self._storage)
-        self._compactor = Compactor(self._index, Replacing(database), self._storage)
+        replacing = Replacing(database)
+        self._compactor = Compactor(self._index, replacing, self._storage)
+        self._redactor = Redactor(self._index, replacing, self._storage)
 
     async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
         """Archive changes, and each content that they carry or refer to once.
@@ -147,6 +153,30 @@ class Archive:
         if project_id is None:
             return Compacted()
         return await self._compactor.compact(project_id, older_than, rejected, grace)
+
+    async def survey(self, project_id: int, before: Mapping[Document, tuple[int, int]]) -> Purged:
+        """What the archive holds of documents (agent, uri) before an order each; reads all."""
+        return await self._redactor.survey(project_id, before)
+
+    async def purge(
+        self,
+        project_id: int,
+        before: Mapping[Document, tuple[int, int]],
+        *,
+        grace: timedelta = GRACE,
+    ) -> Purged | None:
+        """Take the text out of all changes of documents before an order each.
+
+        None: a compaction of the project is at work; nothing is done then. ``grace``: as ``check``.
+        """
+        return await self._redactor.purge(project_id, before, grace)
+
+    async def drop(self, project_id: int) -> int:
+        """Remove all files of a project that is deleted, known to the index or not; how many."""
+        files = await asyncio.to_thread(self._storage.listed, folder(project_id))
+        for file in files:
+            await asyncio.to_thread(self._storage.remove, file.path)
+        return len(files)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and say what is damaged, missing or too much.

@@ -30,6 +30,7 @@ class _Plan:
 
     pack: PackFile
     live_bytes: int
+    thorough: bool = False
 
     @property
     def is_small(self) -> bool:
@@ -43,7 +44,8 @@ class _Plan:
     def is_wasteful(self) -> bool:
         """Whether rewriting it alone frees something; small packs are rewritten for less."""
         dead = self.pack.size_bytes - self.live_bytes
-        return dead > (0 if self.is_small else _WORTHWHILE_SHARE * self.pack.size_bytes)
+        for_less = self.is_small or self.thorough
+        return dead > (0 if for_less else _WORTHWHILE_SHARE * self.pack.size_bytes)
 
 
 @dataclass(slots=True)
@@ -74,13 +76,17 @@ class _Copied:
 
 @dataclass(slots=True)
 class ContentMerging:
-    """One run over one project. ``older_than``: packs that are younger lose nothing."""
+    """One run over one project. ``older_than``: packs that are younger lose nothing.
+
+    ``thorough``: rewrite a pack for the least content that nothing refers to.
+    """
 
     project_id: int
     index: Index
     storage: Files
     replacing: Replacing
     older_than: datetime
+    thorough: bool = False
     freed_bytes: int = 0
     dropped_contents: int = 0
     damaged: list[DamagedSegment] = field(default_factory=list)
@@ -120,7 +126,7 @@ class ContentMerging:
     async def _plan(self, pack: PackFile) -> _Plan:
         spans = await self.index.pack_spans(self.project_id, pack.segment_id)
         live = sum(span.stored_bytes for span in spans if self._stays(pack, span))
-        return _Plan(pack, live)
+        return _Plan(pack, live, self.thorough)
 
     def _stays(self, pack: PackFile, span: Span) -> bool:
         may_go = self._may_drop and self._is_old(pack)

@@ -17,7 +17,7 @@ from store.archive.retention import Record, Retention
 from store.archive.segments import SEGMENT_BYTES, Line, raw_lines
 from store.archive.writing import Writing, writing
 
-__all__ = ["EventMerging", "contents_of"]
+__all__ = ["EventMerging", "contents_of", "read_records"]
 
 _SMALL_BYTES = SEGMENT_BYTES // 4
 _GROUP_BYTES = 8 * SEGMENT_BYTES
@@ -59,7 +59,7 @@ class EventMerging:
     def _learn(self, segment: Segment) -> bool:
         """Take a file into account; false: it is damaged, so that it proves nothing."""
         try:
-            for record, _ in _read_records(self.storage, segment):
+            for record, _ in read_records(self.storage, segment):
                 self.retention.learn(record)
         except DamagedSegment as error:
             self.damaged.append(error)
@@ -70,7 +70,7 @@ class EventMerging:
         """How many of a file's changes may go."""
         if segment.first_position >= self.retention.limit:
             return 0
-        records = _read_records(self.storage, segment)
+        records = read_records(self.storage, segment)
         return sum(not self.retention.keeps(record) for record, _ in records)
 
     async def _merge(self, group: Sequence[Segment]) -> None:
@@ -89,7 +89,7 @@ class EventMerging:
 
     def _kept(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
         """Lines in the order of the log, each once."""
-        readers = [_read_records(self.storage, segment) for segment in group]
+        readers = [read_records(self.storage, segment) for segment in group]
         before: tuple[int, int] | None = None
         for record, line in merge(*readers, key=lambda pair: pair[0].order):
             if record.order == before:
@@ -118,7 +118,7 @@ def _worth_merging(
         yield group
 
 
-def _read_records(storage: Files, segment: Segment) -> Iterator[tuple[Record, bytes]]:
+def read_records(storage: Files, segment: Segment) -> Iterator[tuple[Record, bytes]]:
     """The changes of a file with their lines; blocks.
 
     Raises:
@@ -143,9 +143,9 @@ def contents_of(storage: Files, segment: Segment) -> set[bytes]:
     """Hashes of the contents that the changes of a file refer to; blocks.
 
     Raises:
-        DamagedSegment: as ``_read_records``.
+        DamagedSegment: as ``read_records``.
     """
-    records = (record for record, _ in _read_records(storage, segment))
+    records = (record for record, _ in read_records(storage, segment))
     return {record.content for record in records if record.content is not None}
 
 

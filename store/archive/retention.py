@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from events.models import Origin
 from events.ranking import Rank, rank_of
 
-__all__ = ["Record", "Retention", "position_at", "time_of"]
+__all__ = ["Document", "Record", "Retention", "position_at", "time_of"]
 
 _BITS_BELOW_MILLISECONDS = 21
 

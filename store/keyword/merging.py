@@ -106,8 +106,10 @@ async def merge_segments(
         await insert_segment(connection, generation_id, merged)
 
 
-async def find_wasteful(connection: asyncpg.Connection, generation_id: int) -> list[int]:
-    """Ids of the segments too many of whose chunks no longer exist."""
+async def find_wasteful(
+    connection: asyncpg.Connection, generation_id: int, max_dead_share: float = MAX_DEAD_SHARE
+) -> list[int]:
+    """Ids of the segments with more than that share of chunks that no longer exist."""
     wasteful = []
     for segment in await list_sizes(connection, generation_id):
         rows = await connection.fetch(
@@ -116,7 +118,7 @@ async def find_wasteful(connection: asyncpg.Connection, generation_id: int) -> l
         for row in rows:
             chunk_ids, _ = decode_chunks(row["documents"])
             alive = await _alive(connection, generation_id, chunk_ids.tolist())
-            if segment.chunks - len(alive) > MAX_DEAD_SHARE * segment.chunks:
+            if segment.chunks - len(alive) > max_dead_share * segment.chunks:
                 wasteful.append(segment.segment_id)
     return wasteful
 

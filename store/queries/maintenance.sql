@@ -2,6 +2,10 @@
 -- One worker at a time does a generation's upkeep; the lock ends with the transaction.
 select pg_try_advisory_xact_lock($1::int, $2::int)
 
+-- name: lock
+-- For whoever can't leave it to another: waits.
+select pg_advisory_xact_lock($1::int, $2::int)
+
 -- name: has_new_tables
 -- Whether a table has rows but no statistics yet.
 select exists (

@@ -14,3 +14,21 @@ select id, dimensions from ensure_model($1, $2)
 
 -- name: model_width
 select dimensions from models where name = $1
+
+-- name: list_deleted_projects
+select id, name, deleted_at from list_deleted_projects()
+
+-- name: retire_project
+select retire_project($1)
+
+-- name: remove_project
+select remove_project($1)
+
+-- name: drop_project_rows
+-- A batch of one table's rows of a project that is deleted; how many it was.
+with gone as (
+    delete from {table}
+    where ctid = any (array(select ctid from {table} where project_id = $1 limit $2))
+    returning 1
+)
+select count(*) from gone

@@ -1,0 +1,128 @@
+"""``headrace project``: which projects there are, and how they go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from events import Client
+from gateway.clients import open_database
+from gateway.confirming import YesOption, confirm
+from gateway.output import print_json, printable, stdout
+from gateway.purging import print_report, run_purge
+from gateway.session import JsonOption, duration, run_client
+from gateway.stack import require_database, stack
+from gateway.tables import table
+from processors.purging.documents import Purge
+from processors.purging.projects import DeletedReport, delete_project, purge_project
+from processors.purging.report import PurgeReport
+from processors.recipes import recipe_of
+from processors.servers import open_servers
+from runtime.settings import Settings
+from store.database import Database
+from store.deleted_projects import DeletedProjects
+from store.roles import OPERATOR
+from store.store import Store
+from store.vector_indexes import VectorIndexes
+
+__all__ = ["command"]
+
+command = typer.Typer(rich_markup_mode=None)
+
+ProjectArgument = Annotated[str, typer.Argument(metavar="PROJECT")]
+TimeoutOption = Annotated[float, typer.Option(help="Longest wait for each step, in seconds.")]
+
+
+@command.command("list")
+def list_projects(json: JsonOption = False) -> None:
+    """List projects, and deleted ones whose archive is still there."""
+
+    async def main(settings: Settings) -> list[dict[str, Any]]:
+        async with (
+            stack(settings, with_worker=False) as running,
+            open_database(running) as database,
+        ):
+            found = await Store(database, recipe_of(running)).statistics()
+            deleted = await DeletedProjects(database).all()
+        return [
+            *(_row(one.project, one.documents, one.chunks) for one in found),
+            *(_row(one.name, deleted_at=one.deleted_at.isoformat()) for one in deleted),
+        ]
+
+    rows = run_client(main)
+    if json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        stdout().print(table(rows))
+    else:
+        typer.echo("no projects yet: `headrace sync PATH` makes one")
+
+
+@command.command()
+def delete(
+    project: ProjectArgument,
+    timeout: TimeoutOption = 120.0,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Take a project out of use, and drop its index. Its archive stays for its retention."""
+    patience = duration(timeout)
+    confirm(f"project {project} is to be deleted", yes=yes)
+
+    async def main(settings: Settings) -> tuple[DeletedReport, Settings]:
+        async with (
+            stack(settings, with_worker=False) as running,
+            open_servers(require_database(running), OPERATOR) as servers,
+        ):
+            indexes = _indexes(running, servers.database)
+            return await delete_project(servers, indexes, project, patience), running
+
+    report, running = run_client(main)
+    days = running.archive_retention.total_seconds() / 86_400
+    if json:
+        print_json({**asdict(report), "archive_retention_days": days})
+        return
+    typer.echo(
+        printable(
+            f"{project} is deleted: {report.rows:,} rows and {report.entries:,} entries of streams "
+            f"are gone. Its archive stays for {days:.0f} days, and its bytes in the servers' files "
+            f"until they are written over: `headrace project purge '{report.name}'` removes both"
+        )
+    )
+
+
+@command.command()
+def purge(
+    project: ProjectArgument,
+    timeout: TimeoutOption = 120.0,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete a project with its archive, and rewrite the servers' files, so that nothing is left.
+
+    A deleted one is named as `list` prints it. Questions and writers of all projects wait
+    meanwhile. Exits 1 where something remains.
+    """
+    confirm(f"project {project} is to be removed for good", yes=yes)
+
+    async def work(running: Settings, tools: Purge, _: Client) -> PurgeReport:
+        return await purge_project(tools, _indexes(running, tools.servers.database), project)
+
+    print_report(run_purge(work, duration(timeout)), json=json)
+
+
+def _indexes(running: Settings, database: Database) -> VectorIndexes:
+    owner_url = running.owner_database_url or None
+    return VectorIndexes(database, owner_url, running.exact_search_chunks)
+
+
+def _row(
+    project: str,
+    documents: int | None = None,
+    chunks: int | None = None,
+    deleted_at: str | None = None,
+) -> dict[str, Any]:
+    return {"project": project, "documents": documents, "chunks": chunks, "deleted_at": deleted_at}

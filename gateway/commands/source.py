@@ -1,0 +1,109 @@
+"""``headrace source``: what a project's documents come from, and how it goes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from events import Client
+from gateway.clients import open_client, open_database
+from gateway.confirming import YesOption, confirm
+from gateway.deleting import delete_documents, find_source
+from gateway.output import print_json, printable, stdout
+from gateway.session import JsonOption, ProjectOption, duration, run_client
+from gateway.signing import check_signing_key
+from gateway.stack import stack
+from gateway.tables import table
+from processors.recipes import recipe_of
+from runtime.settings import Settings
+from store.projects import Projects
+from store.roles import OPERATOR
+from store.sources import RegisteredSource, Sources
+
+__all__ = ["command"]
+
+command = typer.Typer(rich_markup_mode=None)
+
+
+@command.command("list")
+def list_sources(project: ProjectOption = "default", json: JsonOption = False) -> None:
+    """List the sources of a project."""
+
+    async def main(settings: Settings) -> list[RegisteredSource]:
+        async with (
+            stack(settings, with_worker=False) as running,
+            open_database(running) as database,
+        ):
+            return await Sources(database, Projects(database)).list(project)
+
+    rows = [_row(source) for source in run_client(main)]
+    if json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        stdout().print(table(rows, leave_out=("id",)))
+    else:
+        typer.echo(f"{project} has no sources: `headrace sync PATH` makes one")
+
+
+@command.command()
+def delete(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As `list` prints it.")],
+    project: ProjectOption = "default",
+    timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 120.0,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Delete all documents of a source through the log, then forget the source."""
+    patience = duration(timeout)
+
+    async def main(settings: Settings) -> int:
+        async with (
+            stack(settings) as running,
+            open_database(running, OPERATOR) as database,
+            open_client(running) as client,
+        ):
+            await check_signing_key(running, project)
+            sources = Sources(database, Projects(database, recipe_of(running)))
+            source = await find_source(sources, project, name)
+            what = f"source {name} of {project} and its {source.documents:,} documents"
+            confirm(f"{what} are to be deleted", yes=yes)
+            return await _delete(client, sources, source, patience)
+
+    count = run_client(main)
+    if json:
+        print_json({"project": project, "source": name, "deleted": count})
+    else:
+        typer.echo(printable(f"{project}: source {name} is forgotten, {count:,} documents deleted"))
+
+
+async def _delete(
+    client: Client, sources: Sources, source: RegisteredSource, patience: timedelta
+) -> int:
+    """Delete what a source has, while its lease keeps syncs of it away; how many documents."""
+    horizon = await client.horizon()
+    taken = await sources.take(source, 2 * patience, horizon)
+    try:
+        uris = sorted(await sources.documents(source))
+        await delete_documents(client, source.project, "", uris, patience)
+    except BaseException:
+        await sources.release(taken)
+        raise
+    await sources.forget(taken)
+    return len(uris)
+
+
+def _row(source: RegisteredSource) -> dict[str, Any]:
+    synced_at = source.synced_at
+    return {
+        "source": source.name,
+        "id": source.id,
+        "kind": source.kind,
+        "documents": source.documents,
+        "prefix": source.uri_prefix or None,
+        "commit": source.commit and source.commit[:12],
+        "synced_at": None if synced_at is None else synced_at.isoformat(timespec="seconds"),
+        "location": source.location,
+    }

@@ -1,0 +1,232 @@
+"""Purging documents: their text leaves index, log and archive, and the files of the servers.
+
+It can be interrupted anywhere and begun again: each step finds by itself what is left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+from events import Client, Receipt
+from events.names import Position
+from events.persistence import rewrite_files
+from events.purging import Doomed, StreamPurge, referred, require_rights
+from processors.purging.deleting import publish_deletes, until_archived, until_deleted
+from processors.purging.report import PurgeReport
+from processors.servers import Servers
+from runtime.errors import Unavailable, UsageError
+from store.archive.redacting import Purged
+from store.dropping import drop_rows, forget
+from store.generations import Generation
+from store.purging import Leftovers
+from store.replay_lock import replay_lock
+from store.rewriting import Rewriter
+from store.types import DocumentWrite
+
+__all__ = ["Purge", "finish", "purge_documents"]
+
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Purge:
+    """What a purge works with. ``patience``: how long to wait for others, at each step."""
+
+    servers: Servers
+    rewriter: Rewriter
+    patience: timedelta
+
+
+async def purge_documents(
+    purge: Purge, client: Client, project: str, agent: str, uris: Sequence[str]
+) -> PurgeReport:
+    """Delete documents, and remove all that they have ever left behind.
+
+    Raises:
+        UsageError: no such project, it is being replayed, or a document was changed meanwhile.
+        ConfigurationError: our user of Redis may not do that.
+        Unavailable: a server, the archive or a worker can't be reached or is too slow.
+    """
+    servers = purge.servers
+    project_id = await servers.projects.find(project)
+    if project_id is None:
+        raise UsageError(
+            f"there is no project {project!r} (`headrace project list` lists those there are)"
+        )
+    await require_rights(servers.redis, servers.names)
+    async with replay_lock(servers.database, project, project_id):
+        receipts = await publish_deletes(client, project, agent, uris)
+        chunks, late = await until_deleted(client, list(receipts.values()), purge.patience)
+        if late:
+            raise UsageError(f"{late} documents were changed meanwhile: run the purge again")
+        await until_archived(servers.redis, servers.names, receipts.values(), purge.patience)
+        report = PurgeReport(project, len(uris))
+        work = _Work(purge, project_id, agent, receipts, report)
+        await work.run(chunks)
+        await finish(purge, report)
+    return report
+
+
+async def finish(purge: Purge, report: PurgeReport) -> None:
+    """Rewrite the files of both servers, so that no byte of what is deleted is in them.
+
+    Raises:
+        Unavailable: a server can't be reached or has no room.
+        ConfigurationError: our user of Redis may not do that.
+    """
+    left = await purge.rewriter.rewrite(purge.patience)
+    if left:
+        report.remains.append(
+            f"older transactions keep deleted rows of {', '.join(left)}: run the purge again "
+            "when they have ended"
+        )
+    reason = await purge.rewriter.renew_log()
+    if reason is not None:
+        report.remains.append(reason)
+    report.removed["Postgres files"] = "tables, statistics and write-ahead log rewritten"
+    files = await rewrite_files(purge.servers.redis, purge.patience)
+    report.removed["Redis files"] = f"{' and '.join(files)} rewritten" if files else "none kept"
+
+
+class _Work:
+    """The steps of one purge, once the documents are deleted in the live generation."""
+
+    def __init__(
+        self,
+        purge: Purge,
+        project_id: int,
+        agent: str,
+        receipts: Mapping[str, Receipt],
+        report: PurgeReport,
+    ) -> None:
+        self._purge = purge
+        self._servers = purge.servers
+        self._project_id = project_id
+        self._agent = agent
+        self._positions = {
+            uri: Position.from_token(receipt.token) for uri, receipt in receipts.items()
+        }
+        self._before = {
+            (agent, uri): (position.number, position.partition)
+            for uri, position in self._positions.items()
+        }
+        self._doomed = Doomed(report.project, self._before)
+        self._leftovers = Leftovers(purge.servers.database, project_id)
+        self._streams = StreamPurge(purge.servers.redis, purge.servers.names)
+        self._report = report
+
+    async def run(self, chunks: int) -> None:
+        """Remove what the documents left; ``chunks`` were removed by the deletes."""
+        archived = await self._servers.archive.survey(self._project_id, self._before)
+        outbox, waiting = await self._purge_outbox()
+        streams = await self._streams.purge(self._doomed, self._purge.patience)
+        self._report.add_crowded(streams.crowded)
+        generations = await self._purge_generations(chunks)
+        needed = archived.needed | streams.needed | waiting
+        contents = await self._leftovers.drop_contents(archived.hashes - needed)
+        vectors = await self._leftovers.purge_vectors(generations)
+        reasons = await self._leftovers.silence_rejections(archived.places)
+        removed = self._report.removed
+        removed["vector cache"] = f"{vectors} vectors that no text has any more"
+        removed["contents by reference"] = str(contents)
+        removed["ledger"] = f"{reasons} reasons of rejections"
+        removed["outbox"] = f"{outbox} events"
+        removed["streams"] = str(streams)
+        await self._purge_archive()
+        await self._prove(generations)
+
+    async def _purge_outbox(self) -> tuple[int, set[str]]:
+        """How many events went, and the contents that others refer to."""
+        events = await self._leftovers.outbox()
+        mine = {event_id for event_id, raw in events.items() if self._doomed.change(raw, (0, 0))}
+        needed = {
+            sha256
+            for event_id, raw in events.items()
+            if event_id not in mine
+            for sha256 in referred(raw)
+        }
+        return await self._leftovers.drop_outbox(mine) if mine else 0, needed
+
+    async def _purge_generations(self, chunks: int) -> list[Generation]:
+        """Delete the documents in every generation, and words that nothing has any more."""
+        segments = words = 0
+        kept = []
+        for generation in await self._servers.store.generations(self._report.project):
+            if generation.state == "dropping":
+                async for _ in drop_rows(self._servers.database, generation):
+                    pass
+                await forget(self._servers.database, generation)
+                continue
+            if generation.state != "live":
+                applied = await self._servers.store.rebuild(generation, self._writes())
+                chunks += sum(one.chunks_removed for one in applied)
+            purged = await self._leftovers.purge_words(generation)
+            segments += purged.segments
+            words += purged.words
+            kept.append(generation)
+        self._report.removed["index"] = f"{chunks} chunks in {len(kept)} generations"
+        self._report.removed["keyword index"] = f"{words} words, {segments} segments rewritten"
+        return kept
+
+    def _writes(self) -> list[DocumentWrite]:
+        return [
+            DocumentWrite(
+                event_id="",
+                project=self._report.project,
+                agent=self._agent or None,
+                uri=uri,
+                change="delete",
+                position=position.number,
+                partition=position.partition,
+                published_at=datetime.now(UTC),
+            )
+            for uri, position in self._positions.items()
+        ]
+
+    async def _purge_archive(self) -> None:
+        done = await self._archive_purged()
+        self._report.removed["archive"] = (
+            f"{done.changes} changes without their text, {done.contents} contents, "
+            f"{done.files} files replaced"
+        )
+        self._report.remains += [
+            f"{error.path} is damaged, and may hold a part: `headrace doctor --repair`"
+            for error in done.damaged
+        ]
+        if done.young:
+            self._report.remains.append(
+                f"{done.young} files of the archive are in no index yet: run the purge again in "
+                "an hour"
+            )
+
+    async def _archive_purged(self) -> Purged:
+        deadline = monotonic() + self._purge.patience.total_seconds()
+        while True:
+            done = await self._servers.archive.purge(self._project_id, self._before)
+            if done is not None:
+                return done
+            if monotonic() > deadline:
+                raise Unavailable("the archive is being compacted: run the purge again later")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _prove(self, generations: Sequence[Generation]) -> None:
+        """Look once more at each place; what has come in meanwhile is left."""
+        uris = list(self._positions)
+        chunks = 0
+        for generation in generations:
+            chunks += await self._leftovers.count_chunks(generation, self._agent, uris)
+        archived = await self._servers.archive.survey(self._project_id, self._before)
+        left = {
+            "chunks in the index": chunks,
+            "entries in the streams": await self._streams.count(self._doomed),
+            "changes in the archive": archived.changes,
+        }
+        self._report.remains += [
+            f"{count} {what}: the document was published again; run the purge again"
+            for what, count in left.items()
+            if count
+        ]

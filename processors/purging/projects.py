@@ -1,0 +1,110 @@
+"""Deleting and purging whole projects. Both can be interrupted anywhere and begun again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+
+from events.connection import redis_errors
+from events.names import Lane, Position
+from events.purging import Doomed, StreamPurge, require_rights
+from processors.purging.documents import Purge, finish
+from processors.purging.report import PurgeReport
+from processors.servers import Servers
+from runtime.errors import UsageError
+from store.connecting import WriteConflict
+from store.deleted_projects import DeletedProjects
+from store.project_removal import remove_project
+from store.projects import REMEMBERED
+from store.replay_lock import replay_lock
+from store.vector_indexes import VectorIndexes
+
+__all__ = ["DeletedReport", "delete_project", "purge_project"]
+
+_FORGOTTEN = REMEMBERED + timedelta(seconds=0.5)
+_LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True)
+class DeletedReport:
+    """A project that is out of use. ``name`` is what its archive is left under."""
+
+    project: str
+    project_id: int
+    name: str
+    rows: int
+    entries: int
+
+
+async def delete_project(
+    servers: Servers, indexes: VectorIndexes, project: str, patience: timedelta
+) -> DeletedReport:
+    """Take a project out of use, and drop its index, its streams' entries and all it remembers.
+
+    Its archive is left. Whoever publishes to its name makes a new project. One that is deleted
+    already (``name#id``) loses what an interrupted delete has left.
+
+    Raises:
+        UsageError: no such project, or it is being replayed.
+        ConfigurationError: our user of Redis may not take entries out of streams.
+        Unavailable: a server can't be reached, or writers are in the way for ``patience``.
+    """
+    project_id = await servers.projects.find(project)
+    if project_id is None:
+        raise UsageError(
+            f"there is no project {project!r} (`headrace project list` lists those there are)"
+        )
+    await require_rights(servers.redis, servers.names)
+    deleted = DeletedProjects(servers.database)
+    async with replay_lock(servers.database, project, project_id):
+        name = project
+        entries = 0
+        if "#" not in project:
+            with redis_errors():
+                seconds, microseconds = await servers.redis.time()
+            until = Position(Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0").number
+            name = await _retired(deleted, project_id, patience)
+            await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes know it as long
+            streams = StreamPurge(servers.redis, servers.names)
+            entries = await streams.delete(Doomed(project, until=until))
+        rows = 0
+        for generation in await deleted.generations(project_id):
+            await indexes.drop(project_id, generation.id)
+        async for dropped in deleted.drop_rows(project_id):
+            rows += dropped
+    return DeletedReport(project, project_id, name, rows, entries)
+
+
+async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> PurgeReport:
+    """Delete a project, and remove its archive and every byte of it from the servers' files.
+
+    Raises:
+        UsageError, ConfigurationError, Unavailable: as ``delete_project``.
+    """
+    servers = purge.servers
+    done = await delete_project(servers, indexes, project, purge.patience)
+    report = PurgeReport(project, None)
+    plain = project.partition("#")[0]
+    streams = StreamPurge(servers.redis, servers.names)
+    if "#" not in project:
+        purged = await streams.purge(Doomed(project, until=0), purge.patience)
+        report.add_crowded(purged.crowded)
+    report.removed["index and memory"] = f"{done.rows} rows"
+    report.removed["streams"] = f"{done.entries} entries of {plain}"
+    files = await remove_project(servers.database, servers.archive, done.project_id)
+    report.removed["archive"] = f"{files} files"
+    await finish(purge, report)
+    return report
+
+
+async def _retired(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:
+    deadline = monotonic() + patience.total_seconds()
+    while True:
+        try:
+            return await deleted.retire(project_id)
+        except WriteConflict:
+            if monotonic() > deadline:
+                raise
+            await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,0 +1,159 @@
+"""Purging documents from files: their changes lose text, and contents go that nothing refers to.
+
+A change keeps its place, its id and its time: it becomes a delete. So the log stays whole, and what
+it says of every document is what it said before the purge, once the document is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from store.archive.content_merging import ContentMerging
+from store.archive.damage import DamagedSegment
+from store.archive.event_merging import read_records
+from store.archive.files import Files
+from store.archive.index import Index, Segment
+from store.archive.leftovers import find_orphans, remove_retired, take_in_orphans
+from store.archive.replacing import Replacing
+from store.archive.retention import Document, Record
+from store.archive.segments import Line
+from store.archive.writing import Writing, writing
+
+__all__ = ["Purged", "Redactor", "redacted"]
+
+Order = tuple[int, int]
+"""Position and partition."""
+
+_KEPT = ("project", "agent", "origin")
+_AHEAD = timedelta(days=1)
+
+
+@dataclass(slots=True)
+class Purged:
+    """What a purge did, or has to do, to the files of a project.
+
+    ``changes``: those with something to take out. ``hashes`` (hex): contents that the changes
+    refer to; ``needed``: contents that other changes refer to. ``places``: partition and position
+    of the changes. ``young``: files that no index knows, too young to be taken for leftovers.
+    """
+
+    changes: int = 0
+    files: int = 0
+    contents: int = 0
+    hashes: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+    places: set[Order] = field(default_factory=set)
+    damaged: list[DamagedSegment] = field(default_factory=list)
+    young: int = 0
+
+
+def redacted(line: bytes, before: Mapping[Document, Order]) -> bytes | None:
+    """A line without what its change says, if it writes a document before an order; else None."""
+    record = Record.of(line)
+    limit = before.get(record.documents[0])
+    if limit is None or record.order >= limit:
+        return None
+    parsed = json.loads(line)
+    data: dict[str, Any] = parsed["event"]["data"]
+    kept = {name: data[name] for name in _KEPT if name in data}
+    kept |= {"uri": data.get("old_uri") or data["uri"], "change": "delete"}
+    if kept == data:
+        return None
+    parsed["event"]["data"] = kept
+    return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Redactor:
+    """Purges documents from the files of one project at a time."""
+
+    def __init__(self, index: Index, replacing: Replacing, storage: Files) -> None:
+        self._index = index
+        self._replacing = replacing
+        self._storage = storage
+
+    async def survey(self, project_id: int, before: Mapping[Document, Order]) -> Purged:
+        """What there is to purge: hashes and places. Nothing is changed."""
+        found = Purged()
+        for segment in await self._index.segments(project_id):
+            try:
+                await asyncio.to_thread(self._learn, segment, before, found)
+            except DamagedSegment as error:
+                found.damaged.append(error)
+        return found
+
+    async def purge(
+        self, project_id: int, before: Mapping[Document, Order], grace: timedelta
+    ) -> Purged | None:
+        """Rewrite what holds changes of documents before an order; None: a compaction is at work.
+
+        Replaced files are removed at once: who reads one goes on with its successor.
+        """
+        async with self._replacing.alone(project_id) as is_mine:
+            if not is_mine:
+                return None
+            now = datetime.now(UTC)
+            await take_in_orphans(self._index, self._storage, project_id, now - grace)
+            done = await self.survey(project_id, before)
+            for segment in await self._index.segments(project_id):
+                await self._rewrite(project_id, segment, before)
+            contents = ContentMerging(
+                project_id,
+                self._index,
+                self._storage,
+                self._replacing,
+                older_than=now + _AHEAD,
+                thorough=True,
+            )
+            await contents.run()
+            done.contents = contents.dropped_contents
+            done.damaged += contents.damaged
+            done.files = await remove_retired(self._index, self._storage, project_id, now + _AHEAD)
+            orphans = await find_orphans(self._index, self._storage, project_id, now)
+            done.young = len(orphans)
+        return done
+
+    def _learn(self, segment: Segment, before: Mapping[Document, Order], found: Purged) -> None:
+        """Note what a file holds of the documents; blocks."""
+        for record, line in read_records(self._storage, segment):
+            found.changes += redacted(line, before) is not None
+            limit = before.get(record.documents[0])
+            sha256 = None if record.content is None else record.content.hex()
+            if limit is not None and record.order < limit:
+                found.places.add((record.partition, record.position))
+                if sha256 is not None:
+                    found.hashes.add(sha256)
+            elif sha256 is not None:
+                found.needed.add(sha256)
+
+    async def _rewrite(
+        self, project_id: int, segment: Segment, before: Mapping[Document, Order]
+    ) -> None:
+        try:
+            lines, changed = await asyncio.to_thread(self._lines, segment, before)
+        except DamagedSegment:
+            return
+        if not changed:
+            return
+        files = Writing(self._storage, project_id)
+        async with writing(files):
+            await asyncio.to_thread(files.write_lines, lines)
+            await self._replacing.events(
+                project_id, [segment.segment_id], files.files, dropped=0, complete_from=None
+            )
+
+    def _lines(
+        self, segment: Segment, before: Mapping[Document, Order]
+    ) -> tuple[Sequence[Line], int]:
+        """A file's lines as they are to be, and how many of them are others; blocks."""
+        lines = []
+        changed = 0
+        for record, line in read_records(self._storage, segment):
+            new = redacted(line, before)
+            changed += new is not None
+            lines.append(Line(record.position, line if new is None else new))
+        return lines, changed

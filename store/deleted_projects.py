@@ -1,0 +1,83 @@
+"""Projects that are deleted: out of use at once, then without rows, then without an archive."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from store import generations
+from store.database import Database
+from store.dropping import drop_rows, forget
+from store.generations import Generation
+from store.named_queries import named
+from store.switching import exclusive
+
+__all__ = ["DeletedProject", "DeletedProjects"]
+
+_QUERIES = named("projects")
+_BATCH_ROWS = 5_000
+_TABLES = ("vector_cache", "ledger", "contents", "outbox", "sources", "publisher_keys")
+_ARCHIVE_TABLES = ("archive_contents", "archive_segments", "archive_compactions")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedProject:
+    """A project of which the archive is left, and perhaps rows. ``name`` is unlike any other's."""
+
+    id: int
+    name: str
+    deleted_at: datetime
+
+
+class DeletedProjects:
+    """Each method raises ``Unavailable`` when Postgres can't be reached; nothing is half done."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> list[DeletedProject]:
+        """All that have not gone yet, by id."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(_QUERIES["list_deleted_projects"])
+        return [DeletedProject(**row) for row in rows]
+
+    async def retire(self, project_id: int) -> str:
+        """Take a project out of use; its name from now on, which ends in ``#`` and its id.
+
+        Raises:
+            WriteConflict: writers were in the way; nothing has happened.
+        """
+        async with exclusive(self._database, project_id) as connection:
+            return str(await connection.fetchval(_QUERIES["retire_project"], project_id))
+
+    async def generations(self, project_id: int) -> list[Generation]:
+        """Those that still have rows."""
+        async with self._database.scope(project_id) as connection:
+            return await generations.listed(connection, project_id)
+
+    async def drop_rows(self, project_id: int) -> AsyncIterator[int]:
+        """Delete all rows but those of the archive; how many went, batch by batch."""
+        for generation in await self.generations(project_id):
+            async for dropped in drop_rows(self._database, generation):
+                yield dropped
+            await forget(self._database, generation)
+        for table in _TABLES:
+            async for dropped in self._drop(project_id, table):
+                yield dropped
+
+    async def remove(self, project_id: int) -> None:
+        """Remove what is left of a project whose files are gone."""
+        for table in _ARCHIVE_TABLES:
+            async for _ in self._drop(project_id, table):
+                pass
+        async with self._database.connection() as connection:
+            await connection.execute(_QUERIES["remove_project"], project_id)
+
+    async def _drop(self, project_id: int, table: str) -> AsyncIterator[int]:
+        query = _QUERIES["drop_project_rows"].format(table=table)
+        dropped = _BATCH_ROWS
+        while dropped == _BATCH_ROWS:
+            async with self._database.scope(project_id) as connection:
+                dropped = await connection.fetchval(query, project_id, _BATCH_ROWS)
+            yield dropped

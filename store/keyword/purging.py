@@ -1,0 +1,68 @@
+"""Removing from a generation's keyword index what only deleted chunks have left there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+import numpy as np
+
+from store.keyword.merging import find_wasteful, merge_segments, sort_words
+from store.keyword.postings import Int64s, term_hash
+from store.keyword.segments import decode_inline
+from store.named_queries import named
+
+__all__ = ["PurgedWords", "purge_words"]
+
+_QUERIES = named("purging")
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedWords:
+    """How many segments were written without deleted chunks, and how many words went."""
+
+    segments: int
+    words: int
+
+
+async def purge_words(connection: asyncpg.Connection, generation_id: int) -> PurgedWords:
+    """Rewrite segments with deleted chunks, and drop words that no segment holds any more.
+
+    In a scope of upkeep, under the generation's maintenance lock. Writers and questions go on:
+    words that come in meanwhile aren't in the vocabulary yet, so that none of them is lost.
+    """
+    while await sort_words(connection, generation_id):
+        pass
+    wasteful = await find_wasteful(connection, generation_id, max_dead_share=0.0)
+    for segment_id in wasteful:
+        await merge_segments(connection, generation_id, [segment_id])
+    vocabulary = await connection.fetch(_QUERIES["whole_vocabulary"], generation_id)
+    terms = await _terms(connection, generation_id)
+    gone = 0
+    for row in vocabulary:
+        words = row["words"].split("\n")
+        hashes = np.array([term_hash(word) for word in words], np.int64)
+        kept = [words[i] for i in np.flatnonzero(np.isin(hashes, terms)).tolist()]
+        if len(kept) < len(words):
+            await _store(connection, generation_id, row["length"], kept)
+        gone += len(words) - len(kept)
+    return PurgedWords(len(wasteful), gone)
+
+
+async def _terms(connection: asyncpg.Connection, generation_id: int) -> Int64s:
+    """Hashes of all terms of a generation, sorted."""
+    rows = await connection.fetch(_QUERIES["distinct_terms"], generation_id)
+    parts = [np.array([row["term"] for row in rows], np.int64)]
+    small = await connection.fetch(_QUERIES["inline_segments"], generation_id)
+    parts += [decode_inline(row["documents"], row["postings"]).terms for row in small]
+    return np.unique(np.concatenate(parts))
+
+
+async def _store(
+    connection: asyncpg.Connection, generation_id: int, length: int, words: list[str]
+) -> None:
+    if words:
+        text = "\n".join(words)
+        await connection.execute(_QUERIES["set_vocabulary"], generation_id, length, text)
+    else:
+        await connection.execute(_QUERIES["drop_vocabulary"], generation_id, length)

@@ -1,0 +1,71 @@
+-- name: distinct_terms
+-- Terms of large segments.
+select distinct term from keyword_postings where generation_id = $1
+
+-- name: inline_segments
+select documents, postings from keyword_segments where generation_id = $1 and postings is not null
+
+-- name: whole_vocabulary
+select length, words from keyword_vocabulary where generation_id = $1
+
+-- name: set_vocabulary
+update keyword_vocabulary set words = $3 where generation_id = $1 and length = $2
+
+-- name: drop_vocabulary
+delete from keyword_vocabulary where generation_id = $1 and length = $2
+
+-- name: unused_vectors
+-- Cached vectors of texts that no chunk of one generation has.
+select distinct v.content_hash
+from vector_cache v
+where
+    v.project_id = $2
+    and not exists (select from chunks c where c.generation_id = $1 and c.content_hash = v.content_hash)
+
+-- name: used_hashes
+-- Those of some hashes that chunks of one generation have.
+select distinct content_hash from chunks where generation_id = $1 and content_hash = any ($2::bytea[])
+
+-- name: drop_vectors
+with gone as (
+    delete from vector_cache where project_id = $1 and content_hash = any ($2::bytea[])
+    returning 1
+)
+select count(*)::int from gone
+
+-- name: silence_rejections
+-- Why changes were rejected quotes what they held.
+with silenced as (
+    update ledger l
+    set detail = null
+    from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
+    where
+        l.project_id = $1 and l.partition = n.partition and l.position = n.position
+        and l.outcome = 'rejected' and l.detail is not null
+    returning 1
+)
+select count(*)::int from silenced
+
+-- name: drop_contents
+with gone as (
+    delete from contents where project_id = $1 and sha256 = any ($2::bytea[])
+    returning 1
+)
+select count(*)::int from gone
+
+-- name: outbox_events
+select event_id, event from outbox where project_id = $1 order by event_id
+
+-- name: drop_outbox
+with gone as (
+    delete from outbox where project_id = $1 and event_id = any ($2::text[])
+    returning 1
+)
+select count(*)::int from gone
+
+-- name: count_chunks
+-- What a generation still holds of an agent's documents.
+select count(*)::int
+from documents d
+join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+where d.generation_id = $1 and d.agent = $2 and d.uri = any ($3::text[])

@@ -1,0 +1,21 @@
+-- name: foreign_tables
+-- Those of some tables that our user may not vacuum.
+select c.relname
+from pg_class c
+where
+    c.relnamespace = 'public'::regnamespace
+    and c.relname = any ($1::text[])
+    and not pg_has_role(current_user, c.relowner, 'usage')
+
+-- name: wal_files
+select count(*)::int from pg_ls_waldir()
+
+-- name: next_wal_file
+-- The message is there so that the file isn't empty: an empty one isn't left.
+select pg_switch_wal(), pg_logical_emit_message(false, 'headrace', 'purge')
+
+-- name: wal_keepers
+-- What keeps log that is written, or gives it to others.
+select
+    (select count(*)::int from pg_replication_slots) as slots,
+    current_setting('archive_mode') <> 'off' as archives

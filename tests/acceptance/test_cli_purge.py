@@ -1,0 +1,182 @@
+"""What is purged is in no file of the servers and the archive, and doesn't come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from string import ascii_lowercase
+
+import pytest
+
+from processors.inference.hashing import HASHING_MODEL
+from tests.support.cli import Cli
+from tests.support.forking import ROOT
+from tests.support.raw_files import files_with
+from tests.support.waiting import eventually
+
+
+def secret_word() -> str:
+    return "q" + "".join(secrets.choice(ascii_lowercase) for _ in range(18))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+async def cli(home: Path) -> AsyncIterator[Cli]:
+    """The command line beside a running ``up``, whose servers keep their files below ``home``."""
+    cli = Cli(
+        {
+            "HEADRACE_REDIS_URL": "",
+            "HEADRACE_DATABASE_URL": "",
+            "HEADRACE_OWNER_DATABASE_URL": "",
+            "HEADRACE_MODEL": HASHING_MODEL,
+            "HEADRACE_INLINE_CONTENT_BYTES": "4096",
+            "HEADRACE_HOME": str(home),
+        }
+    )
+    up = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "gateway.main", "up"),
+        env={**os.environ, "PYTHONPATH": str(ROOT), **cli.environment},
+    )
+    try:
+        await eventually((home / "up.json").exists, "up is up", timeout=60)
+        yield cli
+    finally:
+        up.send_signal(signal.SIGINT)
+        await up.wait()
+
+
+def change(uri: str, content: str | None, **data: object) -> str:
+    plain = {"project": "docs", "uri": uri, "content": content, **data}
+    return json.dumps({"type": "document.changed", "data": plain})
+
+
+async def publish(cli: Cli, *changes: str) -> None:
+    result = await cli("publish", "--wait", "--vectors", stdin="\n".join(changes))
+    assert result.code == 0, result.stderr
+
+
+async def operator(cli: Cli, home: Path) -> dict[str, str]:
+    """Settings with an operator's users; the owner of the tables is known."""
+    made = await cli("access", "--json")
+    [urls] = [role for role in made.json["roles"] if role["role"] == "operator"]
+    owner = json.loads((home / "up.json").read_text())["owner_database_url"]
+    return {
+        "HEADRACE_REDIS_URL": urls["redis_url"],
+        "HEADRACE_DATABASE_URL": urls["database_url"],
+        "HEADRACE_OWNER_DATABASE_URL": owner,
+    }
+
+
+@pytest.mark.timeout(400)
+async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: Path) -> None:
+    """Text, title, heading, a former version, a big one by reference, a rename, a rejected one."""
+    words = [secret_word() for _ in range(7)]
+    text, title, heading, former, big, moved, refused = words
+    stays = secret_word()
+    filler = "\n\n".join(f"Paragraph {n} is about valves and pumps." for n in range(300))
+    await publish(cli, change("secret.md", f"# Before\n\nIt was {former} then."))
+    await publish(
+        cli,
+        change("secret.md", f"# {heading}\n\nNow it is {text}.", title=f"On {title}"),
+        change("big.md", f"{filler}\n\nThe word {big} ends it."),
+        change("stays.md", f"# Valves\n\nThe word {stays} stays."),
+        change("first.md", f"# Moved\n\nThe word {moved} moves."),
+    )
+    renamed = change(
+        "second.md", f"# Moved\n\nThe word {moved} moved.", change="rename", old_uri="first.md"
+    )
+    await publish(cli, renamed)
+    await cli("publish", "--wait", stdin=change("bad.pdf", f"The word {refused}", kind="pdf"))
+    asked = await cli("ask", "-p", "docs", text, "--mode", "keyword")
+    assert text in asked.stdout
+
+    def everywhere() -> bool:
+        """Each word lies in the archive, and so in every place that comes before it."""
+        found = files_with([*words, stays], home)
+        return all(any("archive" in path for path in found.get(word, [])) for word in words)
+
+    await eventually(everywhere, "all is archived", timeout=60)
+    found = files_with(words, home)
+    places = {path.split("/")[0] for paths in found.values() for path in paths}
+    assert places >= {"archive", "postgres", "redis"}
+
+    replayed = await cli("replay", "-p", "docs", "--json")  # a former generation has it all too
+    assert replayed.code == 0, replayed.stderr
+    uris = "secret.md", "big.md", "second.md", "first.md", "bad.pdf"
+    purge = "document", "purge", *uris, "--unknown", "-p", "docs", "--yes", "--json"
+    settings = await operator(cli, home)
+    assert "administrator in HEADRACE_REDIS_URL" in (await cli(*purge, **settings)).line
+    settings["HEADRACE_REDIS_URL"] = json.loads((home / "up.json").read_text())["redis_url"]
+    ownerless = await cli(*purge, **{**settings, "HEADRACE_OWNER_DATABASE_URL": ""})
+    assert "set HEADRACE_OWNER_DATABASE_URL" in ownerless.line
+    assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 4
+    purged = await cli(*purge, **settings)
+    assert purged.code == 0, purged
+    assert purged.json["complete"] is True
+    assert files_with(words, home) == {}
+    assert files_with([stays], home) != {}
+
+    replayed = await cli("replay", "-p", "docs", "--json")
+    assert replayed.code == 0, replayed.stderr
+    listed = await cli("document", "list", "-p", "docs", "--json")
+    assert [document["uri"] for document in listed.objects] == ["stays.md"]
+    doctor = (await cli("doctor", "-p", "docs", "--json")).json
+    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert files_with(words, home) == {}
+    again = await cli("ask", "-p", "docs", stays, "--mode", "keyword")
+    assert stays in again.stdout
+
+
+@pytest.mark.timeout(400)
+async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> None:
+    """A source goes with its documents; a deleted project is empty when it comes again."""
+    word, kept = secret_word(), secret_word()
+    (tmp_path / "pumps").mkdir()
+    assert (await cli("sync", str(tmp_path / "pumps"), "-p", "docs", "--wait")).code == 0
+    [source] = (await cli("source", "list", "-p", "docs", "--json")).objects
+    origin = {"source": source["id"], "revision": 1}
+    await publish(
+        cli,
+        change("pumps.md", f"# Pumps\n\nThe word {word}.", origin=origin),
+        change("own.md", f"# Valves\n\nThe word {word}."),
+        change("kept.md", f"The word {kept}.", project="other"),
+    )
+    of_source = await cli("document", "list", "-p", "docs", "--source", source["source"], "--json")
+    assert [document["uri"] for document in of_source.objects] == ["pumps.md"]
+    assert "--yes" in (await cli("source", "delete", source["source"], "-p", "docs")).line
+    gone = await cli("source", "delete", source["source"], "-p", "docs", "--yes", "--json")
+    assert gone.json["deleted"] == 1
+    assert (await cli("source", "list", "-p", "docs", "--json")).objects == []
+    listed = (await cli("document", "list", "-p", "docs", "--json")).objects
+    assert [document["uri"] for document in listed] == ["own.md"]
+
+    deleted = await cli("project", "delete", "docs", "--yes", "--json")
+    assert deleted.code == 0, deleted.stderr
+    assert (await cli("document", "list", "-p", "docs")).stdout == "no documents\n"
+    assert (await cli("ask", "-p", "docs", word)).code == 1
+    await publish(cli, change("new.md", "It began again."))
+    listed = (await cli("document", "list", "-p", "docs", "--json")).objects
+    assert [document["uri"] for document in listed] == ["new.md"]
+    doctor = (await cli("doctor", "-p", "docs", "--json")).json
+    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert files_with([word], home / "archive") != {}
+
+    left = {row["project"]: row for row in (await cli("project", "list", "--json")).objects}
+    assert set(left) == {"docs", "other", deleted.json["name"]}
+    for project in (deleted.json["name"], "docs"):
+        purged = await cli("project", "purge", project, "--yes", "--json")
+        assert purged.code == 0, purged
+    assert files_with([word], home) == {}
+    remaining = (await cli("project", "list", "--json")).objects
+    assert [row["project"] for row in remaining] == ["other"]
+    assert kept in (await cli("ask", "-p", "other", kept, "--mode", "keyword")).stdout
