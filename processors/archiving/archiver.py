@@ -75,6 +75,7 @@ class Archiver:
     async def _serve(self, lock: ArchiverLock, stop: asyncio.Event) -> None:
         self.is_active = True
         try:
+            await self._archive.claim(self._deployment)
             await self._group.begin()
             is_last = False
             while not is_last:

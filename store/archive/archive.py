@@ -12,6 +12,7 @@ from store.archive.compacting import GRACE, Compacted, Compactor
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
+from store.archive.marker import claim_folder
 from store.archive.reading import Reader
 from store.archive.replacing import Replacing
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
@@ -36,12 +37,21 @@ class Archive:
         Raises:
             ConfigurationError: no file system is known for the URL, or its package is absent.
         """
+        self._database = database
         self._projects = projects
         self._index = Index(database)
         self._storage = Files(url)
         self._appender = Appender(self._index, self._storage)
         self._reader = Reader(self._index, self._storage)
         self._compactor = Compactor(self._index, Replacing(database), self._storage)
+
+    async def claim(self, prefix: str) -> None:
+        """Make sure that this database alone writes to the folder of its deployment.
+
+        Raises:
+            ConfigurationError: a copy of it, or one of another stream prefix, does already.
+        """
+        await claim_folder(self._database, self._storage, prefix, writes=True)
 
     async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
         """Archive changes, and each content that they carry or refer to once.
@@ -68,7 +78,9 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is not None:
             async for change in self._reader.events(project_id, after, damaged):
-                yield change
+                # an earlier version could take in files of another deployment
+                if change.event.data.project == project:
+                    yield change
 
     async def content(self, project: str, sha256: str) -> str | None:
         """The content of a hash in hex, or None; see ``contents``."""
@@ -119,7 +131,7 @@ class Archive:
             return handled
         damaged: list[DamagedSegment] = []
         async for change in self._reader.events(project_id, -1, damaged.append):
-            if change.event.id == event_id:
+            if change.event.id == event_id and change.event.data.project == project:
                 return change.position
         if damaged:
             raise damaged[0]
@@ -146,7 +158,7 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is None:
             return Compacted()
-        return await self._compactor.compact(project_id, older_than, rejected, grace)
+        return await self._compactor.compact(project, project_id, older_than, rejected, grace)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and say what is damaged, missing or too much.
