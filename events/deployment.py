@@ -100,7 +100,7 @@ def check_partitions(expected: int, chosen: int | None) -> int:
     if chosen is None or chosen == expected:
         return expected
     raise ConfigurationError(
-        f"this deployment has {expected} partitions, the setting says {chosen}: set "
+        f"this deployment's number of partitions is {expected}, the setting says {chosen}: set "
         f"HEADRACE_PARTITIONS={expected}, or change the deployment ({_ADOPTING})"
     )
 
