@@ -58,12 +58,15 @@ _DEAD = " ".join(f"{key}.dead" for key in f"{_LOGS} {_CHUNKED} {_QUERIES}".split
 _REPLIES = "{query.*}:replies:*"
 _SEEN = "{document.*}:seen:*"
 
+_DEPLOYMENT = "deployment"
+
 _EVERYBODY = "ping info select time acl|whoami script|load"
 
 _PUBLISHING = (
     _Grant(_SCRIPTS, f"{_LOGS} {_SEEN}"),
     _Grant("xadd", f"{_LOGS} {_QUERIES}", "W"),
     _Grant("get set", _SEEN),
+    _Grant("get", _DEPLOYMENT, "R"),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
     _Grant("xinfo|groups xpending xlen", f"{_LOGS} {_CHUNKED}", "R"),
@@ -87,6 +90,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant("xinfo|groups xpending", _LOGS, "R"),
         _Grant(f"get set pttl {_SCRIPTS}", "{model.*}:*"),
         _Grant("hset hdel hgetall", "{workers}:state"),
+        _Grant("get", _DEPLOYMENT, "R"),
     ),
     Role.WORKER: (
         _Grant(
@@ -105,6 +109,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant("xdel", _DEAD),
         _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
         _Grant("xack", _LOGS),
+        _Grant("set", _DEPLOYMENT),
     ),
 }
 

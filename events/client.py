@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Literal, Self
 
 from redis.asyncio import Redis
 
 from events.asking import Asker
 from events.connection import connect, redis_errors
+from events.deployment import check_partitions, read_stamp
 from events.following import Following, follow
 from events.heartbeats import Heartbeat, Heartbeats
 from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
@@ -19,6 +21,7 @@ from events.outbox import Outbox
 from events.outcomes import Outcome, Outcomes
 from events.presence import present_changes, read_cursors
 from events.publishing import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
+from events.retrying import retrying
 from events.signing import SigningKey
 from runtime.errors import Unavailable
 
@@ -44,20 +47,28 @@ class Client:
         content_store: ContentStore | None = None,
         outbox: Outbox | None = None,
         signing_key: SigningKey | None = None,
+        learns: bool = False,
     ) -> None:
         self._redis = redis
         self._reader = reader
-        self._names = names
-        self._publisher = Publisher(
+        self._make_publisher = partial(
+            Publisher,
             redis,
-            names,
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
             outbox=outbox,
             signing_key=signing_key,
         )
-        self._outcomes = Outcomes(reader, names)
-        self._asker = Asker(redis, reader, names)
+        self._learns = learns
+        self._knows_deployment = False
+        self._former_askers: list[Asker] = []
+        self._use(names)
+
+    def _use(self, names: Names) -> None:
+        self._names = names
+        self._publisher = self._make_publisher(names)
+        self._outcomes = Outcomes(self._reader, names)
+        self._asker = Asker(self._redis, self._reader, names)
 
     @classmethod
     def connect(
@@ -65,16 +76,19 @@ class Client:
         redis_url: str,
         *,
         prefix: str = "headrace",
-        partitions: int = 1,
+        partitions: int | None = None,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
         content_store: ContentStore | None = None,
         outbox: Outbox | None = None,
         signing_key: str | None = None,
     ) -> Self:
-        """A client of the deployment with this prefix and number of partitions.
+        """A client of the deployment with this prefix.
 
-        Nothing is sent before the first call. ``outbox`` is needed to publish durably, and
-        ``signing_key`` (``<id>:<secret>``) to publish to projects that take signed changes only.
+        Nothing is sent before the first call. Each call raises ConfigurationError if the
+        deployment has another number of partitions than ``partitions``; None: the client takes the
+        number from the deployment, and 1 before its first worker has started. ``outbox`` is needed
+        to publish durably, and ``signing_key`` (``<id>:<secret>``) to publish to projects that take
+        signed changes only.
 
         Raises:
             ConfigurationError: the URL is not a Redis URL, or the key is no key.
@@ -82,11 +96,12 @@ class Client:
         return cls(
             connect(redis_url),
             connect(redis_url, blocking=True),
-            Names(prefix, partitions),
+            Names(prefix, partitions or 1),
             inline_limit_bytes=inline_limit_bytes,
             content_store=content_store,
             outbox=outbox,
             signing_key=SigningKey.parse(signing_key) if signing_key else None,
+            learns=partitions is None,
         )
 
     async def __aenter__(self) -> Self:
@@ -97,7 +112,8 @@ class Client:
 
     async def close(self) -> None:
         """Stop the readers and close the connections."""
-        await self._asker.close()
+        for asker in (*self._former_askers, self._asker):
+            await asker.close()
         await self._redis.aclose()
         await self._reader.aclose()
 
@@ -105,6 +121,7 @@ class Client:
         self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
     ) -> Receipt:
         """Publish one change; see ``Publisher.publish``."""
+        await self._know_before_publishing(durable=durable)
         return await self._publisher.publish(event, lane, durable=durable)
 
     async def publish_many(
@@ -115,6 +132,7 @@ class Client:
         durable: bool = False,
     ) -> list[Receipt]:
         """Publish changes, pipelined; see ``Publisher.publish_many``."""
+        await self._know_before_publishing(durable=durable)
         return await self._publisher.publish_many(changes, lane, durable=durable)
 
     async def ask(
@@ -156,6 +174,7 @@ class Client:
             UsageError: an argument is out of its limits.
             Unavailable: no reply in time, or Redis can't be reached.
         """
+        await self._know_before_asking(timeout)
         query = {
             "project": project,
             "text": text,
@@ -221,7 +240,9 @@ class Client:
 
         Raises:
             Unavailable: Redis can't be reached.
+            ConfigurationError: the deployment has another number of partitions.
         """
+        await retrying(self._know_deployment)
         with redis_errors():
             seconds, microseconds = await self._redis.time()
         milliseconds = seconds * 1000 + microseconds // 1000
@@ -260,6 +281,37 @@ class Client:
     async def heartbeats(self) -> list[Heartbeat]:
         """The workers of the deployment; raises as ``cursors``."""
         return await Heartbeats(self._redis, self._names).read()
+
+    async def _know_before_publishing(self, *, durable: bool) -> None:
+        """A durable event is kept first, and published again once Redis is back."""
+        try:
+            await retrying(self._know_deployment)
+        except Unavailable:
+            if not durable:
+                raise
+
+    async def _know_before_asking(self, timeout: timedelta) -> None:
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await retrying(self._know_deployment, timeout)
+        except TimeoutError:
+            raise Unavailable(
+                f"Redis has not responded within {timeout.total_seconds():g} s: check that it runs"
+            ) from None
+
+    async def _know_deployment(self) -> None:
+        """Compare the partitions once: a change in one that no worker reads is lost unseen."""
+        if self._knows_deployment:
+            return
+        stamp = await read_stamp(self._redis, self._names)
+        if stamp is None or self._knows_deployment:
+            return
+        chosen = None if self._learns else self._names.partitions
+        partitions = check_partitions(stamp.partitions, chosen)
+        self._knows_deployment = True
+        if partitions != self._names.partitions:
+            self._former_askers.append(self._asker)
+            self._use(Names(self._names.prefix, partitions))
 
     def statistics(self) -> Mapping[str, Any]:
         """What is in hand: queries that wait for their reply, and reader tasks."""

@@ -16,6 +16,7 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{model.<provider>}:held      there while a provider is to be left alone
     headrace:{model.<provider>}:requests  when its limit will have been worked off; also :tokens
     headrace:{workers}:state              hash: what each worker last told of itself
+    headrace:deployment                   which deployment this is, and its partitions
 """
 
 from __future__ import annotations
@@ -209,6 +210,11 @@ class Names:
     def workers(self) -> str:
         """Hash: by worker, what it last told of itself."""
         return f"{self.prefix}:{{workers}}:state"
+
+    @property
+    def deployment(self) -> str:
+        """Which deployment these keys belong to, see ``events.deployment``."""
+        return f"{self.prefix}:deployment"
 
     def partition_of(self, project: str, uri: str) -> int:
         """Partition of a document: stable, by CRC-32 of project and uri."""

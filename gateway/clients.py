@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -11,8 +12,9 @@ from events import Client, Names, check_server, connect
 from events.outbox import Outbox
 from events.publishing import ContentStore
 from gateway.stack import require_database
+from processors.deployment import compare
 from processors.recipes import recipe_of
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, Unavailable
 from runtime.settings import Settings
 from store.database import Database
 from store.outbox import PostgresOutbox
@@ -58,12 +60,18 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Database]:
-    """Postgres, as a role, or else that of the workers; errors as ``open_store``."""
+    """Postgres, as a role, or else that of the workers; errors as ``open_store``.
+
+    It must be of the same deployment as Redis; where that is away, nobody can say.
+    """
     require_database(settings)
     database = await Database.open(
         settings.database_url, role=role or settings.worker_role, max_size=4
     )
     try:
+        with contextlib.suppress(Unavailable):
+            async with open_redis(settings) as redis:
+                await compare(redis, database, settings)
         yield database
     finally:
         await database.close()

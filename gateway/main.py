@@ -20,6 +20,7 @@ COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
     "up": "Run servers and workers, until Ctrl-C.",
     "migrate": "Bring the database to this version's schema.",
+    "deployment": "Say which deployment the servers are of; make them one.",
     "access": "Make Redis users and Postgres roles, with the least rights of each.",
     "worker": "Index documents and answer queries.",
     "sync": "Publish what changed in a directory or repository.",

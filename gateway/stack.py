@@ -9,10 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 
+from events.connection import connect
+from events.deployment import check_partitions, read_stamp
+from events.names import Names
 from gateway.running import find_running
 from gateway.workers import worker
+from processors.deployment import chosen_partitions
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, Unavailable
 from runtime.settings import Settings
 
 __all__ = ["configured", "own_servers", "require_database", "stack"]
@@ -26,24 +30,44 @@ def configured(settings: Settings) -> Settings | None:
 
 
 @asynccontextmanager
-async def stack(settings: Settings, *, with_worker: bool = True) -> AsyncIterator[Settings]:
-    """Settings with the URLs of running servers.
+async def stack(
+    settings: Settings, *, with_worker: bool = True, as_chosen: bool = False
+) -> AsyncIterator[Settings]:
+    """Settings with the URLs of running servers, and with the partitions of their deployment.
 
-    Where there are none, servers and a worker run under ``home`` for as long as this lasts.
+    ``as_chosen``: the number of partitions stays that of the settings.
+
+    Where there are no servers, they and a worker run under ``home`` for as long as this lasts.
 
     Raises:
         UsageError: another command has its own servers under ``home`` at the moment.
-        ConfigurationError: a server or the worker can't start; the message says why.
+        ConfigurationError: a server or the worker can't start, or the settings name another number
+            of partitions than the deployment has; the message says why.
     """
     found = configured(settings)
     if found is not None:
-        yield found
+        yield found if as_chosen else await _with_partitions(found)
         return
     async with own_servers(settings) as own, AsyncExitStack() as exits:
         if with_worker:
             log = own.home_directory / "worker.log"
             await exits.enter_async_context(worker(own, log=log))
-        yield own
+        yield own if as_chosen else await _with_partitions(own)
+
+
+async def _with_partitions(settings: Settings) -> Settings:
+    """A Redis that is away is left to the command, which can say more about it."""
+    redis = connect(settings.redis_url)
+    try:
+        stamp = await read_stamp(redis, Names(settings.stream_prefix))
+    except Unavailable:
+        return settings
+    finally:
+        await redis.aclose()
+    if stamp is None:
+        return settings
+    partitions = check_partitions(stamp.partitions, chosen_partitions(settings))
+    return settings.model_copy(update={"partitions": partitions})
 
 
 @asynccontextmanager

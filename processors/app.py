@@ -23,7 +23,7 @@ from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.heart import Heart
 from processors.limits import Limits
 from processors.opening import WAITING_PER_WORKING, open_services
-from processors.servers import open_servers
+from processors.servers import deployment_watch, open_servers
 from processors.services import Services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks
@@ -73,10 +73,11 @@ async def run_worker(
     if not any(ROLES[role] for role in only):
         await _archive(settings, stop, ready)
         return
-    await _require_reading(settings, only)
     async with open_services(settings, only, stop) as services:
+        await _require_reading(settings, services.names, only)
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", services.schema_watch.run(stop))
+        chores.start("deployment", services.deployment_watch.run(stop))
         if "indexer" in only:
             chores.start("maintenance", services.maintenance.run(stop))
         if "embedder" in only:
@@ -100,13 +101,12 @@ def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
     return settings.model_copy(update={"worker_role": ANSWERER})
 
 
-async def _require_reading(settings: Settings, only: Collection[str]) -> None:
+async def _require_reading(settings: Settings, names: Names, only: Collection[str]) -> None:
     """Raises ConfigurationError where our user may not read, which agents would wait out."""
     if settings.broker_url:
         return
     redis = connect(settings.redis_url)
     try:
-        names = Names(settings.stream_prefix, settings.partitions)
         await require_reading(redis, names, frozenset().union(*(ROLES[role] for role in only)))
     finally:
         await redis.aclose()
@@ -119,6 +119,7 @@ async def _archive(
     async with open_servers(settings) as servers:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", SchemaWatch(servers.database).run(stop))
+        chores.start("deployment", deployment_watch(servers, settings).run(stop))
         chores.start("archiving", archiving_of(servers, settings).run(stop))
         heartbeats = Heartbeats(servers.redis, servers.names)
         chores.start("heart", Heart(heartbeats, ["archiver"]).run(stop))
@@ -151,7 +152,7 @@ def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
         broker=settings.broker_url or settings.redis_url,
         options=Options(
             prefix=settings.stream_prefix,
-            partitions=settings.partitions,
+            partitions=services.names.partitions,
             lease=settings.lease,
             max_deliveries=settings.max_deliveries,
             retry_delay=settings.retry_delay,

@@ -44,7 +44,7 @@ from processors.indexing.resolving import Resolver
 from processors.inference import Inference, tokenizer_path
 from processors.limits import Limits
 from processors.recipes import RecipeNotices, chooses_models, model_options, rate_limits
-from processors.servers import Servers, open_servers
+from processors.servers import Servers, deployment_watch, open_servers
 from processors.services import Services
 from runtime.cores import parser_processes
 from runtime.errors import Retryable
@@ -119,6 +119,7 @@ async def open_services(
         outcomes = Outcomes(servers.redis, servers.names)
         replies = Replies(servers.redis, servers.names)
         yield Services(
+            names=servers.names,
             indexing=_indexing(
                 base, notices, outcomes, sharing if "embedder" in roles else None, precedence
             ),
@@ -135,6 +136,7 @@ async def open_services(
                 exact_chunks=settings.exact_search_chunks,
             ),
             schema_watch=SchemaWatch(servers.database),
+            deployment_watch=deployment_watch(servers, settings),
             store=servers.store,
             count_tokens=reader.count_tokens,
             trim=partial(trim_queries, servers.redis, servers.names),

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from events.connection import check_server, connect
+from events.deployment import Stamp
 from events.names import Names
 from processors.admission import Admission, KeyRing
+from processors.deployment import DeploymentWatch, claim_archive, compare, join
 from processors.recipes import recipe_of
 from runtime.settings import Settings
 from store.archive import Archive
@@ -19,19 +21,21 @@ from store.generations import Recipe
 from store.pending import PendingVectors
 from store.projects import Projects
 from store.publisher_keys import PublisherKeys
+from store.roles import ANSWERER
 from store.standings import Standings
 from store.store import Store
 
-__all__ = ["Servers", "open_servers"]
+__all__ = ["Servers", "deployment_watch", "open_servers"]
 
 
 @dataclass(frozen=True)
 class Servers:
     """Redis, Postgres and the archive, and who may change what.
 
-    ``recipe`` is that of the settings, for new projects.
+    ``stamp`` says which deployment they are; ``recipe`` is that of the settings, for new projects.
     """
 
+    stamp: Stamp
     names: Names
     redis: Redis
     database: Database
@@ -51,7 +55,8 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
     ``role``: in Postgres, instead of the workers' one; its statements may take long.
 
     Raises:
-        ConfigurationError: versions, roles or settings don't fit.
+        ConfigurationError: versions, roles or settings don't fit, or the servers are of different
+            deployments.
         Unavailable: Redis or Postgres can't be reached.
     """
     recipe = recipe_of(settings)
@@ -65,10 +70,15 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             statement_timeout=None if role else settings.statement_timeout,
         )
         stack.push_async_callback(database.close)
+        only_reads = role or settings.worker_role == ANSWERER
+        stamp = await (compare if only_reads else join)(redis, database, settings)
+        if role:
+            await claim_archive(database, settings, writes=False)
         projects = Projects(database, recipe)
         key_ring = KeyRing(PublisherKeys(database, projects).read)
         yield Servers(
-            names=Names(settings.stream_prefix, settings.partitions),
+            stamp=stamp,
+            names=Names(stamp.prefix, stamp.partitions),
             redis=redis,
             database=database,
             recipe=recipe,
@@ -79,3 +89,9 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             key_ring=key_ring,
             admission=Admission(key_ring, projects, Standings(database)),
         )
+
+
+def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:
+    """Looks for as long as a worker lives whether its deployment is still the one it joined."""
+    writes = settings.worker_role != ANSWERER
+    return DeploymentWatch(servers.redis, servers.stamp, writes=writes)

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from events.heartbeats import Heartbeats
+from events.names import Names
 from processors.answering.pipeline import Answering
 from processors.archiving.running import Archiving
 from processors.burying import Burial
+from processors.deployment import DeploymentWatch
 from processors.embedding.pipeline import Embedding
 from processors.embedding.requesting import VectorRequests
 from processors.indexing.chunking.types import CountTokens
@@ -25,6 +27,7 @@ __all__ = ["Services"]
 class Services:
     """The pipelines of a worker, the archiving, and its maintenance tasks."""
 
+    names: Names
     indexing: Indexing
     embedding: Embedding
     vector_requests: VectorRequests
@@ -35,6 +38,7 @@ class Services:
     heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch
+    deployment_watch: DeploymentWatch
     store: Store
     count_tokens: CountTokens
     trim: Callable[[], Awaitable[int]]

@@ -17,6 +17,7 @@ import asyncpg
 import structlog
 
 from store import generations
+from store.activity import Activity
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.keyword.merging import (
@@ -27,7 +28,6 @@ from store.keyword.merging import (
     sort_words,
 )
 from store.named_queries import named
-from store.projects import Projects
 from store.vector_indexes import VectorIndexes
 
 __all__ = ["EXACT_CHUNKS", "LOCK_SPACE", "Maintenance"]
@@ -55,6 +55,9 @@ class _Swept:
 class Maintenance:
     """Keeps the live generation of every project quick to search.
 
+    Every ``interval`` it sees to the projects that were written to of late, and every
+    ``sweep_interval`` to all, so that idle projects cost next to nothing.
+
     ``owner_url`` belongs to the owner of the tables; without it, building a vector index makes
     writers wait. ``exact_chunks``: up to so many vectors, a generation gets no index.
     """
@@ -69,10 +72,11 @@ class Maintenance:
         sweep_interval: timedelta = SWEEP_INTERVAL,
     ) -> None:
         self._database = database
-        self._projects = Projects(database)
         self._indexes = VectorIndexes(database, owner_url, exact_chunks)
         self._interval = interval
         self._sweep_interval = sweep_interval
+        self._written = Activity(database, sweep_interval)
+        self._embedded = Activity(database, sweep_interval)
         self._swept: dict[int, _Swept] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -91,7 +95,8 @@ class Maintenance:
             ExceptionGroup: what failed, once all have had their turn.
         """
         await self._analyze()
-        await self._for_each(self.tidy_keywords, self._refresh_indexes)
+        activity = Activity(self._database, self._sweep_interval)
+        await self._for_each(activity, self.tidy_keywords, self._refresh_indexes)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -103,21 +108,24 @@ class Maintenance:
 
     async def _keep_keywords(self) -> None:
         await self._analyze()
-        await self._for_each(self.tidy_keywords)
+        await self._for_each(self._written, self.tidy_keywords)
 
     async def _keep_vectors(self) -> None:
-        await self._for_each(self._refresh_indexes)
+        await self._for_each(self._embedded, self._refresh_indexes)
 
-    async def _for_each(self, *chores: Callable[[Generation], Awaitable[None]]) -> None:
+    async def _for_each(
+        self, activity: Activity, *chores: Callable[[Generation], Awaitable[None]]
+    ) -> None:
         """For the generation that is live by now; whoever builds another sees to that."""
         failures: list[Exception] = []
-        for project_id in (await self._projects.all()).values():
+        for project_id in await activity.due():
             try:
                 async with self._database.scope(project_id) as connection:
                     live = await generations.live(connection, project_id)
                 for chore in chores:
                     await chore(live)
             except Exception as error:  # noqa: BLE001 - handed on below
+                activity.keep(project_id)
                 failures.append(error)
         if failures:
             raise ExceptionGroup("upkeep failed", failures)

@@ -34,11 +34,12 @@ Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 class ArchiveMender:
     """Replaces files of one project. A file that can't be made whole again is left as it is."""
 
-    def __init__(self, database: Database, url: str, project_id: int) -> None:
+    def __init__(self, database: Database, url: str, project: str, project_id: int) -> None:
         self._index = Index(database)
         self._storage = Files(url)
         self._reader = Reader(self._index, self._storage)
         self._replacing = Replacing(database)
+        self._project = project
         self._project_id = project_id
 
     async def events(self, paths: Iterable[str], at_hand: Sequence[LoggedChange]) -> list[str]:
@@ -61,7 +62,7 @@ class ArchiveMender:
         lost = segment.entries - len(whole)
         if lost > 0:
             return [self._failure(segment.path, lost, "changes")]
-        files = Writing(self._storage, self._project_id)
+        files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
             await files.events(sorted(whole.values(), key=lambda one: one.order))
             old = [segment.segment_id]
@@ -91,7 +92,7 @@ class ArchiveMender:
         lost = hashes - texts.keys()
         if lost:
             return [self._failure(pack.path, len(lost), "contents")]
-        files = Writing(self._storage, self._project_id)
+        files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
             await files.contents(texts)
             old = [pack.segment_id]
@@ -102,7 +103,9 @@ class ArchiveMender:
         """Take files in that the index doesn't know, if they are whole, and remove the others."""
         before = datetime.now(UTC) - GRACE
         async with self._alone():
-            await take_in_orphans(self._index, self._storage, self._project_id, before)
+            await take_in_orphans(
+                self._index, self._storage, self._project, self._project_id, before
+            )
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

@@ -9,6 +9,7 @@ from datetime import datetime
 import asyncpg
 
 from store import embeddings
+from store.activity import waiting_projects
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation, live
 from store.named_queries import named
@@ -348,7 +349,10 @@ class PendingVectors:
         Each is given to one caller only, until it has waited for as long again.
         """
         overdue: dict[str, tuple[Generation, list[PendingDocument]]] = {}
+        waiting = await waiting_projects(self._database)
         for project, project_id in (await self._projects.all()).items():
+            if project_id not in waiting:
+                continue
             async with self._database.scope(project_id) as connection:
                 generation = await live(connection, project_id)
             place = project_id, EVERY_AGENT, generation.id

@@ -31,7 +31,8 @@ Vector = npt.NDArray[np.float16]
 class ChunkWrite:
     """One chunk as it shall be stored.
 
-    ``content_hash`` (32 bytes) is the SHA-256 of what is embedded (header and text): equal hashes
+    ``content_hash`` (32 bytes) is the SHA-256 of what is embedded (header and text), and of the
+    agent of a private document: equal hashes
     under one model have equal vectors. ``content`` is the source text itself. Without a ``vector``
     the chunk gets the cached one of its text, or waits for one; an empty ``model`` means that it
     gets none.

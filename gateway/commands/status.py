@@ -45,6 +45,9 @@ _JSON_ONLY = ("tombstones", "outcomes", "coverage")
 
 
 def command(
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Show what is stored of this one only.")
+    ] = None,
     json: JsonOption = False,
     watch: Annotated[bool, typer.Option("--watch", help="Look again and again.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
@@ -55,17 +58,19 @@ def command(
     until Ctrl-C.
     """
     if watch:
+        if project is not None:
+            raise UsageError("--watch shows streams and workers, no projects: leave out --project")
         every = _interval(interval)
         run_service(lambda settings, stop: _watch(settings, stop, every, json), quiet=True)
         return
-    found = run_client(_look)
+    found = run_client(partial(_look, project=project))
     if json:
         print_json(found)
     else:
         _print(stdout(), found)
 
 
-async def _look(settings: Settings) -> dict[str, Any]:
+async def _look(settings: Settings, project: str | None) -> dict[str, Any]:
     servers = "of the settings" if settings.redis_url else "of a running `headrace up`"
     if configured(settings) is None:
         servers = "embedded, for this command only"
@@ -78,7 +83,7 @@ async def _look(settings: Settings) -> dict[str, Any]:
         names = names_of(running)
         seen = await look(redis, names)
         archiver = await archiver_rows(redis, names)
-        stored = await _stored(running, database)
+        stored = await _stored(running, database, project)
     version = ".".join(map(str, facts.version))
     embedded = "" if settings.redis_url else f" ({find_redis().source})"
     return {
@@ -108,11 +113,15 @@ def _interval(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-async def _stored(settings: Settings, database: Database) -> dict[str, Any]:
+async def _stored(settings: Settings, database: Database, project: str | None) -> dict[str, Any]:
     store = Store(database, recipe_of(settings))
     projects = Projects(database)
     archive = Archive(database, projects, settings.archive_location)
-    found = await store.statistics()
+    found = await store.statistics(project)
+    if project is not None and not found:
+        raise UsageError(
+            f"there is no project {project[:80]!r} (`headrace status` lists the projects there are)"
+        )
     return {
         "projects": [await _project(store, one) for one in found],
         "archive": await archive_rows(archive, PostgresOutbox(database, projects), found),

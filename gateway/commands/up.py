@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.clients import open_database
 from gateway.output import stderr
 from gateway.running import announced, find_running
 from gateway.session import run_service
@@ -40,6 +41,7 @@ async def _up(settings: Settings, stop: asyncio.Event, count: int) -> None:
         raise UsageError(f"`headrace up` runs already with {settings.home_directory}")
     async with own_servers(settings) as own, AsyncExitStack() as exits:
         require_database(own)
+        await _check_deployment(own)
         children = [
             await exits.enter_async_context(worker(own, workers=count)) for _ in range(count)
         ]
@@ -49,6 +51,12 @@ async def _up(settings: Settings, stop: asyncio.Event, count: int) -> None:
             stderr().print(f"other programs publish and ask at {own.redis_url}")
         await _watch(children, stop)
         stderr().print("headrace is going down")
+
+
+async def _check_deployment(settings: Settings) -> None:
+    """Raises ConfigurationError where Redis and Postgres are not of one deployment."""
+    async with open_database(settings):
+        return
 
 
 async def _watch(children: list[ChildProcess], stop: asyncio.Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migrations.statements import run_script
 
 revision = "0012"
-down_revision = "0010"
+down_revision = "0011"
 oldest_code = "0012"
 """Workers before this one remember the id of a project for ever, that of a deleted one too."""
 

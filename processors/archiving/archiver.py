@@ -58,6 +58,7 @@ class Archiver:
         self._patience = patience
         self._failures = 0
         self._left_pending = False
+        self._has_folder = False
         self.is_active = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -75,6 +76,7 @@ class Archiver:
     async def _serve(self, lock: ArchiverLock, stop: asyncio.Event) -> None:
         self.is_active = True
         try:
+            self._has_folder = False
             await self._group.begin()
             is_last = False
             while not is_last:
@@ -112,6 +114,9 @@ class Archiver:
 
     async def _take_in(self, project: str, changes: Sequence[StreamedChange]) -> None:
         """Archive changes that count. What the indexer has yet to decide upon stays pending."""
+        if not self._has_folder:
+            await self._archive.claim(self._deployment)
+            self._has_folder = True
         judged = await self._intake.judge(project, changes)
         await self._archive.append(project, [one.change for one in judged.admitted])
         await self._group.acknowledge(places_of([*judged.admitted, *judged.refused]))

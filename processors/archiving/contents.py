@@ -8,7 +8,11 @@ from runtime.errors import UnsupportedContent
 from store.archive import Archive
 from store.store import Store
 
-__all__ = ["KeptContents"]
+__all__ = ["SMALLEST_REFERRED_BYTES", "KeptContents"]
+
+SMALLEST_REFERRED_BYTES = 16 * 2**10
+"""Every content is archived by its hash, private ones too. A change that names a hash must not show
+whether a text is there that is short enough to be guessed; such texts travel in their events."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,7 @@ class KeptContents:
         """Content by its hash in hex.
 
         Raises:
-            UnsupportedContent: it is nowhere.
+            UnsupportedContent: it is nowhere, or in the archive alone and short.
             DamagedSegment: the file of the archive that has it is damaged.
             Unavailable: Postgres or the archive can't be reached.
         """
@@ -30,6 +34,6 @@ class KeptContents:
             return await self.store.get_content(project, sha256)
         except UnsupportedContent:
             content = await self.archive.content(project, sha256)
-            if content is None:
+            if content is None or len(content.encode()) < SMALLEST_REFERRED_BYTES:
                 raise
             return content

@@ -58,8 +58,13 @@ class CutDocument:
 
     @cached_property
     def hashes(self) -> tuple[bytes, ...]:
-        """SHA-256 (32 bytes) of each text; equal hashes have equal vectors."""
-        return tuple(hashlib.sha256(text.encode()).digest() for text in self.texts)
+        """SHA-256 (32 bytes) of each text, and of its agent; equal hashes have equal vectors.
+
+        Vectors are found by them. A private text has other hashes than the same text of another
+        agent: what is embedded for one must not show whether the other has it.
+        """
+        agent = self.resolved.data.agent
+        return tuple(_hash(text, agent) for text in self.texts)
 
     def write(
         self, generation_id: int, vectors: Mapping[bytes, Vector | None] | None = None
@@ -108,6 +113,11 @@ class EmbeddedDocument:
     chunks_embedded: int = 0
     tokens_embedded: int = 0
     cost_usd: float = 0.0
+
+
+def _hash(text: str, agent: str | None) -> bytes:
+    shared = hashlib.sha256(text.encode()).digest()
+    return hashlib.sha256(agent.encode() + b"\0" + shared).digest() if agent else shared
 
 
 def _chunk_write(

@@ -206,7 +206,9 @@ class _Work:
     async def _archive_purged(self) -> Purged:
         deadline = monotonic() + self._purge.patience.total_seconds()
         while True:
-            done = await self._servers.archive.purge(self._project_id, self._before)
+            done = await self._servers.archive.purge(
+                self._report.project, self._project_id, self._before
+            )
             if done is not None:
                 return done
             if monotonic() > deadline:

@@ -61,5 +61,5 @@ async def _append(case: Case, entries: Sequence[StreamEntry]) -> None:
 def _mender(case: Case) -> ArchiveMender:
     tools = case.desk.tools
     return ArchiveMender(
-        tools.database, tools.settings.archive_location, case.generation.project_id
+        tools.database, tools.settings.archive_location, case.project, case.generation.project_id
     )

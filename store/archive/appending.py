@@ -59,7 +59,7 @@ class Appender:
     async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()
         relied_on = await self._index.known(project_id, claims.contents)
-        files = Writing(self._storage, project_id)
+        files = Writing(self._storage, await self._index.folder(project_id))
         async with writing(files):
             await self._write(files, project_id, claims, relied_on)
             if monotonic() - began > _LONGEST_S:

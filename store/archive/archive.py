@@ -13,12 +13,12 @@ from store.archive.compacting import GRACE, Compacted, Compactor
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
+from store.archive.marker import claim_folder
 from store.archive.reading import Reader
 from store.archive.redacting import Purged, Redactor
 from store.archive.replacing import Replacing
 from store.archive.retention import Document
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
-from store.archive.writing import folder
 from store.database import Database
 from store.projects import Projects
 
@@ -40,6 +40,7 @@ class Archive:
         Raises:
             ConfigurationError: no file system is known for the URL, or its package is absent.
         """
+        self._database = database
         self._projects = projects
         self._index = Index(database)
         self._storage = Files(url)
@@ -48,6 +49,14 @@ class Archive:
         replacing = Replacing(database)
         self._compactor = Compactor(self._index, replacing, self._storage)
         self._redactor = Redactor(self._index, replacing, self._storage)
+
+    async def claim(self, prefix: str) -> None:
+        """Make sure that this database alone writes to the folder of its deployment.
+
+        Raises:
+            ConfigurationError: a copy of it, or one of another stream prefix, does already.
+        """
+        await claim_folder(self._database, self._storage, prefix, writes=True)
 
     async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
         """Archive changes, and each content that they carry or refer to once.
@@ -74,7 +83,9 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is not None:
             async for change in self._reader.events(project_id, after, damaged):
-                yield change
+                # an earlier version could take in files of another deployment
+                if change.event.data.project == project:
+                    yield change
 
     async def content(self, project: str, sha256: str) -> str | None:
         """The content of a hash in hex, or None; see ``contents``."""
@@ -125,7 +136,7 @@ class Archive:
             return handled
         damaged: list[DamagedSegment] = []
         async for change in self._reader.events(project_id, -1, damaged.append):
-            if change.event.id == event_id:
+            if change.event.id == event_id and change.event.data.project == project:
                 return change.position
         if damaged:
             raise damaged[0]
@@ -152,7 +163,7 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is None:
             return Compacted()
-        return await self._compactor.compact(project_id, older_than, rejected, grace)
+        return await self._compactor.compact(project, project_id, older_than, rejected, grace)
 
     async def survey(self, project_id: int, before: Mapping[Document, tuple[int, int]]) -> Purged:
         """What the archive holds of documents (agent, uri) before an order each; reads all."""
@@ -160,6 +171,7 @@ class Archive:
 
     async def purge(
         self,
+        project: str,
         project_id: int,
         before: Mapping[Document, tuple[int, int]],
         *,
@@ -169,14 +181,16 @@ class Archive:
 
         None: a compaction of the project is at work; nothing is done then. ``grace``: as ``check``.
         """
-        return await self._redactor.purge(project_id, before, grace)
+        return await self._redactor.purge(project, project_id, before, grace)
 
     async def drop(self, project_id: int) -> int:
         """Remove all files of a project that is deleted, known to the index or not; how many."""
-        files = await asyncio.to_thread(self._storage.listed, folder(project_id))
-        for file in files:
-            await asyncio.to_thread(self._storage.remove, file.path)
-        return len(files)
+        folder = await self._index.folder(project_id)
+        listed = await asyncio.to_thread(self._storage.listed, folder)
+        paths = {file.path for file in listed} | await self._index.paths(project_id)
+        for path in paths:
+            await asyncio.to_thread(self._storage.remove, path)
+        return len(paths)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
         """Read everything, and say what is damaged, missing or too much.

@@ -50,6 +50,7 @@ class Compactor:
 
     async def compact(
         self,
+        project: str,
         project_id: int,
         older_than: datetime,
         rejected: Collection[tuple[int, int]] | None,
@@ -59,10 +60,11 @@ class Compactor:
         async with self._replacing.alone(project_id) as is_mine:
             if not is_mine:
                 return Compacted()
-            removed = await self._tidy(project_id, datetime.now(UTC) - grace)
+            removed = await self._tidy(project, project_id, datetime.now(UTC) - grace)
             if rejected is None:
                 rejected = await self._index.rejected(project_id)
-            events = await self._events(project_id, Retention(position_at(older_than), rejected))
+            retention = Retention(position_at(older_than), rejected)
+            events = await self._events(project, project_id, retention)
             contents = ContentMerging(
                 project_id, self._index, self._storage, self._replacing, older_than
             )
@@ -77,13 +79,25 @@ class Compactor:
         _log(project_id, done)
         return done
 
-    async def _tidy(self, project_id: int, before: datetime) -> int:
-        removed = await take_in_orphans(self._index, self._storage, project_id, before)
+    async def _tidy(self, project: str, project_id: int, before: datetime) -> int:
+        removed = await take_in_orphans(self._index, self._storage, project, project_id, before)
         return removed + await remove_retired(self._index, self._storage, project_id, before)
 
-    async def _events(self, project_id: int, retention: Retention) -> EventMerging:
-        merging = EventMerging(project_id, self._storage, self._replacing, retention)
+    async def _events(self, project: str, project_id: int, retention: Retention) -> EventMerging:
+        folder = await self._index.folder(project_id)
+        merging = EventMerging(
+            project, project_id, folder, self._storage, self._replacing, retention
+        )
         await merging.run(await self._index.segments(project_id))
+        if merging.foreign:
+            log.warning(
+                "archive.foreign_files",
+                project=project,
+                paths=[segment.path for segment in merging.foreign],
+            )
+            await self._index.forget(
+                project_id, [segment.segment_id for segment in merging.foreign]
+            )
         return merging
 
 

@@ -136,7 +136,7 @@ class ContentMerging:
         return pack.created_at < self.older_than
 
     async def _merge(self, group: Sequence[_Plan]) -> None:
-        files = Writing(self.storage, self.project_id)
+        files = Writing(self.storage, await self.index.folder(self.project_id))
         copied = _Copied(files, max(plan.pack.created_at for plan in group))
         async with writing(files):
             for plan in group:

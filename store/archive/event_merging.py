@@ -39,42 +39,64 @@ class Merged:
 
 @dataclass(slots=True)
 class EventMerging:
-    """One run over one project. Files that are damaged are left alone and end in ``damaged``."""
+    """One run over one project. Files that are damaged are left alone and end in ``damaged``.
 
+    Changes of other projects came in by a mistake of an earlier version: ``foreign`` are files that
+    hold nothing else, and belong to somebody else; from other files these changes are left out.
+    """
+
+    project: str
     project_id: int
+    folder: str
     storage: Files
     replacing: Replacing
     retention: Retention
     freed_bytes: int = 0
     dropped_events: int = 0
     damaged: list[DamagedSegment] = field(default_factory=list)
+    foreign: list[Segment] = field(default_factory=list)
+    _mixed: set[int] = field(default_factory=set)
 
     async def run(self, segments: Sequence[Segment]) -> None:
         """Merge what is worth it."""
-        sound = [one for one in segments if await asyncio.to_thread(self._learn, one)]
+        sound = [segment for segment in segments if await asyncio.to_thread(self._learn, segment)]
         droppable = {one.segment_id: await asyncio.to_thread(self._count, one) for one in sound}
         for group in _worth_merging(sound, droppable):
             await self._merge(group)
 
     def _learn(self, segment: Segment) -> bool:
-        """Take a file into account; false: it is damaged, so that it proves nothing."""
+        """Take a file into account; false: it is damaged or foreign, so that it proves nothing."""
+        own = others = 0
         try:
             for record, _ in read_records(self.storage, segment):
-                self.retention.learn(record)
+                if record.project == self.project:
+                    own += 1
+                    self.retention.learn(record)
+                else:
+                    others += 1
         except DamagedSegment as error:
             self.damaged.append(error)
             return False
+        if others and not own:
+            self.foreign.append(segment)
+            return False
+        if others:
+            self._mixed.add(segment.segment_id)
         return True
+
+    def _keeps(self, record: Record) -> bool:
+        return record.project == self.project and self.retention.keeps(record)
 
     def _count(self, segment: Segment) -> int:
         """How many of a file's changes may go."""
-        if segment.first_position >= self.retention.limit:
+        is_young = segment.first_position >= self.retention.limit
+        if is_young and segment.segment_id not in self._mixed:
             return 0
         records = read_records(self.storage, segment)
-        return sum(not self.retention.keeps(record) for record, _ in records)
+        return sum(not self._keeps(record) for record, _ in records)
 
     async def _merge(self, group: Sequence[Segment]) -> None:
-        files = Writing(self.storage, self.project_id)
+        files = Writing(self.storage, self.folder)
         merged = Merged()
         async with writing(files):
             await asyncio.to_thread(files.write_lines, self._kept(group, merged))
@@ -95,7 +117,7 @@ class EventMerging:
             if record.order == before:
                 continue
             before = record.order
-            if self.retention.keeps(record):
+            if self._keeps(record):
                 yield Line(record.position, line)
             else:
                 merged.drop(record)

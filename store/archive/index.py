@@ -12,6 +12,7 @@ import asyncpg
 
 from store.archive.packs import Span
 from store.database import EVERY_AGENT, Database
+from store.deployment import read_deployment
 from store.generations import enter_live
 from store.named_queries import named
 
@@ -89,6 +90,13 @@ class Index:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._deployment_id: str | None = None
+
+    async def folder(self, project_id: int) -> str:
+        """Where new files of a project lie; no other deployment has this folder."""
+        if self._deployment_id is None:
+            self._deployment_id = (await read_deployment(self._database)).id
+        return f"{self._deployment_id}/{project_id}"
 
     async def known(self, project_id: int, hashes: Collection[str]) -> set[str]:
         """Those of the contents that are archived."""

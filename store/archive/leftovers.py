@@ -1,14 +1,16 @@
 """Files that no index knows, and files that nobody needs any more.
 
-An orphan that is whole is taken in: it holds nothing but changes that were published, and contents
-by their hashes, so that reading it can do no harm; and where Postgres was restored from a backup,
-orphans are what was archived since. One that isn't whole is what a killed process left.
+Only files of the project's own folder are looked at, which no other deployment writes to. An orphan
+that is whole, and holds changes of this project only, is taken in: where Postgres was restored from
+a backup, orphans are what was archived since. One that isn't whole is what a killed process left.
+One with changes of another project is left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -20,11 +22,14 @@ from store.archive.index import Index, NewFile, insert_file
 from store.archive.packs import Span
 from store.archive.retention import Record
 from store.archive.segments import raw_lines
-from store.archive.writing import CONTENTS, EVENTS, folder
+from store.archive.writing import CONTENTS, EVENTS
 
 __all__ = ["find_orphans", "remove_retired", "take_in_orphans"]
 
 log = structlog.get_logger(__name__)
+
+_OF_A_DEPLOYMENT = re.compile(r"[0-9a-f]{32}/")
+"""Earlier versions put a project's folder directly below the archive's URL."""
 
 
 async def find_orphans(
@@ -35,7 +40,7 @@ async def find_orphans(
     The files are listed first, so that one that is entered meanwhile isn't taken for an orphan.
     What is older than the project is none of its own: it was archived from another database.
     """
-    listed = await asyncio.to_thread(storage.listed, folder(project_id))
+    listed = await asyncio.to_thread(storage.listed, await index.folder(project_id))
     known = await index.paths(project_id)
     birth = await index.birth(project_id)
     return [
@@ -43,13 +48,17 @@ async def find_orphans(
     ]
 
 
-async def take_in_orphans(index: Index, storage: Files, project_id: int, before: datetime) -> int:
+async def take_in_orphans(
+    index: Index, storage: Files, project: str, project_id: int, before: datetime
+) -> int:
     """Enter whole orphans into the index, and remove the others; how many were removed."""
     orphans = await find_orphans(index, storage, project_id, before)
     removed = 0
     for orphan in orphans:
         try:
-            file = await asyncio.to_thread(_read_back, storage, orphan)
+            file = await asyncio.to_thread(_read_back, storage, orphan, project)
+        except _Foreign as error:
+            log.warning("archive.orphan_left_alone", path=orphan.path, reason=str(error))
         except (BadBlock, FileNotFoundError) as error:
             log.info("archive.orphan_removed", path=orphan.path, reason=str(error))
             await asyncio.to_thread(storage.remove, orphan.path)
@@ -62,26 +71,37 @@ async def take_in_orphans(index: Index, storage: Files, project_id: int, before:
 
 
 async def remove_retired(index: Index, storage: Files, project_id: int, before: datetime) -> int:
-    """Remove the files that compaction put others in place of; how many there were."""
+    """Remove the files that compaction put others in place of; how many there were.
+
+    Files in the folder of another deployment stay: the original of this database, if it is a copy,
+    may need them.
+    """
     retired = await index.retired(project_id, before)
+    own = await index.folder(project_id)
     for path in retired.values():
-        await asyncio.to_thread(storage.remove, path)
+        if path.startswith(f"{own}/") or not _OF_A_DEPLOYMENT.match(path):
+            await asyncio.to_thread(storage.remove, path)
     await index.forget(project_id, list(retired))
     return len(retired)
 
 
-def _read_back(storage: Files, orphan: StoredFile) -> NewFile:
+class _Foreign(Exception):
+    """A file holds changes of another project; says of which."""
+
+
+def _read_back(storage: Files, orphan: StoredFile, project: str) -> NewFile:
     """What the index would have said of a file, had it been told; blocks.
 
     Raises:
         BadBlock: the file isn't whole.
+        _Foreign: it isn't of this project.
     """
     if not orphan.path.endswith(".zst"):
         raise BadBlock("it was never finished")
     data = storage.read(orphan.path)
     found = list(_sound_blocks(data))
     if f"/{EVENTS}/" in orphan.path:
-        return _segment(orphan, data, found)
+        return _segment(orphan, data, found, project)
     return _pack(orphan, data, found)
 
 
@@ -94,9 +114,13 @@ def _sound_blocks(data: bytes) -> Iterator[Block]:
         yield block
 
 
-def _segment(orphan: StoredFile, data: bytes, found: list[Block]) -> NewFile:
+def _segment(orphan: StoredFile, data: bytes, found: list[Block], project: str) -> NewFile:
     lines = [line for block in found for line in raw_lines(data, block)]
-    positions = [Record.of(line).position for line in lines]
+    records = [Record.of(line) for line in lines]
+    others = {record.project for record in records} - {project}
+    if others:
+        raise _Foreign(f"it holds changes of {min(others)}, not of {project}")
+    positions = [record.position for record in records]
     return NewFile(
         EVENTS,
         orphan.path,

@@ -87,7 +87,11 @@ class Redactor:
         return found
 
     async def purge(
-        self, project_id: int, before: Mapping[Document, Order], grace: timedelta
+        self,
+        project: str,
+        project_id: int,
+        before: Mapping[Document, Order],
+        grace: timedelta,
     ) -> Purged | None:
         """Rewrite what holds changes of documents before an order; None: a compaction is at work.
 
@@ -97,7 +101,9 @@ class Redactor:
             if not is_mine:
                 return None
             now = datetime.now(UTC)
-            await take_in_orphans(self._index, self._storage, project_id, now - grace)
+            await take_in_orphans(
+                self._index, self._storage, project, project_id, now - grace
+            )
             done = await self.survey(project_id, before)
             for segment in await self._index.segments(project_id):
                 await self._rewrite(project_id, segment, before)
@@ -139,7 +145,7 @@ class Redactor:
             return
         if not changed:
             return
-        files = Writing(self._storage, project_id)
+        files = Writing(self._storage, await self._index.folder(project_id))
         async with writing(files):
             await asyncio.to_thread(files.write_lines, lines)
             await self._replacing.events(

@@ -36,6 +36,7 @@ def time_of(position: int) -> datetime:
 class Record:
     """As much of an archived change as compaction needs. ``content``: the hash it refers to."""
 
+    project: str
     partition: int
     position: int
     documents: tuple[Document, ...]
@@ -51,6 +52,7 @@ class Record:
         uris = (data["uri"], data["old_uri"]) if data.get("old_uri") else (data["uri"],)
         content = data.get("content_ref")
         return cls(
+            data["project"],
             parsed["partition"],
             parsed["position"],
             tuple((agent, uri) for uri in uris),

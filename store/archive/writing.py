@@ -19,7 +19,7 @@ from store.archive.index import NewFile
 from store.archive.packs import Pack, encode_contents
 from store.archive.segments import EncodedEvents, Line, encode_events, line_of
 
-__all__ = ["CONTENTS", "EVENTS", "Writing", "folder", "writing"]
+__all__ = ["CONTENTS", "EVENTS", "Writing", "writing"]
 
 EVENTS: Literal["events"] = "events"
 CONTENTS: Literal["contents"] = "contents"
@@ -27,17 +27,13 @@ CONTENTS: Literal["contents"] = "contents"
 log = structlog.get_logger(__name__)
 
 
-def folder(project_id: int) -> str:
-    """Where the files of a project lie, below the archive's URL."""
-    return str(project_id)
-
-
 class Writing:
     """Files of one project that belong together. What is written is in ``files``."""
 
-    def __init__(self, storage: Files, project_id: int) -> None:
+    def __init__(self, storage: Files, place: str) -> None:
+        """``place``: the project's folder."""
         self._storage = storage
-        self._folder = folder(project_id)
+        self._folder = place
         self.files: list[NewFile] = []
 
     async def contents(self, contents: Mapping[str, str]) -> None:

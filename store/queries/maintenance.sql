@@ -6,6 +6,17 @@ select pg_try_advisory_xact_lock($1::int, $2::int)
 -- For whoever can't leave it to another: waits.
 select pg_advisory_xact_lock($1::int, $2::int)
 
+-- name: count_writes
+-- Rows that were ever written to the tables that upkeep is about, as far as sessions have reported it.
+select sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
+from pg_stat_user_tables
+where
+    schemaname = 'public'
+    and relname in ('generations', 'keyword_segments', 'keyword_words', 'embeddings', 'pending_vectors')
+
+-- name: marks
+select project_id, mark, is_waiting from upkeep_marks()
+
 -- name: has_new_tables
 -- Whether a table has rows but no statistics yet.
 select exists (

@@ -223,7 +223,7 @@ async def _archived(database: Database, events: int) -> None:
 
 def _segments(archive: Path) -> list[Path]:
     """Files of events."""
-    return list(archive.glob("*/events/*"))
+    return list(archive.glob("*/*/events/*"))
 
 
 def _flip_byte(file: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.archivers import NAMES, archive_all, publish
 from tests.support.archives import ArchiveAt
 from tests.support.databases import Database as FreshDatabase
 
-CONTENT = "a long text " * 100
+CONTENT = "a long text " * 2_000
 
 
 @pytest.fixture

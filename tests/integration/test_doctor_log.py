@@ -34,7 +34,7 @@ async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIte
 def files(tools: Tools, kind: str) -> list[Path]:
     """Files of the archive."""
     root = Path(tools.settings.archive_location)
-    return sorted(path for path in root.glob(f"*/{kind}/*.zst"))
+    return sorted(path for path in root.glob(f"*/*/{kind}/*.zst"))
 
 
 async def test_an_archived_index_has_no_drift(opened: Tools) -> None:

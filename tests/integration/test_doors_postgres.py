@@ -48,6 +48,10 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "delete from outbox",
         "update outbox set event = ''",
         "delete from sources",
+        "select secret from publisher_keys",
+        "select * from vector_cache",
+        "select claim_deployment('other', 9)",
+        "select upkeep_marks()",
         "select list_projects()",
         "select end_silent_sessions('1 minute')",
         "select drop_vector_index('embeddings_hnsw_1_1_1')",
@@ -73,6 +77,8 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select * from source_documents('x')",
         "select * from archive_segments",
         "select * from publisher_keys",
+        "select claim_deployment('other', 9)",
+        "select upkeep_marks()",
         "select ensure_project('new', 'm', '{}', '1', 1)",
         "select ensure_model('m', 1)",
         "select end_silent_sessions('1 minute')",
@@ -84,6 +90,8 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "update generations set state = 'former'",
         "delete from generations",
         "delete from documents",
+        "insert into publisher_keys (project_id, key_id, secret) values (1, 'k', 's')",
+        "update deployment set id = repeat('a', 32)",
         "set role headrace_operator",
     ),
     Role.OPERATOR: (
@@ -177,6 +185,36 @@ async def _readable(connection: asyncpg.Connection) -> list[tuple[str, str]]:
     )
     assert rows
     return [(row["relname"], row["attname"]) for row in rows]
+
+
+@pytest.mark.parametrize("role", [Role.ANSWERER, Role.WORKER])
+async def test_a_session_that_names_another_project_reads_it(
+    filled: FreshDatabase, role: Role
+) -> None:
+    """The limit of what docs/architecture.md promises: policies guard against mistakes, not SQL.
+
+    What holds beside it: no rows without a project, nor by a generation of another project.
+    """
+    owner = await asyncpg.connect(filled.owner_url)
+    ids = dict(await owner.fetch("select name, id from projects"))
+    live: dict[str, int] = {}
+    for project in ("alpha", "beta"):
+        live[project] = await owner.fetchval(
+            "select id from generations where project_id = $1 and state = 'live'", ids[project]
+        )
+    await owner.close()
+    connection = await asyncpg.connect(url_of(filled, role))
+    scopes = {("", "beta"): 0, ("alpha", "beta"): 0, ("alpha", "alpha"): 1, ("beta", "beta"): 1}
+    for (project, generation), rows in scopes.items():
+        async with connection.transaction():
+            await connection.execute(
+                "select set_config('app.project_id', $1, true),"
+                " set_config('app.generation_id', $2, true), set_config('app.agent', '*', true)",
+                str(ids.get(project, "")),
+                str(live[generation]),
+            )
+            assert await connection.fetchval("select count(*) from chunks") == rows
+    await connection.close()
 
 
 async def test_a_process_takes_the_role_that_it_may(filled: FreshDatabase) -> None:

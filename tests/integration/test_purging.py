@@ -45,7 +45,7 @@ async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: Archiv
     await archive.append("alpha", [logged("b", 3, "shared"), logged("b", 4, title=WORD)])
     project_id = await kept.projects.find("alpha")
     assert project_id is not None
-    done = await archive.purge(project_id, {("", "b"): (at(9), 0)})
+    done = await archive.purge("alpha", project_id, {("", "b"): (at(9), 0)})
     assert done is not None
     assert (done.changes, done.contents, done.damaged) == (3, 1, [])
     assert await kept.positions() == [at(1), at(2), at(3), at(4)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from events.models import Filters, Kind
-from store import vector_indexes
+from store import activity, vector_indexes
 from store.database import EVERY_AGENT, Database
 from store.generations import Generation
 from store.keyword.merging import list_sizes
@@ -20,6 +20,7 @@ from store.named_queries import named
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 from tests.support.waiting import eventually, within
+from tests.support.writes import document_write
 
 DIMENSIONS = 32
 
@@ -346,3 +347,33 @@ async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_only_projects_that_were_written_to_are_looked_at(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the cost of doing nothing would grow with the number of projects."""
+    monkeypatch.setattr(activity, "SETTLING", timedelta())
+    ids = {}
+    for project in ("alpha", "beta", "gamma"):
+        await index.store.apply([document_write("a", 10, ["one"], project=project)])
+        ids[project] = (await index.store.generation(project)).project_id
+    seen = activity.Activity(index.database, timedelta(hours=1))
+    assert set(await seen.due()) >= set(ids.values())
+
+    async def nothing_is_due() -> bool:
+        return not await seen.due()
+
+    await eventually(nothing_is_due, "the server has counted what was written")
+    await index.store.apply([document_write("a", 20, ["two"], project="beta")])
+    due: list[int] = []
+
+    async def something_is_due() -> bool:
+        due.extend(await seen.due())
+        return bool(due)
+
+    await eventually(something_is_due, "the server has counted what was written")
+    assert due == [ids["beta"]]
+    monkeypatch.undo()
+    seen.keep(ids["gamma"])
+    assert ids["gamma"] in await seen.due()

@@ -37,7 +37,7 @@ class ArchiveAt:
 
     def files(self, kind: str) -> list[Path]:
         """Files of ``events`` or ``contents``, of all projects."""
-        return sorted(self.directory.glob(f"*/{kind}/*.zst"))
+        return sorted(self.directory.glob(f"*/*/{kind}/*.zst"))
 
 
 def flip(path: Path, at_byte: int) -> None:

@@ -86,10 +86,22 @@ async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
     name = f"test_{next(_numbers)}"
     await create_database(server, name, TEMPLATE)
     urls = server.urls(name)
+    await _renew(urls.owner)
     try:
         yield Database(name, urls.owner, urls.worker, urls.operator)
     finally:
         await _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _renew(owner_url: str) -> None:
+    """Let no two databases be of one deployment."""
+    connection = await asyncpg.connect(owner_url)
+    try:
+        await connection.execute(
+            "UPDATE deployment SET id = replace(gen_random_uuid()::text, '-', '')"
+        )
+    finally:
+        await connection.close()
 
 
 async def _execute(server: EmbeddedPostgres, statement: str) -> None:

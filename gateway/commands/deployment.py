@@ -1,0 +1,58 @@
+"""``headrace deployment``: which deployment Redis and Postgres are of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from events.deployment import Stamp
+from gateway.clients import open_redis
+from gateway.output import print_json
+from gateway.session import JsonOption, run_client
+from gateway.stack import require_database, stack
+from processors.deployment import adopt, compare
+from runtime.settings import Settings
+from store.database import Database
+from store.roles import OPERATOR
+
+__all__ = ["command"]
+
+
+def command(
+    adopt_settings: Annotated[
+        bool,
+        typer.Option("--adopt", help="Make the servers and the settings one deployment, for good."),
+    ] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="As --adopt, with a new id: for a copy of a database.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Print the id, the prefix and the partitions that all processes agree on.
+
+    Exits 1 where servers or settings differ. With --adopt, Redis gets the id of the database, and
+    both get the prefix and the partitions of the settings: after a server was lost, or to change
+    HEADRACE_PARTITIONS or HEADRACE_STREAM_PREFIX. Stop workers and publishers before.
+    """
+    stamp = run_client(lambda settings: _run(settings, adopts=adopt_settings or new, new=new))
+    if json:
+        print_json(stamp.model_dump())
+        return
+    for name, value in stamp.model_dump().items():
+        typer.echo(f"{name.replace('_', ' '):>16}  {value}")
+
+
+async def _run(settings: Settings, *, adopts: bool, new: bool) -> Stamp:
+    async with (
+        stack(settings, with_worker=False, as_chosen=True) as running,
+        open_redis(running) as redis,
+    ):
+        require_database(running)
+        database = await Database.open(running.database_url, role=OPERATOR, max_size=2)
+        try:
+            if adopts:
+                return await adopt(redis, database, running, renews=new)
+            return await compare(redis, database, running)
+        finally:
+            await database.close()

@@ -1,0 +1,70 @@
+"""Which deployment a database belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from store.database import Database
+from store.named_queries import named
+
+__all__ = [
+    "Deployment",
+    "adopt_deployment",
+    "claim_deployment",
+    "read_deployment",
+    "server_of",
+]
+
+_QUERIES = named("deployment")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What a database says of its deployment.
+
+    ``id``: 32 hex digits. ``prefix`` and ``partitions`` are those of its streams; None: no worker
+    has started yet.
+    """
+
+    id: str
+    prefix: str | None = None
+    partitions: int | None = None
+
+
+async def read_deployment(database: Database) -> Deployment:
+    """The deployment of a database.
+
+    Raises:
+        Unavailable: Postgres cannot be reached.
+        ConfigurationError: the schema is not the one expected.
+    """
+    async with database.connection() as connection:
+        row = await connection.fetchrow(_QUERIES["read"])
+    return Deployment(**row)
+
+
+async def claim_deployment(database: Database, prefix: str, partitions: int) -> None:
+    """Enter prefix and partitions where they are not known yet; raises as ``read_deployment``."""
+    async with database.connection() as connection:
+        await connection.execute(_QUERIES["claim"], prefix, partitions)
+
+
+async def adopt_deployment(
+    database: Database, prefix: str, partitions: int, *, renews: bool = False
+) -> None:
+    """Replace prefix and partitions, and with ``renews`` the id, as an operator.
+
+    Raises:
+        Unavailable: Postgres cannot be reached.
+        ConfigurationError: the role may not, or the schema is not the one expected.
+    """
+    async with database.connection() as connection:
+        await connection.execute(_QUERIES["renew" if renews else "adopt"], prefix, partitions)
+
+
+async def server_of(database: Database) -> str:
+    """The server's number and the database's name; '' where the server does not say its number."""
+    async with database.connection() as connection:
+        if not await connection.fetchval(_QUERIES["may_read_server"]):
+            return ""
+        return str(await connection.fetchval(_QUERIES["server"]))
