@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from gateway.variables import require_known
 from runtime.errors import ConfigurationError, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
@@ -74,8 +75,9 @@ def _load_settings(*, quiet: bool = False) -> Settings:
     """Settings, with logs set up; ``quiet``: errors only, unless the level was chosen.
 
     Raises:
-        ConfigurationError: a setting is wrong; the message names its variable.
+        ConfigurationError: a setting is wrong or unknown; the message names its variable.
     """
+    require_known(os.environ)
     try:
         settings = Settings()
     except (ValidationError, SettingsError) as error:

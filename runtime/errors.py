@@ -16,6 +16,7 @@
     │   └── LimitExceeded    a size or a count is over its limit
     └── OperatorError        a person must act; the command line prints it and exits 1
         ├── ConfigurationError
+        │   └── UnknownSetting   a variable HEADRACE_… that is no setting: exit code 2
         └── UsageError       what was asked for can't be (unknown project, no such path)
 """
 
@@ -38,6 +39,7 @@ __all__ = [
     "Retryable",
     "SignatureRefused",
     "Unavailable",
+    "UnknownSetting",
     "UnsupportedContent",
     "UsageError",
     "WorkerEnding",
@@ -114,6 +116,10 @@ class OperatorError(HeadraceError):
 
 class ConfigurationError(OperatorError):
     """Settings, versions or roles don't fit."""
+
+
+class UnknownSetting(ConfigurationError):
+    """A variable of the environment has our prefix, and is no setting."""
 
 
 class UsageError(OperatorError):

@@ -12,6 +12,7 @@ from events import Filters, QueryAnswer
 from events.models import first_problem
 from gateway.answers import print_answer
 from gateway.clients import open_client
+from gateway.kinds import ContentKind
 from gateway.output import print_json, stdout
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.stack import stack
@@ -41,7 +42,7 @@ def command(
         bool, typer.Option("--vectors", help="With --min-event: wait for its vectors too.")
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only these kinds.")] = None,
+    kind: Annotated[list[ContentKind] | None, typer.Option(help="Only these kinds.")] = None,
     collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin so.")] = None,
     explain: Annotated[
