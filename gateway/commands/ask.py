@@ -46,7 +46,7 @@ def command(
     collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin so.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why each result is there.")
+        bool, typer.Option("--explain", help="Say why each result is there, with scores and times.")
     ] = False,
     context: Annotated[
         int | None, typer.Option(help="Also assemble a context of so many tokens.")
@@ -73,7 +73,7 @@ def command(
     if json:
         print_json(answer.model_dump(mode="json", exclude_none=True))
     else:
-        print_answer(stdout(), answer, text)
+        print_answer(stdout(), answer, text, explain=explain)
 
 
 async def _ask(settings: Settings, project: str, text: str, query: dict[str, Any]) -> QueryAnswer:
