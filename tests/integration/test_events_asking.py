@@ -342,8 +342,12 @@ async def test_a_blocking_client_says_why_it_cannot_be_used(redis_url: str) -> N
         stdout=asyncio.subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
-    async with within(30):
-        said, _ = await process.communicate()
+    try:
+        async with within(30):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
     forked, closed = said.decode().splitlines()
     assert "connect in each process" in forked
     assert "is closed" in closed

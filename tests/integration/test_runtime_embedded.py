@@ -223,6 +223,23 @@ async def test_a_full_disk_is_named() -> None:
             await postgres.start()
 
 
+async def test_the_reason_of_an_end_is_found_in_the_log(tmp_path: Path) -> None:
+    """It isn't the last line; and what ended an earlier process is no reason."""
+    log = tmp_path / "log"
+    log.write_text("FATAL:  of another day\n")
+    script = (
+        "echo 'FATAL:  could not write to file \"pg_wal/x\": No space left on device';"
+        "echo 'FATAL:  the database system is not yet accepting connections';"
+        "echo 'LOG:  database system is shut down'; exit 3"
+    )
+    for command, reason in ((script, "No space left on device"), ("echo ends; exit 3", ": ends (")):
+        child = ChildProcess("it", ["/bin/sh", "-c", command], log=log)
+        child.start()
+        await child.finish(timedelta(seconds=60))
+        assert child.ending().startswith("it ended with exit code 3: ")
+        assert reason in child.ending()
+
+
 def test_a_home_that_was_open_is_closed(tmp_path: Path) -> None:
     """Whether it was there before makes no difference to who may read it."""
     home = tmp_path / "home"
