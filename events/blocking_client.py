@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any, Self, TypeVar
@@ -12,6 +13,7 @@ from events.models import DocumentChanged, QueryAnswer
 from events.names import Lane
 from events.outcomes import Outcome
 from events.publishing import Receipt
+from runtime.errors import UsageError
 
 __all__ = ["BlockingClient"]
 
@@ -21,11 +23,13 @@ Result = TypeVar("Result")
 class BlockingClient:
     """``Client``, each call of which waits for its result; safe to use from many threads.
 
-    The event loop runs in a thread of its own, from ``connect`` to ``close``.
+    The event loop runs in a thread of its own, from ``connect`` to ``close``. A call after
+    ``close``, or in a process that was forked since ``connect``, raises ``UsageError``.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="headrace-client", daemon=True
@@ -45,8 +49,8 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close the client and end its thread; calling it again does nothing."""
-        if self._loop.is_closed():
-            return
+        if self._loop.is_closed() or self._is_forked():
+            return  # the connections are the parent's
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -76,10 +80,25 @@ class BlockingClient:
         """As ``Client.wait``, with the same options."""
         return self._run(self._client.wait(receipts, **options))
 
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process
+
     def _run(self, call: Coroutine[Any, Any, Result]) -> Result:
+        reason = self._why_unusable()
+        if reason:
+            call.close()
+            raise UsageError(reason)
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _why_unusable(self) -> str:
+        if self._is_forked():
+            # threads don't survive a fork, so that a call would wait for ever
+            return "this client was connected before the process forked: connect in each process"
+        if self._loop.is_closed():
+            return "this client is closed: connect another one"
+        return ""

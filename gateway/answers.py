@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
@@ -16,23 +17,36 @@ from gateway.output import printable
 __all__ = ["citation", "print_answer", "print_results", "why"]
 
 _SNIPPET_LINES = 12
+_LIGHT = frozenset({"7", "15"})
 _WORD = re.compile(r"\w{3,}")
 
 
-def print_answer(console: Console, answer: QueryAnswer, question: str) -> None:
-    """Print results, best first, and a last line with what answered, and each stage's time."""
-    print_results(console, answer.results, question)
+def print_answer(
+    console: Console, answer: QueryAnswer, question: str, *, explain: bool = False
+) -> None:
+    """Print results, best first, and what has to be known of them.
+
+    ``explain``: also scores, the generation that answered, and each stage's time.
+    """
+    print_results(console, answer.results, question, explain=explain)
     if answer.context is not None:
         console.print(Text("context", style="bold"))
         console.print(Text(printable(answer.context)))
-    for line in _notes(answer):
+    for line in _notes(answer, explain=explain):
         console.print(Text(line, style="dim"))
 
 
-def print_results(console: Console, results: Sequence[SearchResult], question: str) -> None:
-    """Print results, best first, each with the lines that share most words with the question."""
+def print_results(
+    console: Console, results: Sequence[SearchResult], question: str, *, explain: bool = False
+) -> None:
+    """Print results, best first, each with the lines that share most words with the question.
+
+    ``explain``: also which legs found each, with which scores.
+    """
     for number, result in enumerate(results, start=1):
-        console.print(_rendered(number, result, question, colour=console.is_terminal))
+        head = _head(number, result, explain=explain)
+        snippet = _best_lines(result, question, colour=console.is_terminal)
+        console.print(Group(*head, snippet, Text()))
 
 
 def citation(place: Citation) -> str:
@@ -55,25 +69,31 @@ def why(result: SearchResult) -> str:
     return " · ".join(parts)
 
 
-def _rendered(number: int, result: SearchResult, question: str, *, colour: bool) -> Group:
+def _head(number: int, result: SearchResult, *, explain: bool) -> list[RenderableType]:
     place = result.citation
     head = Text.assemble(f"{number}. ", (printable(citation(place)), "bold cyan"))
     name = place.symbol or " > ".join(place.heading_path) or result.title
     if name:
         head.append(f"  {printable(name)}", style="bold")
-    parts: list[RenderableType] = [head, Text(f"   {why(result)}", style="dim")]
+    parts: list[RenderableType] = [head]
+    if explain:
+        parts.append(Text(f"   {why(result)}", style="dim"))
     if result.explanation:
         parts.append(Text(f"   {result.explanation}", style="dim"))
     if place.permalink:
         parts.append(Text(f"   {printable(place.permalink)}", style="dim"))
+    return parts
+
+
+def _best_lines(result: SearchResult, question: str, *, colour: bool) -> RenderableType:
     first, lines = _window(result.content, question)
-    parts.append(_snippet(place, place.start_line + first, lines, colour=colour))
-    return Group(*parts, Text())
+    return _snippet(result.citation, result.citation.start_line + first, lines, colour=colour)
 
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:
     """The lines of a chunk that share most words with the question, and the first one's index."""
-    lines = printable(content).split("\n")
+    # chunks that were cut by an earlier version have these line ends
+    lines = printable(content.replace("\r\n", "\n").removesuffix("\r")).split("\n")
     words = {word.lower() for word in _WORD.findall(question)}
     hits = [len(words & {word.lower() for word in _WORD.findall(line)}) for line in lines]
     starts = range(max(1, len(lines) - _SNIPPET_LINES + 1))
@@ -90,12 +110,21 @@ def _snippet(place: Citation, start: int, lines: list[str], *, colour: bool) -> 
         Syntax.guess_lexer(place.uri),
         line_numbers=True,
         start_line=start,
+        theme=_theme(os.environ.get("COLORFGBG", "")),
         background_color="default",
     )
     return Padding(syntax, (0, 0, 0, 3))
 
 
-def _notes(answer: QueryAnswer) -> Iterator[str]:
+def _theme(colours: str) -> str:
+    """The terminal's own colours, for the background that it names (``<text>;<background>``).
+
+    Plain text has the terminal's own colour in both, so that it is readable where none is named.
+    """
+    return "ansi_light" if colours.rpartition(";")[2] in _LIGHT else "ansi_dark"
+
+
+def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
     if not answer.results:
         yield f"nothing found in project {answer.project}"
     for word, used in answer.corrections.items():
@@ -110,9 +139,10 @@ def _notes(answer: QueryAnswer) -> Iterator[str]:
         yield f"degraded: could not search {', '.join(failed)}"
     if answer.stale:
         yield f"stale: the index has come to {_pairs(answer.watermark)}"
-    count = len(answer.results)
-    found = f"{count} result{'s' * (count != 1)} of generation {answer.generation}"
-    yield f"{found}; ms: {_pairs(answer.timings_ms)}"
+    if explain:
+        count = len(answer.results)
+        found = f"{count} result{'s' * (count != 1)} of generation {answer.generation}"
+        yield f"{found}; ms: {_pairs(answer.timings_ms)}"
 
 
 def _pairs(values: dict[str, float] | dict[str, str]) -> str:

@@ -6,13 +6,14 @@ import os
 import sys
 import traceback
 
-from runtime.errors import HeadraceError
+from runtime.errors import HeadraceError, UnknownSetting
 from runtime.printing import printable
 from runtime.secrets import masked
 
 __all__ = ["INTERRUPTED", "one_line", "report"]
 
 INTERRUPTED = 130
+WRONG_USAGE = 2
 _LONGEST = 500
 
 
@@ -24,11 +25,25 @@ def report(error: BaseException) -> int:
     if isinstance(cause, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(cause, BrokenPipeError):
-        # whoever read our output has enough; Python would complain once more at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    if isinstance(cause, OSError) and cause.filename is None and not _can_be_written():
+        _drop_output()
     print(f"headrace: {one_line(cause)}", file=sys.stderr)  # noqa: T201
-    return 1
+    return WRONG_USAGE if isinstance(cause, UnknownSetting) else 1
+
+
+def _can_be_written() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _drop_output() -> None:
+    """What is left of it can't be printed; Python would complain once more at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def one_line(error: BaseException) -> str:

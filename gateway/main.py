@@ -1,24 +1,26 @@
 """``headrace``: the command line, and its table of contents.
 
 Only the module of the command that was asked for is imported, so that `headrace --help` is quick.
+All that takes time to import is imported where its failure, or Ctrl-C, ends in one line.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import typer
-import typer.main
-
-from gateway.failures import report
+if TYPE_CHECKING:
+    import typer
 
 __all__ = ["COMMANDS", "run"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
     "up": "Run servers and workers, until Ctrl-C.",
+    "down": "End a running `up`.",
+    "logs": "Show what servers and workers of `up` have logged.",
     "migrate": "Bring the database to this version's schema.",
     "deployment": "Say which deployment the servers are of; make them one.",
     "access": "Make Redis users and Postgres roles, with the least rights of each.",
@@ -40,42 +42,98 @@ COMMANDS = {
 _MODULES = {"eval": "evaluate"}
 
 
+_INTERRUPTED = 130
+_STANDARD_STREAMS = (0, 1, 2)
+
+
 def run() -> None:
     """Run the command line and exit: 0 on success, 1 on failure, 2 on wrong usage."""
+    _open_closed_streams()
     sys.exit(_run(sys.argv[1:]))
 
 
+def _open_closed_streams() -> None:
+    """A standard stream that is closed would become the first file or socket that is opened."""
+    for number in _STANDARD_STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def _run(arguments: Sequence[str]) -> int:
-    command = typer.main.get_command(_app(arguments))
     try:
+        import typer.main  # noqa: PLC0415
+
+        command = typer.main.get_command(_app(arguments))
         command(list(arguments), prog_name="headrace")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except BaseException as error:  # noqa: BLE001  # the last place that can say it in one line
+        from gateway.failures import report  # noqa: PLC0415
+
         return report(error)
     return 0
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
+    import typer  # noqa: PLC0415
+
     app = typer.Typer(
         name="headrace",
         help="Ask a knowledge index that is never stale, because it is a fold over an event log.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    _add_version(app)
+    words = _words_to_complete(os.environ) or arguments
+    wanted = next((word for word in words if not word.startswith("-")), None)
     for name, line in COMMANDS.items():
         _add(app, name, line, load=name == wanted)
     return app
+
+
+def _words_to_complete(environment: Mapping[str, str]) -> list[str]:
+    """What was typed behind `headrace`, where a shell asks what may follow; else nothing."""
+    if "_HEADRACE_COMPLETE" not in environment:
+        return []
+    typed = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
+    return typed.split()[1:]
+
+
+def _add_version(app: typer.Typer) -> None:
+    import typer  # noqa: PLC0415
+
+    def show(asked: bool) -> None:
+        if asked:
+            from importlib.metadata import version  # noqa: PLC0415
+
+            typer.echo(f"headrace {version('headrace')}")
+            raise typer.Exit
+
+    option = typer.Option(
+        False, "--version", help="Print the version.", callback=show, is_eager=True
+    )
+
+    @app.callback()
+    def options(version: bool = option) -> None:
+        """Take what stands before a command."""
 
 
 def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
     if not load:
         app.command(name, help=line)(_never_called)
         return
+    from importlib import import_module  # noqa: PLC0415
+
+    import typer  # noqa: PLC0415
+
     command = import_module(f"gateway.commands.{_MODULES.get(name, name)}").command
     if isinstance(command, typer.Typer):
         # one with a callback of its own does something by itself, too

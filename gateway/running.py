@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.child import command_of
+from runtime.embedded.lock import DirectoryLock
 from runtime.settings import Settings
 
-__all__ = ["announced", "find_running"]
+__all__ = ["announced", "announced_process", "find_running", "owner_lock"]
 
 _FILE = "up.json"
 _SHARED = ("redis_url", "database_url", "owner_database_url")
@@ -42,6 +43,19 @@ def find_running(settings: Settings) -> Settings | None:
     except (OSError, ValueError, KeyError):
         return None
     return settings.model_copy(update=found) if alive else None
+
+
+def announced_process(settings: Settings) -> int | None:
+    """Process id of the ``up`` that was announced last; None: none is announced."""
+    try:
+        return int(json.loads(_path_of(settings).read_text())["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def owner_lock(home: Path) -> DirectoryLock:
+    """The lock that a running ``up`` has on its home, from its first moment to its last."""
+    return DirectoryLock(home, "up.lock")
 
 
 def _path_of(settings: Settings) -> Path:

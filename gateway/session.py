@@ -13,13 +13,22 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from gateway.variables import require_known
 from runtime.errors import ConfigurationError, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
 from runtime.secrets import keep_secret
 from runtime.settings import Settings
 
-__all__ = ["JsonOption", "ProjectOption", "duration", "run_client", "run_service", "wrong_setting"]
+__all__ = [
+    "JsonOption",
+    "ProjectOption",
+    "duration",
+    "run_client",
+    "run_service",
+    "unless_stopped",
+    "wrong_setting",
+]
 
 T = TypeVar("T")
 
@@ -51,7 +60,7 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
         KeyboardInterrupt: it was interrupted, and has cleaned up.
     """
     settings = _load_settings(quiet=True)
-    return run(lambda stop: _until(main(settings), stop))
+    return run(lambda stop: unless_stopped(main(settings), stop))
 
 
 def run_service(
@@ -66,8 +75,9 @@ def _load_settings(*, quiet: bool = False) -> Settings:
     """Settings, with logs set up; ``quiet``: errors only, unless the level was chosen.
 
     Raises:
-        ConfigurationError: a setting is wrong; the message names its variable.
+        ConfigurationError: a setting is wrong or unknown; the message names its variable.
     """
+    require_known(os.environ)
     try:
         settings = Settings()
     except (ValidationError, SettingsError) as error:
@@ -91,7 +101,12 @@ def wrong_setting(error: ValidationError | SettingsError) -> str:
     return f"HEADRACE_{name.upper()}{where}: {first['msg']}"
 
 
-async def _until(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """What ``work`` returns.
+
+    Raises:
+        KeyboardInterrupt: ``stop`` was set first; the work was cancelled, and has cleaned up.
+    """
     task = asyncio.create_task(work)
     stopped = asyncio.create_task(stop.wait())
     try:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 from events.connection import connect
 from events.deployment import check_partitions, read_stamp
 from events.names import Names
+from gateway.output import stderr
 from gateway.running import find_running
+from gateway.supervising import Part
 from gateway.workers import worker
 from processors.deployment import chosen_partitions
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.errors import ConfigurationError, Unavailable
+from runtime.private import make_private
 from runtime.settings import Settings
 
-__all__ = ["configured", "own_servers", "require_database", "stack"]
+__all__ = ["OwnServers", "configured", "own_servers", "prepare_home", "require_database", "stack"]
+
+
+@dataclass(frozen=True)
+class OwnServers:
+    """``settings`` with the URLs of all servers; ``embedded``: those that were started here."""
+
+    settings: Settings
+    embedded: list[Part] = field(default_factory=list)
 
 
 def configured(settings: Settings) -> Settings | None:
@@ -48,7 +59,8 @@ async def stack(
     if found is not None:
         yield found if as_chosen else await _with_partitions(found)
         return
-    async with own_servers(settings) as own, AsyncExitStack() as exits:
+    async with own_servers(settings) as servers, AsyncExitStack() as exits:
+        own = servers.settings
         if with_worker:
             log = own.home_directory / "worker.log"
             await exits.enter_async_context(worker(own, log=log))
@@ -71,35 +83,40 @@ async def _with_partitions(settings: Settings) -> Settings:
 
 
 @asynccontextmanager
-async def own_servers(settings: Settings) -> AsyncIterator[Settings]:
+async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
     """Embedded servers in place of those that are not configured, and a migrated database.
 
     A configured database is migrated too where the URL of its owner is known; where it isn't, the
     workers check the schema.
     """
-    home = _home(settings)
+    home = prepare_home(settings)
     async with AsyncExitStack() as exits:
-        own = settings.model_copy(update=await _start(settings, home, exits))
+        embedded: list[Part] = []
+        own = settings.model_copy(update=await _start(settings, home, exits, embedded))
         if own.owner_database_url:
             from store.schema import upgrade  # noqa: PLC0415 - see _import_schema
 
             await upgrade(own.owner_database_url)
-        yield own
+        yield OwnServers(own, embedded)
 
 
-async def _start(settings: Settings, home: Path, exits: AsyncExitStack) -> dict[str, str]:
+async def _start(
+    settings: Settings, home: Path, exits: AsyncExitStack, embedded: list[Part]
+) -> dict[str, str]:
     """Start the servers that are not configured, all at the same time; returns their URLs.
 
-    ``exits`` stops them.
+    ``exits`` stops them, ``embedded`` gets them.
     """
     starts = [_import_schema()]
     if not settings.redis_url:
         redis = EmbeddedRedis(home)
         exits.push_async_callback(redis.stop)
+        embedded.append(redis)
         starts.append(_start_redis(redis))
     if not settings.database_url:
         postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
         exits.push_async_callback(postgres.stop)
+        embedded.append(postgres)
         starts.append(_start_postgres(postgres))
     urls: dict[str, str] = {}
     # all are waited for: the end of this function must not leave one that is still starting
@@ -117,7 +134,10 @@ async def _import_schema() -> dict[str, str]:
 
 
 async def _start_redis(redis: EmbeddedRedis) -> dict[str, str]:
-    return {"redis_url": await redis.start()}
+    url = await redis.start()
+    if redis.note:
+        stderr().print(redis.note, markup=False)
+    return {"redis_url": url}
 
 
 async def _start_postgres(postgres: EmbeddedPostgres) -> dict[str, str]:
@@ -125,18 +145,16 @@ async def _start_postgres(postgres: EmbeddedPostgres) -> dict[str, str]:
     return {"database_url": urls.operator, "owner_database_url": urls.owner}
 
 
-def _home(settings: Settings) -> Path:
-    """Raises ConfigurationError where nothing can be written."""
+def prepare_home(settings: Settings) -> Path:
+    """The home, made if it wasn't there, and closed to other users.
+
+    Raises:
+        ConfigurationError: nothing can be written there, or it belongs to another user.
+    """
     home = settings.home_directory
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        writable = os.access(home, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise ConfigurationError(
-            f"{home} can't be written to: set HEADRACE_HOME to a directory of your own"
-        )
+    corrected = make_private(home)
+    if corrected:
+        stderr().print(corrected, markup=False)
     return home
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -12,11 +15,43 @@ from gateway.output import printable
 
 __all__ = ["table"]
 
+_ANY_WIDTH = 10_000
+
 Row = Mapping[str, Any]
 
 
-def table(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> Table:
-    """A table of rows that have the same columns; there must be one at least."""
+def table(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> RenderableType:
+    """A table of rows that have the same columns; there must be one at least.
+
+    Where a terminal is too narrow for it, each row is a paragraph instead.
+    """
+    return _Fitting(rows, leave_out)
+
+
+class _Fitting:
+    def __init__(self, rows: Sequence[Row], leave_out: Sequence[str]) -> None:
+        self._rows = rows
+        self._leave_out = leave_out
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = _table(self._rows, self._leave_out)
+        needed = Measurement.get(console, options.update_width(_ANY_WIDTH), whole).minimum
+        if needed <= options.max_width:
+            yield whole
+        else:
+            yield from _paragraphs(self._rows, self._leave_out)
+
+
+def _paragraphs(rows: Sequence[Row], leave_out: Sequence[str]) -> Iterator[RenderableType]:
+    first, *others = [column for column in rows[0] if column not in leave_out]
+    for row in rows:
+        cells = (f"{name.replace('_', ' ')} {_cell(name, row[name])}" for name in others)
+        name = first.replace("_", " ")
+        yield Text(f"{name} {printable(_cell(first, row[first]))}", style="bold")
+        yield Padding(Text(printable(" · ".join(cells))), (0, 0, 0, 2))
+
+
+def _table(rows: Sequence[Row], leave_out: Sequence[str]) -> Table:
     columns = [column for column in rows[0] if column not in leave_out]
     shown = Table(box=None, pad_edge=False)
     for column in columns:

@@ -9,29 +9,51 @@ from pathlib import Path
 from runtime.child import ChildProcess
 from runtime.cores import model_threads, parser_processes
 from runtime.settings import Settings
-from runtime.worker_process import worker_process
+from runtime.worker_process import WorkerProcess, worker_process
 
-__all__ = ["worker"]
+__all__ = ["supervised_workers", "worker"]
 
 _MARGIN = timedelta(seconds=5)
 
 
 def worker(
-    settings: Settings, *, log: Path | None = None, workers: int = 1
+    settings: Settings, *, log: Path | None = None
 ) -> AbstractAsyncContextManager[ChildProcess]:
     """A worker at the servers of ``settings``; it logs to ``log``, or to where we do.
-
-    ``workers``: how many of them share the cores of this machine.
 
     Raises (when entered):
         ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
     """
-    environment = {
+    return worker_process(
+        environment=_environment(settings, 1), stop_timeout=_stop_timeout(settings), log=log
+    )
+
+
+def supervised_workers(settings: Settings, count: int) -> list[WorkerProcess]:
+    """Workers that share the cores of this machine, not yet started.
+
+    Each logs to a file of its own in the home.
+    """
+    return [
+        WorkerProcess(
+            environment=_environment(settings, count),
+            stop_timeout=_stop_timeout(settings),
+            log=settings.home_directory / f"worker-{number}.log",
+            name="the worker" if count == 1 else f"worker {number}",
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def _environment(settings: Settings, workers: int) -> dict[str, str]:
+    return {
         "HEADRACE_REDIS_URL": settings.redis_url,
         "HEADRACE_DATABASE_URL": settings.database_url,
         "HEADRACE_OWNER_DATABASE_URL": settings.owner_database_url,
         "HEADRACE_MODEL_THREADS": str(model_threads(settings, workers)),
         "HEADRACE_CHUNKING_PROCESSES": str(parser_processes(settings, workers)),
     }
-    stop_timeout = settings.shutdown_timeout + _MARGIN
-    return worker_process(environment=environment, stop_timeout=stop_timeout, log=log)
+
+
+def _stop_timeout(settings: Settings) -> timedelta:
+    return settings.shutdown_timeout + _MARGIN

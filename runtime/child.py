@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from runtime.errors import ConfigurationError, Unavailable
+from runtime.private import open_private
 
 __all__ = ["ChildProcess", "User", "command_of", "end_orphan", "is_alive"]
 
@@ -21,6 +24,14 @@ _LAUNCHER = Path(__file__).with_name("launch.py")
 _PROC = Path("/proc")
 _LOG_LIMIT_BYTES = 10 * 2**20
 _POLL_SECONDS = 0.02
+_PRIVATE_MASK = 0o077
+_LAST_BYTES = 64 * 2**10
+_REASON = re.compile(r"\b(?:FATAL|PANIC|ERROR|Fatal error|[Ee]rror)\b|No space left|^headrace: ")
+"""What Postgres, Redis and our own commands mark the reason of their end by."""
+_PASSING = re.compile(
+    r"not yet accepting|is starting up|is shutting down|terminating connection|too many clients"
+)
+"""What Postgres calls fatal though it ends a single connection."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class User:
 class ChildProcess:
     """A child process whose end is tied to ours.
 
-    Start it from a thread that lives as long as the child shall: Linux reports the death of the
+    Start it from a thread that lives as long as the child: Linux reports the death of the
     thread that forked, not of the process. Its end is polled for, because an asyncio subprocess
     belongs to one event loop, and a child may outlive that.
     """
@@ -60,6 +71,7 @@ class ChildProcess:
         self._user = user
         self._environment = environment
         self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
 
     @property
     def pid(self) -> int:
@@ -82,26 +94,64 @@ class ChildProcess:
         if self._log is None:
             self._spawn(None)
             return
-        if self._log.exists() and self._log.stat().st_size > _LOG_LIMIT_BYTES:
-            self._log.replace(self._log.with_suffix(".log.1"))
-        with self._log.open("ab") as output:
+        self.shorten_log()
+        with open_private(self._log, "ab") as output:
+            self._log_start = output.tell()
             self._spawn(output)
+
+    def shorten_log(self) -> None:
+        """Empty a log that has grown too long; a copy of it stays beside it.
+
+        Copied, not renamed: the child goes on writing to the file that it was given.
+        """
+        if self._log is None or not self._log.exists():
+            return
+        if self._log.stat().st_size > _LOG_LIMIT_BYTES:
+            copy = self._log.with_suffix(".log.1")
+            copy.unlink(missing_ok=True)
+            shutil.copy(self._log, copy)
+            os.truncate(self._log, 0)
+            self._log_start = 0
 
     def check(self) -> None:
         """Make sure that it hasn't ended.
 
         Raises:
-            ConfigurationError: it has; the message holds the last line of its log.
+            ConfigurationError: it has; the message holds what its log gives as the reason.
         """
         if self._child is not None and self._child.poll() is not None:
             raise ConfigurationError(f"{self._name} ended: {self.last_words()}")
 
+    def ending(self) -> str:
+        """How it ended, in one line: its exit code or signal, and the reason in its log."""
+        code = None if self._child is None else self._child.poll()
+        if code is None:
+            return f"{self._name} is not running"
+        if code == -signal.SIGKILL:
+            # the log of a process that was killed has no reason, only older errors
+            return f"{self._name} was ended by SIGKILL"
+        how = f"was ended by {_name_of(-code)}" if code < 0 else f"ended with exit code {code}"
+        return f"{self._name} {how}: {self.last_words()}"
+
     def last_words(self) -> str:
-        """Last line of its log, with where the rest is."""
+        """What its log gives as the reason of its end, with where the rest is.
+
+        That is the last line since its start that names an error, else the last line.
+        """
         if self._log is None or not self._log.exists():
             return "see above"
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        return f"{lines[-1] if lines else 'no output'} (log: {self._log})"
+        lines = self._last_lines()
+        if not lines:
+            return f"no output (log: {self._log})"
+        reasons = [line for line in lines if _is_reason(line)]
+        return f"{(reasons or lines)[-1].strip()} (log: {self._log})"
+
+    def _last_lines(self) -> list[str]:
+        assert self._log is not None  # its callers have looked
+        with self._log.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(self._log_start, size - _LAST_BYTES))
+            return log.read().decode(errors="replace").strip().splitlines()
 
     async def finish(self, timeout: timedelta) -> int:
         """Wait until it ends by itself; its exit code.
@@ -136,6 +186,7 @@ class ChildProcess:
             stdout=output,
             stderr=output,
             start_new_session=True,  # the terminal's Ctrl-C is for us: we stop it in order
+            umask=_PRIVATE_MASK,
         )
 
     def _launcher(self) -> list[str]:
@@ -144,6 +195,17 @@ class ChildProcess:
             options += ["--uid", str(self._user.uid), "--gid", str(self._user.gid)]
             options += ["--reach"] if self._user.reach else []
         return [sys.executable, "-I", "-S", str(_LAUNCHER), *options]
+
+
+def _is_reason(line: str) -> bool:
+    return _REASON.search(line) is not None and _PASSING.search(line) is None
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def is_alive(pid: int) -> bool:

@@ -19,6 +19,7 @@
     │   └── LimitExceeded    a size or a count is over its limit
     └── OperatorError        a person must act; the command line prints it and exits 1
         ├── ConfigurationError
+        │   └── UnknownSetting   a variable HEADRACE_… that is no setting: exit code 2
         └── UsageError       what was asked for can't be (unknown project, no such path)
 """
 
@@ -44,6 +45,7 @@ __all__ = [
     "SourceConflict",
     "SourceLost",
     "Unavailable",
+    "UnknownSetting",
     "UnsupportedContent",
     "UsageError",
     "WorkerEnding",
@@ -137,6 +139,10 @@ class OperatorError(HeadraceError):
 
 class ConfigurationError(OperatorError):
     """Settings, versions or roles don't fit."""
+
+
+class UnknownSetting(ConfigurationError):
+    """A variable of the environment has our prefix, and is no setting."""
 
 
 class UsageError(OperatorError):

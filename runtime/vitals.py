@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runtime import metrics
 
-__all__ = ["LoopLag", "memory_bytes"]
+__all__ = ["LoopLag", "memory_bytes", "processor_seconds"]
 
 _LOOK_EVERY = timedelta(milliseconds=100)
 _STATM = Path("/proc/self/statm")
@@ -25,6 +25,15 @@ def memory_bytes() -> int:
     except (OSError, ValueError, IndexError):
         highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return highest if sys.platform == "darwin" else highest * 1024
+
+
+def processor_seconds(pid: int) -> float | None:
+    """What a process has used of processors since its start; None: it is gone, or not known."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 class LoopLag:

@@ -12,6 +12,7 @@ from events import Filters, QueryAnswer
 from events.models import first_problem
 from gateway.answers import print_answer
 from gateway.clients import open_client
+from gateway.kinds import ContentKind
 from gateway.output import print_json, stdout
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from gateway.stack import stack
@@ -41,11 +42,11 @@ def command(
         bool, typer.Option("--vectors", help="With --min-event: wait for its vectors too.")
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only these kinds.")] = None,
+    kind: Annotated[list[ContentKind] | None, typer.Option(help="Only these kinds.")] = None,
     collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
     under: Annotated[str | None, typer.Option(help="Only uris that begin so.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why each result is there.")
+        bool, typer.Option("--explain", help="Say why each result is there, with scores and times.")
     ] = False,
     context: Annotated[
         int | None, typer.Option(help="Also assemble a context of so many tokens.")
@@ -72,7 +73,7 @@ def command(
     if json:
         print_json(answer.model_dump(mode="json", exclude_none=True))
     else:
-        print_answer(stdout(), answer, text)
+        print_answer(stdout(), answer, text, explain=explain)
 
 
 async def _ask(settings: Settings, project: str, text: str, query: dict[str, Any]) -> QueryAnswer:

@@ -189,7 +189,7 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
 
 def _print_reply(console: Console, reply: _Reply) -> None:
     _print_question(console, reply)
-    print_results(console, reply.answer.results[:1], reply.question)
+    print_results(console, reply.answer.results[:1], reply.question, explain=True)
     others = ", ".join(reply.places[1:])
     if not reply.places:
         console.print(Text("nothing found yet: no chunk holds these words", style="dim"))

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from events.models import Kind
+from gateway.kinds import ContentKind
 from gateway.output import print_json, stdout
 from gateway.progress import ShowProgress, progress
 from gateway.replaying import (
@@ -63,7 +63,9 @@ def replay(
             help="Make anew what changed since; carry the rest over. Times in ISO 8601.",
         ),
     ] = None,
-    kind: Annotated[Kind | None, typer.Option(help="Make anew this kind of content only.")] = None,
+    kind: Annotated[
+        ContentKind | None, typer.Option(help="Make anew this kind of content only.")
+    ] = None,
     collection: Annotated[
         str | None, typer.Option(help="Make anew the documents of this collection only.")
     ] = None,

@@ -1,71 +1,115 @@
-"""``headrace up``: everything in one process tree."""
+"""``headrace up``: everything in one process tree, kept running."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway.clients import open_database
-from gateway.output import stderr
-from gateway.running import announced, find_running
-from gateway.session import run_service
-from gateway.stack import own_servers, require_database
-from gateway.workers import worker
-from runtime.child import ChildProcess
-from runtime.errors import ConfigurationError, UsageError
+from gateway.detaching import detach
+from gateway.log_tails import LogTail
+from gateway.output import printable, stderr
+from gateway.running import announced, owner_lock
+from gateway.session import run_client, run_service, unless_stopped
+from gateway.stack import OwnServers, own_servers, prepare_home, require_database
+from gateway.supervising import Supervisor
+from gateway.workers import supervised_workers
+from runtime.errors import UsageError
 from runtime.settings import Settings
+from runtime.worker_process import WorkerProcess
 
 __all__ = ["command"]
 
-_WATCH_SECONDS = 0.2
+_ECHO_SECONDS = 0.3
 
 
 def command(
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    detached: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when it is up; `headrace down` ends it.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Leave the workers' logs in their files.")
+    ] = False,
 ) -> None:
     """Start servers, migrate, start workers; run until Ctrl-C.
 
     Servers named by HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL are used; others are started
-    under HEADRACE_HOME. Other commands find them there by themselves.
+    under HEADRACE_HOME. Other commands find them there by themselves. What ends is started again.
     """
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
-    run_service(lambda settings, stop: _up(settings, stop, workers))
+    if detached:
+        run_client(lambda settings: detach(settings, workers))
+    else:
+        run_service(lambda settings, stop: _up(settings, stop, workers, quiet))
 
 
-async def _up(settings: Settings, stop: asyncio.Event, count: int) -> None:
-    if find_running(settings) is not None:
-        raise UsageError(f"`headrace up` runs already with {settings.home_directory}")
-    async with own_servers(settings) as own, AsyncExitStack() as exits:
-        require_database(own)
-        await _check_deployment(own)
-        children = [
-            await exits.enter_async_context(worker(own, workers=count)) for _ in range(count)
-        ]
-        exits.enter_context(announced(own))
-        stderr().print(f"headrace is up ({own.home_directory}); Ctrl-C ends it")
-        if not settings.redis_url:
-            stderr().print(f"other programs publish and ask at {own.redis_url}")
-        await _watch(children, stop)
-        stderr().print("headrace is going down")
+async def _up(settings: Settings, stop: asyncio.Event, count: int, quiet: bool) -> None:
+    with _only_one(prepare_home(settings)):
+        async with AsyncExitStack() as exits:
+            servers, workers = await unless_stopped(_start(settings, count, quiet, exits), stop)
+            own = servers.settings
+            _say(f"headrace is up ({own.home_directory}); Ctrl-C ends it")
+            if not settings.redis_url:
+                _say(f"other programs publish and ask at {own.redis_url}")
+            exits.enter_context(announced(own))
+            await Supervisor(servers.embedded, workers, _say).run(stop)
+            _say("headrace is going down")
 
 
-async def _check_deployment(settings: Settings) -> None:
-    """Raises ConfigurationError where Redis and Postgres are not of one deployment."""
-    async with open_database(settings):
-        return
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Raises UsageError when another ``up`` has the home."""
+    lock = owner_lock(home)
+    owner = lock.owner()
+    if owner is not None:
+        raise UsageError(f"`headrace up` runs already with {home} (process {owner})")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-async def _watch(children: list[ChildProcess], stop: asyncio.Event) -> None:
-    """Raises ConfigurationError when a worker ends before it is asked to."""
-    while not stop.is_set():
-        if not all(child.is_running for child in children):
-            raise ConfigurationError("a worker ended by itself; its last lines are above")
-        try:
-            async with asyncio.timeout(_WATCH_SECONDS):
-                await stop.wait()
-        except TimeoutError:
-            continue
+async def _start(
+    settings: Settings, count: int, quiet: bool, exits: AsyncExitStack
+) -> tuple[OwnServers, list[WorkerProcess]]:
+    servers = await exits.enter_async_context(own_servers(settings))
+    workers = supervised_workers(require_database(servers.settings), count)
+    async with open_database(servers.settings):
+        pass  # it refuses servers of two deployments
+    if not quiet:
+        tails = [LogTail(worker.log, from_end=True) for worker in workers if worker.log]
+        echo = asyncio.create_task(_echo(tails))
+        exits.push_async_callback(_end_echo, echo, tails)
+    for worker in workers:
+        exits.push_async_callback(worker.stop)
+        await worker.start()
+    return servers, workers
+
+
+async def _echo(tails: Sequence[LogTail]) -> None:
+    while True:
+        _print_new(tails)
+        await asyncio.sleep(_ECHO_SECONDS)
+
+
+async def _end_echo(echo: asyncio.Task[None], tails: Sequence[LogTail]) -> None:
+    echo.cancel()
+    _print_new(tails)
+
+
+def _print_new(tails: Sequence[LogTail]) -> None:
+    for tail in tails:
+        for line in tail.new():
+            _say(line)
+
+
+def _say(line: str) -> None:
+    stderr().print(printable(line), markup=False)

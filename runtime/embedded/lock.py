@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from runtime.errors import UsageError
+from runtime.private import open_private
 
 __all__ = ["DirectoryLock"]
 
@@ -15,9 +16,22 @@ __all__ = ["DirectoryLock"]
 class DirectoryLock:
     """Ownership of a directory; the kernel ends it when the owner dies, however it dies."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "owner.lock") -> None:
         self._directory = directory
+        self._path = directory / name
         self._file: IO[str] | None = None
+
+    def owner(self) -> int | None:
+        """Process id of the owner; None: there is none."""
+        try:
+            with self._path.open() as handle:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return int(handle.read())
+        except (OSError, ValueError):
+            return None
+        return None
 
     def acquire(self) -> None:
         """Take the lock.
@@ -25,7 +39,7 @@ class DirectoryLock:
         Raises:
             UsageError: another process has it.
         """
-        handle = (self._directory / "owner.lock").open("a+")
+        handle = open_private(self._path, "a+")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -21,7 +21,7 @@ import asyncpg
 
 from runtime.child import ChildProcess, User, command_of, end_orphan
 from runtime.embedded.server import EmbeddedServer
-from runtime.embedded.users import server_user, short_directory
+from runtime.embedded.users import remove_socket_directory, server_user, socket_directory
 from runtime.errors import ConfigurationError
 
 __all__ = ["EmbeddedPostgres", "PostgresUrls"]
@@ -77,7 +77,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
             "maintenance_work_mem": f"{maintenance_work_mem_mb}MB",
             "random_page_cost": "1.1",
             "synchronous_commit": "on",
-            "max_wal_size": "4GB",
+            "max_wal_size": "1GB",
             "checkpoint_timeout": "15min",
             "unix_socket_permissions": "0700",
         }
@@ -106,8 +106,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         if not self._data.exists():
             await self._lay_out(programs, user)
         self._check_version()
-        wanted = self._directory / "socket"
-        self._socket_directory = short_directory(wanted, _SOCKET_NAME, user)
+        self._socket_directory = socket_directory(self._directory, _SOCKET_NAME, user)
         self._server = ChildProcess(
             self._name,
             self._command(programs, self._socket_directory),
@@ -118,6 +117,18 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         self._server.start()
         await self._wait_until_ready(self._server)
         return self.urls()
+
+    async def _restart(self) -> None:
+        await self._clear_leftover()
+        server = self._started()
+        server.start()
+        await self._wait_until_ready(server)
+
+    async def stop(self) -> None:
+        """Stop the server; a socket directory among the temporary files goes with it."""
+        await super().stop()
+        if self._socket_directory is not None:
+            remove_socket_directory(self._directory, self._socket_directory)
 
     def _command(self, programs: Path, socket_directory: Path) -> list[str]:
         settings = self._settings | {"unix_socket_directories": str(socket_directory)}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from redis import exceptions
 from redis.asyncio import Redis
@@ -21,12 +22,14 @@ from redis.asyncio import Redis
 from runtime.child import ChildProcess, command_of, end_orphan
 from runtime.embedded.server import EmbeddedServer
 from runtime.errors import ConfigurationError
+from runtime.private import open_private
 
 __all__ = ["EmbeddedRedis", "RedisBinary", "find_redis"]
 
 _PREFERRED_VERSION = (7, 0, 15)
 _MULTI_PART_AOF = (7, 0, 0)
 _PORT_TRIES = 5
+_PASSWORD_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,11 @@ def find_redis() -> RedisBinary:
 
 
 class EmbeddedRedis(EmbeddedServer[str]):
-    """A Redis server in ``home``, on a free port of the loopback, with a password of its own.
+    """A Redis server in ``home``, on a port of the loopback, with a password of its own.
 
-    Its URL holds the password. It loses at most the last second of writes when the machine (not
-    just Redis) dies, and refuses to write rather than evict.
+    Its URL holds the password, and stays the same from start to start; ``note`` says so in a line
+    where another program has taken its port meanwhile. It loses at most the last second of writes
+    when the machine (not just Redis) dies, and refuses to write rather than evict.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class EmbeddedRedis(EmbeddedServer[str]):
         )
         self._binary = binary
         self._max_memory_bytes = max_memory_bytes
+        self._url = ""
+        self.note = ""
 
     @property
     def binary(self) -> RedisBinary:
@@ -97,16 +103,43 @@ class EmbeddedRedis(EmbeddedServer[str]):
     async def _start(self) -> str:
         self._check_version()
         await self._end_leftover()
-        for _ in range(_PORT_TRIES):
-            url = self._launch(_free_port(), secrets.token_urlsafe(24))
-            if await self._is_ready(url):
-                return url
+        former, password = self._former_access()
+        for port in [former, *(None,) * _PORT_TRIES]:
+            self._url = self._launch(port or _free_port(), password)
+            if await self._is_ready(self._url):
+                self.note = self._moved(former)
+                return self._url
         raise ConfigurationError(f"no free loopback port for {self._name}; see {self._log}")
 
+    async def _restart(self) -> None:
+        self._started().start()
+        if not await self._is_ready(self._url):
+            raise ConfigurationError(f"another program has taken the port of {self._name}")
+
+    def _former_access(self) -> tuple[int | None, str]:
+        """Port and password of the last start, or None and a new password."""
+        try:
+            lines = self._configuration_file.read_text().splitlines()
+            former = dict(line.split(" ", 1) for line in lines if " " in line)
+            return int(former["port"]), former["requirepass"]
+        except (OSError, ValueError, KeyError):
+            return None, secrets.token_urlsafe(_PASSWORD_BYTES)
+
+    def _moved(self, former: int | None) -> str:
+        port = urlsplit(self._url).port
+        if former in {None, port}:
+            return ""
+        return (
+            f"another program has taken port {former}: {self._name} is at port {port} now, "
+            "give its new URL to programs that had the old one"
+        )
+
     def _launch(self, port: int, password: str) -> str:
-        configuration = self._directory / "redis.conf"
-        configuration.touch(mode=0o600)
-        configuration.write_text(self._configuration(port, password))
+        configuration = self._configuration_file
+        draft = configuration.with_suffix(".draft")  # a full disk must not cost us the password
+        with open_private(draft, "w") as file:
+            file.write(self._configuration(port, password))
+        draft.replace(configuration)
         self._server = ChildProcess(
             self._name,
             [str(self.binary.path), str(configuration)],
@@ -134,6 +167,10 @@ class EmbeddedRedis(EmbeddedServer[str]):
         return "".join(f"{key} {value}\n" for key, value in settings.items())
 
     @property
+    def _configuration_file(self) -> Path:
+        return self._directory / "redis.conf"
+
+    @property
     def _pid_file(self) -> Path:
         return self._directory / "redis.pid"
 
@@ -155,7 +192,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             await end_orphan(pid, "embedded Redis", signal.SIGTERM, self._stop_timeout)
 
     async def _is_ready(self, url: str) -> bool:
-        """False: somebody else took the port in the meantime."""
+        """False: another program has the port."""
         server = self._started()
         client = Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2, retry=None)
         try:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from runtime.child import ChildProcess
 from runtime.embedded.lock import DirectoryLock
 from runtime.errors import ConfigurationError
+from runtime.private import make_private
 
 __all__ = ["EmbeddedServer"]
 
@@ -40,6 +41,24 @@ class EmbeddedServer(ABC, Generic[U]):
         """
         return self._started().pid
 
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return self._name
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and hasn't ended."""
+        return self._server is not None and self._server.is_running
+
+    def ending(self) -> str:
+        """How its process ended, in one line."""
+        return self._started().ending()
+
+    def shorten_log(self) -> None:
+        """Empty its log where that has grown too long; a copy stays."""
+        self._started().shorten_log()
+
     async def start(self) -> U:
         """Start the server, the first time after laying out its data; wait until it answers.
 
@@ -49,12 +68,29 @@ class EmbeddedServer(ABC, Generic[U]):
             UsageError: another process owns the directory.
             ConfigurationError: it can't start here; the message says why.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_private(self._directory)
         self._lock.acquire()
         try:
             return await self._start()
+        except OSError as error:
+            await self.stop()
+            raise ConfigurationError(f"{self._name} can't start: {error}") from error
         except BaseException:
             await self.stop()
+            raise
+
+    async def restart(self) -> None:
+        """Start the server where its process has ended; it is reached as before.
+
+        Raises:
+            ConfigurationError: it can't start; the message says why. Another try is possible.
+        """
+        server = self._started()
+        try:
+            await self._restart()
+        except BaseException:
+            # what is left of this try must not be in the way of the next one
+            await server.stop(self._stop_timeout)
             raise
 
     async def stop(self) -> None:
@@ -67,6 +103,10 @@ class EmbeddedServer(ABC, Generic[U]):
     @abstractmethod
     async def _start(self) -> U:
         """Set ``_server`` to the running server, and wait until it answers."""
+
+    @abstractmethod
+    async def _restart(self) -> None:
+        """Start ``_server`` again as it was, and wait until it answers."""
 
     def _started(self) -> ChildProcess:
         if self._server is None:

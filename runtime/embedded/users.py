@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from runtime.child import User
 from runtime.errors import ConfigurationError
 
-__all__ = ["server_user", "short_directory"]
+__all__ = ["remove_socket_directory", "server_user", "socket_directory"]
 
 _UNPRIVILEGED = "nobody"
 # sun_path holds 104 bytes on macOS (108 on Linux), with the closing NUL
 _SOCKET_PATH_LIMIT_BYTES = 103
 _SPECIAL = set(",\"'")
+_NAME_FILE = "socket-directory"
 
 
 def server_user(needed: Sequence[Path]) -> User | None:
@@ -43,28 +45,59 @@ def server_user(needed: Sequence[Path]) -> User | None:
     return User(entry.pw_uid, entry.pw_gid, reach=closed)
 
 
-def short_directory(wanted: Path, socket_name: str, user: User | None) -> Path:
-    """A private directory for a unix socket: ``wanted``, or one among the temporary files.
+def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
+    """A private directory for a unix socket: below ``home``, or one among the temporary files.
 
     The latter where the path is too long for a socket, or holds a comma or a quote: Postgres and
-    its clients take a comma as the end of one directory and the beginning of the next.
+    its clients take a comma as the end of one directory and the beginning of the next. Its name is
+    random, so that another user can't take it first, and kept in ``home``, so that URLs stay as
+    they are.
 
     Raises:
-        ConfigurationError: the shorter one belongs to somebody else.
+        ConfigurationError: the one below ``home`` isn't ours alone.
     """
     owner = os.geteuid() if user is None else user.uid
-    directory = wanted
+    wanted = home / "socket"
     too_long = len(os.fsencode(wanted / socket_name)) > _SOCKET_PATH_LIMIT_BYTES
     if too_long or _SPECIAL & set(str(wanted)):
-        digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:12]
-        directory = _shortest_temporary_directory() / f"headrace-{digest}"
-    if not directory.exists():
-        directory.mkdir(mode=0o700)
-        os.chown(directory, owner, -1)
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
-        raise ConfigurationError(f"{directory} is not ours alone: remove it, then try again")
+        return _temporary_directory(home / _NAME_FILE, owner)
+    with suppress(FileExistsError):
+        _make(wanted, owner)
+    if not _is_private(wanted, owner):
+        raise ConfigurationError(f"{wanted} is not ours alone: remove it, then try again")
+    return wanted
+
+
+def remove_socket_directory(home: Path, directory: Path) -> None:
+    """Remove a socket directory that lies outside of ``home``, once its server has ended."""
+    if directory.parent != home:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _temporary_directory(name_file: Path, owner: int) -> Path:
+    """The one of the last start, if its name is free or it is still ours; else a new one."""
+    parent = _shortest_temporary_directory()
+    with suppress(OSError):
+        former = parent / Path(name_file.read_text().strip()).name
+        with suppress(FileExistsError):
+            _make(former, owner)
+        if former != parent and _is_private(former, owner):
+            return former
+    directory = Path(tempfile.mkdtemp(prefix="headrace-", dir=parent))
+    os.chown(directory, owner, -1)
+    name_file.write_text(directory.name)
     return directory
+
+
+def _make(directory: Path, owner: int) -> None:
+    directory.mkdir(mode=0o700)
+    os.chown(directory, owner, -1)
+
+
+def _is_private(directory: Path, owner: int) -> bool:
+    """Whether it is a directory, no link to one, that its owner alone may enter."""
+    status = directory.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == owner and not status.st_mode & 0o077
 
 
 def _open_to_others(path: Path) -> bool:

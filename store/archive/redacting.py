@@ -101,9 +101,7 @@ class Redactor:
             if not is_mine:
                 return None
             now = datetime.now(UTC)
-            await take_in_orphans(
-                self._index, self._storage, project, project_id, now - grace
-            )
+            await take_in_orphans(self._index, self._storage, project, project_id, now - grace)
             done = await self.survey(project_id, before)
             for segment in await self._index.segments(project_id):
                 await self._rewrite(project_id, segment, before)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.child import is_alive
+from runtime.child import command_of, is_alive
 from tests.support.cli import Cli
+from tests.support.forking import ROOT
 from tests.support.processes import tree
 from tests.support.waiting import eventually, within
 
@@ -35,17 +36,31 @@ def cli(home: Path) -> Cli:
 
 
 @pytest.fixture
-async def up(cli: Cli, home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running ``up``; killed at the end where the test hasn't ended it."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "gateway.main", "up"),
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **cli.environment},
-    )
-    await eventually((home / "up.json").exists, "up is up", timeout=60)
+async def starting(cli: Cli, tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """An ``up`` that was just started; killed at the end where the test hasn't ended it."""
+    with (tmp_path / "stderr").open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "gateway.main", "up"),
+            env={**os.environ, "PYTHONPATH": str(ROOT), **cli.environment},
+            stderr=said,
+        )
     yield process
     if process.returncode is None:
         process.kill()
     await process.wait()
+
+
+@pytest.fixture
+async def up(starting: asyncio.subprocess.Process, home: Path) -> asyncio.subprocess.Process:
+    """A running ``up``."""
+    await eventually((home / "up.json").exists, "up is up", timeout=60)
+    return starting
+
+
+def process_of(pids: set[int], words: str) -> int:
+    """The one process of these that has these words in its command line."""
+    [found] = [pid for pid in pids if words in command_of(pid)]
+    return found
 
 
 def nothing_runs(pids: set[int]) -> bool:
@@ -105,3 +120,67 @@ async def test_ask_starts_what_it_needs(cli: Cli) -> None:
     assert (await cli("publish", "--wait", stdin=event)).code == 0
     found = (await cli("ask", "--project", "notes", "herons", "--json")).json
     assert found["results"][0]["content"] == "Herons nest in March."
+
+
+REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
+
+
+async def test_what_is_killed_comes_back(
+    up: asyncio.subprocess.Process, cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    """A kill -9 of Redis, of Postgres or of a worker is one line each, and all goes on."""
+    announced = (home / "up.json").read_text()
+    for number, (words, name) in enumerate(
+        {
+            REDIS: "the embedded Redis",
+            POSTGRES: "the embedded Postgres",
+            WORKER: "the worker",
+        }.items()
+    ):
+        pid = process_of(tree(up.pid), words)
+        os.kill(pid, signal.SIGKILL)
+
+        def said(line: str) -> bool:
+            return line in (tmp_path / "stderr").read_text().splitlines()
+
+        await eventually(lambda: said(f"{name} runs again"), f"{name} is back", timeout=60)  # noqa: B023
+        assert said(f"{name} was ended by SIGKILL; next start in 0.5 s")
+        data = {"project": "notes", "uri": str(number), "content": "Herons nest in March."}
+        event = json.dumps({"type": "document.changed", "data": data})
+        assert (await cli("publish", "--wait", stdin=event)).code == 0
+    assert (home / "up.json").read_text() == announced, "URL and password are the same"
+    assert up.returncode is None
+
+
+async def test_ctrl_c_is_heeded_while_it_starts(
+    starting: asyncio.subprocess.Process, home: Path
+) -> None:
+    """Even if its worker never gets ready."""
+
+    def worker() -> list[int]:
+        return [pid for pid in tree(starting.pid) if WORKER in command_of(pid)]
+
+    [pid] = await eventually(worker, "a worker is started", timeout=60)
+    os.kill(pid, signal.SIGSTOP)
+    pids = tree(starting.pid)
+    starting.send_signal(signal.SIGINT)
+    async with within(30):
+        assert await starting.wait() == 130
+    assert nothing_runs(pids)
+    assert not (home / "up.json").exists()
+
+
+async def test_it_runs_in_the_background(cli: Cli, home: Path) -> None:
+    """``up --detach`` returns when it is up; ``logs`` and ``down`` find it."""
+    result = await cli.typed("up", "--detach")
+    assert result.code == 0, result.stderr
+    try:
+        assert "`headrace down` ends it" in result.stderr
+        assert "runs already" in (await cli("up", "--detach")).line
+        assert "worker-1 | worker ready" in (await cli("logs")).stdout
+        assert "Ready to accept connections" in (await cli("logs", "redis", "-n", "3")).stdout
+    finally:
+        ended = await cli("down")
+    assert ended.stderr.strip() == "headrace is down"
+    assert not (home / "up.json").exists()
+    assert "does not run" in (await cli("down")).stderr

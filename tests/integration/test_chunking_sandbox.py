@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
@@ -19,6 +20,7 @@ from tests.support.waiting import eventually
 
 LIMIT_TOKENS = 254
 MEMORY_BYTES = 2**30
+PARSER = "processors.indexing.chunking.child"
 FAULTS = "tests.support.faulty_chunkers"
 
 
@@ -36,6 +38,10 @@ def children() -> set[int]:
 
 def runs(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
+
+
+def is_parser(pid: int) -> bool:
+    return PARSER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def environment_of(pid: int) -> bytes:
@@ -86,6 +92,20 @@ async def test_only_the_guilty_document_fails(
     assert isinstance(error, kind_of_error)
     assert words in str(error)
     assert [len(one) for one in outcome if not isinstance(one, Poison)] == [1, 1, 1, 1]
+
+
+async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) -> None:
+    """Another one gets the document: a debugger or a frozen machine is no fault of it."""
+    for parser in filter(is_parser, children()):
+        os.kill(parser, signal.SIGSTOP)
+    (outcome,) = await results(pool, [document()])
+    assert not isinstance(outcome, Poison)
+
+
+async def test_a_busy_machine_condemns_nothing(pool: ChunkingPool) -> None:
+    """What counts is processor time, however long that takes."""
+    (outcome,) = await results(pool, [Source("faulty/dawdle.txt", "slow\n", "text")])
+    assert not isinstance(outcome, Poison)
 
 
 async def test_many_broken_documents_in_one_batch(pool: ChunkingPool) -> None:

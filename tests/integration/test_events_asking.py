@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -36,7 +38,9 @@ from events import (
     parse_event,
 )
 from runtime.errors import MalformedEvent, Unavailable, UsageError
+from tests.support.forking import ROOT
 from tests.support.streams import read_group
+from tests.support.waiting import within
 
 NAMES = Names()
 QUERIES = NAMES.stream(Topic.QUERY)
@@ -339,3 +343,40 @@ async def test_the_blocking_client_publishes_and_asks(redis: Redis, redis_url: s
     async with answerer(redis):
         assert await asyncio.to_thread(use) == "cba"
     assert await redis.xlen(NAMES.stream(Topic.CHANGED_LIVE)) == 1
+
+
+async def test_a_blocking_client_says_why_it_cannot_be_used(redis_url: str) -> None:
+    """After a fork its thread is gone, and a call would wait for ever."""
+    program = (
+        "import os, sys\n"
+        "from events import BlockingClient\n"
+        "from runtime.errors import UsageError\n"
+        "client = BlockingClient.connect(sys.argv[1])\n"
+        "def call():\n"
+        "    try:\n"
+        "        client.wait([])\n"
+        "    except UsageError as error:\n"
+        "        print(error, flush=True)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    call()\n"
+        "    client.close()\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "client.close()\n"
+        "call()\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, redis_url),
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    try:
+        async with within(30):
+            said, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    forked, closed = said.decode().splitlines()
+    assert "connect in each process" in forked
+    assert "is closed" in closed

@@ -5,10 +5,13 @@ import os
 import pwd
 import shutil
 import signal
+import socket
+import stat
 import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -16,8 +19,10 @@ from redis.asyncio import Redis
 
 from runtime.child import ChildProcess, User, is_alive
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis, RedisBinary
-from runtime.embedded.users import short_directory
+from runtime.embedded.users import remove_socket_directory, socket_directory
 from runtime.errors import ConfigurationError, UsageError
+from runtime.private import make_private
+from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import eventually
 
 OWNER = """
@@ -168,7 +173,111 @@ def test_socket_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """A directory that others may enter can't hold our socket."""
     (tmp_path / "socket").mkdir(mode=0o755)
     with pytest.raises(ConfigurationError, match="not ours alone"):
-        short_directory(tmp_path / "socket", ".s", None)
+        socket_directory(tmp_path, ".s", None)
+
+
+def test_a_short_socket_directory_has_a_random_name(tmp_path: Path) -> None:
+    """Others can't take it first; it stays the same, and goes with its server."""
+    home = tmp_path / ("long" * 25)
+    home.mkdir()
+    first = socket_directory(home, ".s.PGSQL.5432", None)
+    assert stat.S_IMODE(first.stat().st_mode) == 0o700
+    assert socket_directory(home, ".s.PGSQL.5432", None) == first
+    remove_socket_directory(home, first)
+    assert not first.exists()
+    assert socket_directory(home, ".s.PGSQL.5432", None) == first
+    remove_socket_directory(home, first)
+    first.symlink_to(tmp_path)
+    try:
+        second = socket_directory(home, ".s.PGSQL.5432", None)
+        assert second != first
+        second.rmdir()
+    finally:
+        first.unlink()
+
+
+async def test_redis_keeps_its_url(tmp_path: Path) -> None:
+    """Programs that were given it go on working; a port that is taken is said in one line."""
+    redis = EmbeddedRedis(tmp_path)
+    url = await redis.start()
+    await redis.stop()
+    assert await redis.start() == url
+    assert redis.note == ""
+    await redis.stop()
+    port = urlsplit(url).port
+    with socket.create_server(("127.0.0.1", port or 0)):
+        moved = await redis.start()
+        await redis.stop()
+    assert urlsplit(moved).port != port
+    assert urlsplit(moved).password == urlsplit(url).password
+    assert f"another program has taken port {port}" in redis.note
+
+
+async def test_a_full_disk_is_named() -> None:
+    """The reason is in the message, not only somewhere in a log."""
+    with small_disk(80) as disk:
+        postgres = EmbeddedPostgres(disk)
+        await postgres.start()
+        await postgres.stop()
+        with fill(disk, leave_kb=0), pytest.raises(ConfigurationError, match="No space left"):
+            await postgres.start()
+
+
+async def test_the_reason_of_an_end_is_found_in_the_log(tmp_path: Path) -> None:
+    """It isn't the last line; and what ended an earlier process is no reason."""
+    log = tmp_path / "log"
+    log.write_text("FATAL:  of another day\n")
+    script = (
+        "echo 'FATAL:  could not write to file \"pg_wal/x\": No space left on device';"
+        "echo 'FATAL:  the database system is not yet accepting connections';"
+        "echo 'LOG:  database system is shut down'; exit 3"
+    )
+    for command, reason in ((script, "No space left on device"), ("echo ends; exit 3", ": ends (")):
+        child = ChildProcess("it", ["/bin/sh", "-c", command], log=log)
+        child.start()
+        await child.finish(timedelta(seconds=60))
+        assert child.ending().startswith("it ended with exit code 3: ")
+        assert reason in child.ending()
+
+
+def test_a_home_that_was_open_is_closed(tmp_path: Path) -> None:
+    """Whether it was there before makes no difference to who may read it."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "worker.log").touch(mode=0o644)
+    (home / "elsewhere").symlink_to(tmp_path)
+    assert "was open to other users (0755)" in make_private(home)
+    assert make_private(home) == ""
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "worker.log").stat().st_mode) == 0o600
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(ConfigurationError, match="shared by all users"):
+        make_private(shared)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_home_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Who owns a directory can replace what lies in it."""
+    os.chown(tmp_path, 12_345, -1)
+    with pytest.raises(ConfigurationError, match="belongs to another user"):
+        make_private(tmp_path)
+
+
+async def test_files_of_servers_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Those that a server writes too, whatever the umask."""
+    home = tmp_path / "home"
+    former = os.umask(0o022)
+    try:
+        redis = EmbeddedRedis(home)
+        await redis.start()
+        await redis.stop()
+    finally:
+        os.umask(former)
+    paths = [home / "redis", *(home / "redis").iterdir()]
+    assert (home / "redis" / "appendonly.aof") in paths or (home / "redis/appendonlydir") in paths
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

@@ -36,6 +36,15 @@ def _sleep() -> None:
     time.sleep(3600)
 
 
+def _dawdle() -> None:
+    """As on a machine that is so busy that a parser gets little of it."""
+    for _ in range(18):
+        time.sleep(0.2)
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+
+
 def _hoard() -> None:
     bytearray(2**40)
 
@@ -52,6 +61,7 @@ _FAULTS = {
     "crash": _crash,
     "spin": _spin,
     "sleep": _sleep,
+    "dawdle": _dawdle,
     "hoard": _hoard,
     "refuse": _refuse,
     "raise": _raise,

@@ -100,6 +100,11 @@ class _ForkedProcess:
         return cls(process, stdin, stdout, reading)
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def returncode(self) -> int | None:
         """None while it runs."""
         return self._process.exit_code

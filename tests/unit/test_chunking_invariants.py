@@ -103,6 +103,14 @@ def test_lines_end_at_line_feeds_only() -> None:
     """Carriage returns and form feeds don't count as lines, as in git."""
     (one,) = cut("a.txt", "one\r\ntwo\x0cstill two\rand still\r\nthree")
     assert (one.start_line, one.end_line) == (1, 3)
+    assert one.content == "one\ntwo\x0cstill two and still\nthree"
+
+
+@pytest.mark.parametrize("uri", ["a.py", "a.md", "a.rst", "a.txt", "openapi.json"])
+def test_line_ends_of_windows_make_no_difference(uri: str) -> None:
+    """The same chunks at the same lines: no terminal and no search meets a carriage return."""
+    text = "# One\n\ndef two():\n    return 2\n\nThree\n=====\n\nfour\n"
+    assert cut(uri, text.replace("\n", "\r\n")) == cut(uri, text)
 
 
 def test_a_kind_without_a_chunker_is_refused() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from gateway.session import wrong_setting
+from gateway.variables import require_known
+from runtime.errors import UnknownSetting
 from runtime.settings import Settings
 
 
@@ -35,3 +39,34 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
     """Most deployments have one."""
     monkeypatch.setenv("HEADRACE_MODEL_REQUESTS_PER_MINUTE", "300")
     assert Settings().model_requests_per_minute == {"": 300}
+
+
+@pytest.mark.parametrize(
+    ("variable", "cure"),
+    [
+        ("HEADRACE_MODLE", "did you mean HEADRACE_MODEL?"),
+        ("HEADRACE_REDIS_URI", "did you mean HEADRACE_REDIS_URL?"),
+        ("headrace_batch_document", "did you mean HEADRACE_BATCH_DOCUMENTS?"),
+        ("HEADRACE_XYZZY", "unset it"),
+    ],
+)
+def test_a_variable_that_is_no_setting(variable: str, cure: str) -> None:
+    """It is an error, as its writer takes it for one."""
+    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is no setting: {cure}")):
+        require_known(["PATH", "HEADRACE_HOME", variable])
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "headrace_home",
+        "HEADRACE_TEST_SEEDS",
+        "HEADRACE_SERVICE_HOST",
+        "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
+        "HEADRACE_REDIS_SERVICE_PORT_REDIS",
+        "HEADRACE_PORT",
+    ],
+)
+def test_variables_that_others_set(variable: str) -> None:
+    """Kubernetes names the address of a service so."""
+    require_known([variable])

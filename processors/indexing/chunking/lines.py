@@ -15,7 +15,7 @@ __all__ = ["Lines"]
 class Lines:
     r"""The lines of a text, split at ``\n`` only, as git, tree-sitter and permalinks count them.
 
-    ``\r`` stays at the end of its line and form feeds inside theirs. Rows count from 0; ranges are
+    Form feeds stay inside their lines; there is no ``\r`` any more. Rows count from 0; ranges are
     half open. A line's cost is its token count, or more where it has few tokens for its length.
     The sum over lines is what the joined text costs, to within a token or two per line for
     tokenizers that merge across line ends; whoever needs certainty counts the joined text.

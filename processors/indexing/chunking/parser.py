@@ -17,12 +17,13 @@ from pathlib import Path
 from processors.indexing.chunking.child import OUT_OF_MEMORY
 from processors.indexing.chunking.frames import LENGTH_BYTES, length_of
 from runtime.errors import Unavailable
+from runtime.vitals import processor_seconds
 
 __all__ = ["Death", "Parser", "ParserSettings"]
 
 _CHILD_MODULE = "processors.indexing.chunking.child"
-_START_TIMEOUT = timedelta(seconds=30)
-_PATIENCE = 3
+_START_TIMEOUT = timedelta(seconds=15)
+_PATIENCE = 6
 _LONGEST_ANSWER_BYTES = 256 * 2**20
 _BUFFER_BYTES = 2**20
 _DYING_SECONDS = 1.0
@@ -33,6 +34,7 @@ class Death(StrEnum):
     """What a process died of."""
 
     TIME = "time"
+    STANDSTILL = "standstill"
     MEMORY = "memory"
     CRASH = "crash"
 
@@ -92,7 +94,7 @@ class Parser:
         self.fresh = True
         self._process = await self._spawn()
         try:
-            await self._answer(_START_TIMEOUT)
+            await self._answer(_START_TIMEOUT, computing_counts=True)
         except EOFError:
             await self.close()
             raise Unavailable(
@@ -129,7 +131,7 @@ class Parser:
         Raises:
             EOFError: the process has died, or is stuck.
         """
-        answer = await self._answer(self._settings.timeout)
+        answer = await self._answer(self._settings.timeout, computing_counts=False)
         self.fresh = False
         return answer
 
@@ -156,27 +158,35 @@ class Parser:
         process = self._process
         if process is None or self._stuck:
             await self.close()
-            return Death.TIME if self._stuck else Death.CRASH
+            return Death.STANDSTILL if self._stuck else Death.CRASH
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _DYING_SECONDS)
         await self.close()
         return _DEATHS.get(process.returncode, Death.CRASH)
 
-    async def _answer(self, timeout: timedelta) -> bytes:
-        """An answer within some timeouts.
+    async def _answer(self, timeout: timedelta, *, computing_counts: bool) -> bytes:
+        """An answer within some timeouts; those in which the process computes may not count.
 
         Waiting in several steps, so that a stop of the whole worker counts as one of them at most.
+        A process that computes for a document ends itself when its processor time is used up.
         """
         reading = asyncio.ensure_future(self._read())
+        used, steps = self._used_seconds(), 0
         try:
-            for _ in range(_PATIENCE):
+            while steps < _PATIENCE:
                 done, _ = await asyncio.wait({reading}, timeout=timeout.total_seconds())
                 if done:
                     return reading.result()
+                before, used = used, self._used_seconds()
+                computes = used is not None and used != before
+                steps = 0 if computes and not computing_counts else steps + 1
         finally:
             reading.cancel()
         self._stuck = True
         raise EOFError("the process doesn't answer")
+
+    def _used_seconds(self) -> float | None:
+        return None if self._process is None else processor_seconds(self._process.pid)
 
     async def _read(self) -> bytes:
         stdout = self._running().stdout

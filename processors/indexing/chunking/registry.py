@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 from processors.indexing.chunking.code import chunk_code
 from processors.indexing.chunking.conversation import chunk_conversation
 from processors.indexing.chunking.markdown import chunk_markdown
@@ -12,6 +15,8 @@ from processors.indexing.chunking.types import Chunk, Chunker, CountTokens, Sour
 from runtime.errors import UnsupportedContent
 
 __all__ = ["CHUNKERS", "chunk"]
+
+_LINE_END = re.compile(r"\r+\n")
 
 CHUNKERS: dict[str, Chunker] = {
     "code": chunk_code,
@@ -30,6 +35,7 @@ def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
         UnsupportedContent: no chunker for this kind.
         LimitExceeded: the limit is too small for a single character.
     """
+    source = _with_plain_line_ends(source)
     chunker = CHUNKERS.get(source.kind)
     if chunker is None:
         kinds = ", ".join(CHUNKERS)
@@ -37,3 +43,13 @@ def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
             f"no chunker for kind {source.kind!r}: publish it as one of {kinds}"
         )
     return chunker(source, limit_tokens, count)
+
+
+def _with_plain_line_ends(source: Source) -> Source:
+    r"""The source without ``\r``: a terminal would obey it, and it makes the same text another one.
+
+    Lines keep their numbers: one that stands alone becomes a blank.
+    """
+    if "\r" not in source.content:
+        return source
+    return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))

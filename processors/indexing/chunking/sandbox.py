@@ -29,16 +29,19 @@ _GROUP_CHARACTERS = 256 * 2**10
 
 Result = list[Chunk] | Poison
 
+_OWN_DEATHS = frozenset({Death.TIME, Death.STANDSTILL})
+"""What a document alone can be the reason of, whatever its process has done before."""
+
 
 class ChunkingPool:
     """Cuts documents in ``processes`` child processes.
 
-    A document that crashes its process, takes more than ``timeout`` of processor time (or several
-    times that by the clock) or needs more than ``memory_bytes`` of address space becomes a
-    ``Poison``; its process is replaced, and the other documents are cut as if it had never been
-    there. One that is cut into more than ``max_chunks`` becomes one as well. The processes inherit
-    no secrets and end with their parent. ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers``
-    names the module whose ``chunk`` cuts (tests put theirs there).
+    A document that crashes its process, takes more than ``timeout`` of processor time, or needs
+    more than ``memory_bytes`` of address space becomes a ``Poison``, and so does one over which two
+    processes stand still; its process is replaced, and the other documents are cut as if it had
+    never been there. One that is cut into more than ``max_chunks`` becomes one as well. The
+    processes inherit no secrets and end with their parent. ``tokenizer_path`` is a
+    ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` cuts (tests put theirs there).
     """
 
     def __init__(
@@ -103,8 +106,12 @@ class ChunkingPool:
         parser = await self._free.get()
         try:
             results: list[Result] = []
+            again = False
             while len(results) < len(sources):
-                results += await _attempt(parser, sources[len(results) :], limit_tokens)
+                found, again = await _attempt(
+                    parser, sources[len(results) :], limit_tokens, again=again
+                )
+                results += found
             return results
         finally:
             self._free.put_nowait(parser)
@@ -123,12 +130,17 @@ def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
         yield sources[start:]
 
 
-async def _attempt(parser: Parser, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
+async def _attempt(
+    parser: Parser, sources: Sequence[Source], limit_tokens: int, *, again: bool
+) -> tuple[list[Result], bool]:
     """Results of the first sources: of all, or up to the one that breaks the process.
 
     Only a fresh process tells who is guilty: one that has served before may have died of what it
-    had gathered, so the result may be shorter by the document that was in work.
+    had gathered, so the result may be shorter by the document that was in work. So it is where
+    the process stood still, which may have other reasons: true asks to try that document again.
+    ``again``: it is the second time for the first of the sources.
     """
+    stood_still = False
     await parser.start()
     fresh = True
     results: list[Result] = []
@@ -140,17 +152,23 @@ async def _attempt(parser: Parser, sources: Sequence[Source], limit_tokens: int)
     except (EOFError, ValueError):
         death = await parser.autopsy()
         log.warning("chunking.parser_died", death=death, uri=sources[len(results)].uri)
-        if fresh or death is Death.TIME:
+        stood_still = death is Death.STANDSTILL and not (again and not results)
+        if not stood_still and (fresh or death in _OWN_DEATHS):
             results.append(_verdict(death))
     finally:
         if len(results) < len(sources):
             parser.kill()
-    return results
+    return results, stood_still
 
 
 def _verdict(death: Death) -> Poison:
     if death is Death.TIME:
         return LimitExceeded("parsing it takes too long: raise HEADRACE_CHUNKING_TIMEOUT")
+    if death is Death.STANDSTILL:
+        return LimitExceeded(
+            "parsing it takes too long: two parsers stood still over it; redrive it if the "
+            "machine stood still, else leave this document out"
+        )
     if death is Death.MEMORY:
         return LimitExceeded(
             "parsing it takes too much memory: raise HEADRACE_CHUNKING_MEMORY_BYTES"

@@ -1,0 +1,15 @@
+"""``headrace down``: the end of a running ``up``."""
+
+from __future__ import annotations
+
+from gateway.detaching import bring_down
+from gateway.output import stderr
+from gateway.session import run_client
+
+__all__ = ["command"]
+
+
+def command() -> None:
+    """End `headrace up`, with its servers and workers; all that was published is kept."""
+    ended = run_client(bring_down)
+    stderr().print("headrace is down" if ended else "`headrace up` does not run")

@@ -1,0 +1,73 @@
+"""``headrace logs``: what the servers and workers of ``up`` have logged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from gateway.log_tails import LogTail, log_files
+from gateway.output import printable
+from gateway.session import run_service
+from runtime.errors import UsageError
+from runtime.secrets import masked
+from runtime.settings import Settings
+
+__all__ = ["Part", "command"]
+
+_FOLLOW_SECONDS = 0.3
+
+
+class Part(StrEnum):
+    """Whose log is shown."""
+
+    WORKER = "worker"
+    REDIS = "redis"
+    POSTGRES = "postgres"
+    UP = "up"
+
+
+def command(
+    part: Annotated[Part | None, typer.Argument(help="Whose log; default: all.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each.")] = 50,
+) -> None:
+    """Print the last lines that the servers and workers under HEADRACE_HOME have logged."""
+    run_service(
+        lambda settings, stop: _show(settings, stop, part, lines, follow=follow), quiet=True
+    )
+
+
+async def _show(
+    settings: Settings, stop: asyncio.Event, part: Part | None, count: int, *, follow: bool
+) -> None:
+    files = log_files(settings.home_directory, part)
+    if not files:
+        raise UsageError(
+            f"no log of {part or 'any part'} under {settings.home_directory}: `headrace up` makes"
+            " it, or set HEADRACE_HOME to where it runs"
+        )
+    tails = {name: LogTail(path) for name, path in files.items()}
+    for name, tail in tails.items():
+        _print(name, tail.last(count), several=len(tails) > 1)
+    while follow and not stop.is_set():
+        _print_new(tails)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _FOLLOW_SECONDS)
+
+
+def _print_new(tails: Mapping[str, LogTail]) -> None:
+    for name, tail in tails.items():
+        _print(name, tail.new(), several=len(tails) > 1)
+
+
+def _print(name: str, lines: Sequence[str], *, several: bool) -> None:
+    for line in lines:
+        text = printable(masked(line))
+        typer.echo(f"{name} | {text}" if several else text)

@@ -1,0 +1,103 @@
+"""``headrace up`` in the background: its beginning and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from gateway.log_tails import LogTail
+from gateway.output import stderr
+from gateway.running import announced_process, owner_lock
+from gateway.stack import prepare_home
+from runtime.child import is_alive
+from runtime.errors import ConfigurationError, UsageError
+from runtime.private import open_private
+from runtime.settings import Settings
+
+__all__ = ["bring_down", "detach"]
+
+_POLL_SECONDS = 0.05
+_SERVERS_STOP_TIMEOUT = timedelta(seconds=60)
+_ERROR = "headrace: "
+
+
+async def detach(settings: Settings, workers: int) -> None:
+    """Start ``headrace up`` as a process of its own, and wait until it is up.
+
+    Raises:
+        UsageError: another one runs with this home.
+        ConfigurationError: it ended; the message holds its reason.
+    """
+    home = prepare_home(settings)
+    owner = owner_lock(home).owner()
+    if owner is not None:
+        raise UsageError(f"`headrace up` runs already with {home} (process {owner})")
+    log = home / "up.log"
+    tail = LogTail(log, from_end=True)
+    process = _spawn(log, workers)
+    try:
+        while announced_process(settings) != process.pid:
+            if process.poll() is not None:
+                raise ConfigurationError(_reason(tail, log))
+            await asyncio.sleep(_POLL_SECONDS)
+    except asyncio.CancelledError:
+        process.terminate()
+        raise
+    for line in tail.new():
+        if not line.startswith("headrace is up"):
+            stderr().print(line, markup=False)
+    stderr().print(f"headrace is up ({home}); `headrace down` ends it", markup=False)
+
+
+async def bring_down(settings: Settings) -> bool:
+    """End a running ``headrace up``, detached or not, and wait for its end; false: none runs.
+
+    Raises:
+        ConfigurationError: it doesn't end in time.
+        UsageError: it belongs to another user.
+    """
+    lock = owner_lock(settings.home_directory)
+    owner = lock.owner()
+    if owner is None:
+        return False
+    try:
+        os.kill(owner, signal.SIGTERM)
+    except PermissionError:
+        raise UsageError(f"`headrace up` (process {owner}) belongs to another user") from None
+    except ProcessLookupError:
+        return True
+    patience = settings.shutdown_timeout + _SERVERS_STOP_TIMEOUT
+    try:
+        async with asyncio.timeout(patience.total_seconds()):
+            while lock.owner() == owner or is_alive(owner):  # noqa: ASYNC110  # another process
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise ConfigurationError(
+            f"`headrace up` (process {owner}) does not end in {patience.total_seconds():.0f} s: "
+            f"see `headrace logs`, or end it with kill -9 {owner}"
+        ) from None
+    return True
+
+
+def _spawn(log: Path, workers: int) -> subprocess.Popen[bytes]:
+    # -P: the current directory may hold packages named like ours
+    command = [sys.executable, "-P", "-m", "gateway.main", "up", "--quiet"]
+    with open_private(log, "ab") as output:
+        return subprocess.Popen(  # noqa: S603  # the command is built by us
+            [*command, "--workers", str(workers)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # it outlives this terminal
+        )
+
+
+def _reason(tail: LogTail, log: Path) -> str:
+    lines = tail.new()
+    said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    return said[-1] if said else f"`headrace up` ended without a reason; see {log}"

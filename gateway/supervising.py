@@ -1,0 +1,147 @@
+"""Keeps servers and workers running: starts again what has ended, and says so in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from runtime.errors import ConfigurationError, HeadraceError
+
+__all__ = ["Backoff", "Part", "Supervisor"]
+
+_WATCH_SECONDS = 0.2
+_LOG_CHECK_LOOKS = 300
+
+
+class Part(Protocol):
+    """A server or a worker."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process was started and hasn't ended."""
+
+    def ending(self) -> str:
+        """How its process ended, in one line."""
+
+    def shorten_log(self) -> None:
+        """Empty its log where that has grown too long."""
+
+    async def restart(self) -> None:
+        """Start it after its end, and wait until it is ready; a HeadraceError says why not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits between tries: twice as long after each failure.
+
+    After ``most`` failures with no ``steady`` time between them there is no further try.
+    """
+
+    first: timedelta = timedelta(seconds=0.5)
+    longest: timedelta = timedelta(seconds=15)
+    most: int = 8
+    steady: timedelta = timedelta(minutes=1)
+
+    def wait_seconds(self, failures: int) -> float:
+        """How long to wait after so many failures before this one."""
+        return min(self.first * (1 << failures), self.longest).total_seconds()
+
+
+class Supervisor:
+    """Watches ``servers``, and ``workers`` that need all of them.
+
+    ``say`` gets a line for each end and each return of a part.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[Part],
+        workers: Sequence[Part],
+        say: Callable[[str], None],
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._servers = {server.name: asyncio.Event() for server in servers}
+        for ready in self._servers.values():
+            ready.set()
+        self._parts = [*servers, *workers]
+        self._say = say
+        self._backoff = backoff or Backoff()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Watch until ``stop`` is set.
+
+        Raises:
+            ConfigurationError: a part fails again and again; the message holds the last reason.
+        """
+        watches = [asyncio.create_task(self._keep(part)) for part in self._parts]
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait({*watches, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (*watches, stopped):
+                task.cancel()
+            await asyncio.gather(*watches, stopped, return_exceptions=True)
+
+    async def _keep(self, part: Part) -> None:
+        now = asyncio.get_running_loop().time
+        failures = 0
+        while True:
+            began = now()
+            await _end_of(part)
+            if now() - began >= self._backoff.steady.total_seconds():
+                failures = 0
+            ready = self._servers.get(part.name)
+            if ready is not None:
+                ready.clear()
+            failures = await self._bring_back(part, failures)
+            if ready is not None:
+                ready.set()
+
+    async def _bring_back(self, part: Part, failures: int) -> int:
+        """Start a part again; the count of its failures in a row."""
+        reason = part.ending()
+        while True:
+            if failures >= self._backoff.most:
+                raise ConfigurationError(
+                    f"{part.name} failed {failures + 1} times in a row, the last time so: {reason}"
+                )
+            wait = self._backoff.wait_seconds(failures)
+            failures += 1
+            self._say(f"{reason}; next start in {wait:g} s")
+            await asyncio.sleep(wait)
+            if part.name not in self._servers:
+                await self._servers_are_ready()
+            try:
+                await part.restart()
+            except HeadraceError as error:
+                reason = str(error)
+                if part.name not in self._servers and not self._all_ready():
+                    failures -= 1  # it failed because a server was away
+            else:
+                self._say(f"{part.name} runs again")
+                return failures
+
+    async def _servers_are_ready(self) -> None:
+        for ready in self._servers.values():
+            await ready.wait()
+
+    def _all_ready(self) -> bool:
+        return all(ready.is_set() for ready in self._servers.values())
+
+
+async def _end_of(part: Part) -> None:
+    looks = 0
+    while part.is_running:
+        looks += 1
+        if looks % _LOG_CHECK_LOOKS == 0:
+            part.shorten_log()
+        await asyncio.sleep(_WATCH_SECONDS)

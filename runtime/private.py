@@ -1,0 +1,72 @@
+"""Directories and files that their owner alone may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+from runtime.errors import ConfigurationError
+
+__all__ = ["make_private", "open_private"]
+
+_OTHERS = 0o077
+_DIRECTORY = 0o700
+_FILE = 0o600
+
+
+def make_private(directory: Path) -> str:
+    """Make a directory, or take away what others may do in one of ours and with its files.
+
+    Returns what was corrected, as a sentence; empty: nothing was.
+
+    Raises:
+        ConfigurationError: it can't be made, or isn't ours alone to use.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY)
+        status = directory.stat()
+    except OSError:
+        raise ConfigurationError(_not_ours(directory, "can't be written to")) from None
+    if status.st_uid != os.geteuid():
+        raise ConfigurationError(_not_ours(directory, "belongs to another user"))
+    if status.st_mode & stat.S_ISVTX:
+        # a directory that all users share, such as the temporary one, must stay as it is
+        raise ConfigurationError(_not_ours(directory, "is shared by all users"))
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise ConfigurationError(_not_ours(directory, "can't be written to"))
+    corrected = _close(directory, status)
+    for path in directory.iterdir():
+        _close_file(path)
+    if not corrected:
+        return ""
+    was = stat.S_IMODE(status.st_mode)
+    return f"{directory} was open to other users ({was:04o}): it is closed to them now (0700)"
+
+
+def open_private(path: Path, mode: str) -> IO[Any]:
+    """As ``open``; a file that is made by it is its owner's alone."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, _FILE))
+
+
+def _close(directory: Path, status: os.stat_result) -> bool:
+    if not status.st_mode & _OTHERS:
+        return False
+    directory.chmod(_DIRECTORY)
+    return True
+
+
+def _close_file(path: Path) -> None:
+    """Take a file of ours from others; links and files of other users stay as they are."""
+    try:
+        status = path.lstat()
+        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if ours and status.st_mode & _OTHERS:
+            path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
+    except FileNotFoundError:
+        return
+
+
+def _not_ours(directory: Path, why: str) -> str:
+    return f"{directory} {why}: set HEADRACE_HOME to a directory of your own"
