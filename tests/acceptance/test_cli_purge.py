@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from string import ascii_lowercase
 
+import asyncpg
 import pytest
 
 from processors.inference.hashing import HASHING_MODEL
@@ -65,11 +66,17 @@ async def publish(cli: Cli, *changes: str) -> None:
     assert result.code == 0, result.stderr
 
 
+def running(home: Path) -> dict[str, str]:
+    """Where the servers of ``up`` are."""
+    urls: dict[str, str] = json.loads((home / "up.json").read_text())
+    return urls
+
+
 async def operator(cli: Cli, home: Path) -> dict[str, str]:
     """Settings with an operator's users; the owner of the tables is known."""
     made = await cli("access", "--json")
     [urls] = [role for role in made.json["roles"] if role["role"] == "operator"]
-    owner = json.loads((home / "up.json").read_text())["owner_database_url"]
+    owner = running(home)["owner_database_url"]
     return {
         "HEADRACE_REDIS_URL": urls["redis_url"],
         "HEADRACE_DATABASE_URL": urls["database_url"],
@@ -106,6 +113,9 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
         return all(any("archive" in path for path in found.get(word, [])) for word in words)
 
     await eventually(everywhere, "all is archived", timeout=60)
+    owner = await asyncpg.connect(running(home)["owner_database_url"])
+    await owner.execute("analyze")  # samples of texts are in the statistics from now on
+    await owner.close()
     found = files_with(words, home)
     places = {path.split("/")[0] for paths in found.values() for path in paths}
     assert places >= {"archive", "postgres", "redis"}
@@ -116,7 +126,7 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     purge = "document", "purge", *uris, "--unknown", "-p", "docs", "--yes", "--json"
     settings = await operator(cli, home)
     assert "administrator in HEADRACE_REDIS_URL" in (await cli(*purge, **settings)).line
-    settings["HEADRACE_REDIS_URL"] = json.loads((home / "up.json").read_text())["redis_url"]
+    settings["HEADRACE_REDIS_URL"] = running(home)["redis_url"]
     ownerless = await cli(*purge, **{**settings, "HEADRACE_OWNER_DATABASE_URL": ""})
     assert "set HEADRACE_OWNER_DATABASE_URL" in ownerless.line
     assert len((await cli("document", "list", "-p", "docs", "--json")).objects) == 4

@@ -75,7 +75,7 @@ async def test_words_and_vectors_of_others_stay(index: Index) -> None:
     assert (purged.segments, purged.words) == (1, 2), "the uri is a word, too"
     assert await leftovers.purge_vectors([live]) == 1
     after = await index.candidates("walrsu")
-    assert dict(after.keyword) == pytest.approx(dict(before.keyword))
+    assert [chunk for chunk, _ in after.keyword] == [chunk for chunk, _ in before.keyword]
     assert after.corrections == before.corrections == {"walrsu": "walrus"}
     assert not (await index.candidates(WORD[:-1])).corrections
     assert (await leftovers.purge_words(live)).words == 0
