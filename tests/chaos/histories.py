@@ -1,0 +1,170 @@
+"""Sources whose content changes at random: git repositories and plain directories.
+
+A history edits, adds, deletes and renames files, renames them in letter case only, swaps a file
+with a directory of its name, and rewrites commits. ``listing`` is what an index must hold.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from tests.support.repositories import Repository, create_repository
+
+__all__ = ["Checkout", "DirectoryHistory", "GitHistory", "History"]
+
+_FOLDERS = ("", "docs/", "src/", "src/mill/", "Notes ü/")
+_NAMES = ("wheel", "Race", "sluice gate", "weir", "naïve", "README")
+_SUFFIXES = (".md", ".py", ".txt")
+_WORDS = ("water", "stone", "bearing", "head", "flow", "gate", "turbine", "wheel", "pond", "sill")
+_FIRST_FILES = 6
+_MOST_OPERATIONS = 5
+
+
+class History(Protocol):
+    """A source that a sync reads."""
+
+    path: Path
+
+    def listing(self) -> dict[str, str]:
+        """Text by path, as a sync sees the source now."""
+        ...
+
+    def advance(self) -> None:
+        """Change a few files at random."""
+        ...
+
+
+class DirectoryHistory:
+    """A plain directory. ``marker`` is a word that each of its files holds."""
+
+    def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
+        self.path = path
+        self._marker = marker
+        self._rng = rng
+        path.mkdir(parents=True)
+        for _ in range(_FIRST_FILES):
+            self._add()
+
+    def listing(self) -> dict[str, str]:
+        """Every file below the directory."""
+        return {
+            file.relative_to(self.path).as_posix(): file.read_text()
+            for file in self.path.rglob("*")
+            if file.is_file() and ".git" not in file.relative_to(self.path).parts
+        }
+
+    def advance(self) -> None:
+        """Do one to five operations."""
+        for _ in range(self._rng.randint(1, _MOST_OPERATIONS)):
+            self._rng.choice(self._operations())()
+
+    def _operations(self) -> list[Callable[[], None]]:
+        return [
+            *(self._add, self._edit, self._edit, self._delete, self._rename),
+            *(self._rename_case, self._swap),
+        ]
+
+    def _add(self) -> None:
+        rng = self._rng
+        name = rng.choice(_FOLDERS) + rng.choice(_NAMES) + str(rng.randint(0, 9))
+        path = self.path / (name + rng.choice(_SUFFIXES))
+        if not path.exists() and _can_hold(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self._text())
+
+    def _edit(self) -> None:
+        path = self._any_file()
+        if path is not None:
+            lines = path.read_text().splitlines()
+            lines[self._rng.randrange(len(lines))] = self._line()
+            path.write_text("\n".join(lines) + "\n")
+
+    def _delete(self) -> None:
+        path = self._any_file()
+        if path is not None:
+            path.unlink()
+
+    def _rename(self) -> None:
+        path = self._any_file()
+        if path is not None:
+            self._move(path, path.with_name(f"{path.stem}{self._rng.randint(0, 99)}{path.suffix}"))
+
+    def _rename_case(self) -> None:
+        path = self._any_file()
+        if path is not None:
+            self._move(path, path.with_name(path.name.swapcase()))
+
+    def _swap(self) -> None:
+        """A file becomes a directory of its name, with a file inside."""
+        path = self._any_file()
+        if path is not None:
+            text = path.read_text()
+            path.unlink()
+            path.mkdir()
+            (path / "inner.md").write_text(text)
+
+    def _move(self, path: Path, target: Path) -> None:
+        if not target.exists():
+            path.rename(target)
+
+    def _any_file(self) -> Path | None:
+        names = sorted(self.listing())
+        return self.path / self._rng.choice(names) if names else None
+
+    def _text(self) -> str:
+        return "".join(f"{self._line()}\n" for _ in range(self._rng.randint(1, 12)))
+
+    def _line(self) -> str:
+        words = self._rng.choices(_WORDS, k=self._rng.randint(3, 9))
+        return f"{self._marker} {' '.join(words)} {self._rng.randint(0, 9999)}."
+
+
+class GitHistory(DirectoryHistory):
+    """A repository; each advance is a commit, and some rewrite the last ones."""
+
+    def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
+        super().__init__(path, marker, rng)
+        self._repository = create_repository(path)
+        self._repository.commit()
+
+    def advance(self) -> None:
+        """Change a few files and commit; at times in the place of the last commits."""
+        commits = int(self._repository.git("rev-list", "--count", "HEAD"))
+        if commits > 2 and self._rng.random() < 0.2:
+            self._repository.git("reset", "--quiet", "--hard", f"HEAD~{self._rng.randint(1, 2)}")
+        super().advance()
+        self._repository.commit()
+
+    def checkout(self, path: Path) -> Checkout:
+        """A second checkout of the repository, as it is now."""
+        return Checkout(self, path)
+
+
+class Checkout:
+    """A clone, which is as old as its last ``advance``."""
+
+    def __init__(self, origin: GitHistory, path: Path) -> None:
+        self.path = path
+        self._origin = origin
+        self._clone()
+
+    def listing(self) -> dict[str, str]:
+        """That of the origin: the newest commit wins, whichever checkout is synced last."""
+        return self._origin.listing()
+
+    def advance(self) -> None:
+        """Take over what the origin has now."""
+        shutil.rmtree(self.path)
+        self._clone()
+
+    def _clone(self) -> None:
+        Repository(self._origin.path).git("clone", "--quiet", ".", str(self.path))
+
+
+def _can_hold(folder: Path) -> bool:
+    """Whether no file stands where the folder, or one above it, would be."""
+    return not any(parent.is_file() for parent in (folder, *folder.parents))

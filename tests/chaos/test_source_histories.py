@@ -1,0 +1,188 @@
+"""I6: after a last sync the index equals the source, whatever happened to syncs and servers.
+
+``HEADRACE_TEST_SEEDS=200`` runs as many histories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from tests.chaos.histories import DirectoryHistory, GitHistory, History
+from tests.chaos.runs import Chaos, Run
+from tests.chaos.seeds import seeds
+from tests.chaos.wholeness import assert_nothing_left_over, assert_whole
+from tests.support.cli import Command, Result
+from tests.support.crashable_redis import CrashableRedis
+from tests.support.waiting import eventually, within
+
+PROJECT = "mill"
+ROUNDS = 6
+SYNC_SECONDS = 120.0
+LONGEST_LIFE_SECONDS = 0.4
+"""Of a sync that is killed: some die before they publish, some between two batches."""
+
+
+@dataclass(frozen=True)
+class Synced:
+    """A source with the options of its sync."""
+
+    history: History
+    prefix: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of ``headrace``."""
+        prefix = ["--prefix", self.prefix] if self.prefix else []
+        return ["sync", str(self.history.path), "--project", PROJECT, *prefix]
+
+
+@dataclass
+class Scene:
+    """A run, its sources, and what may happen to them."""
+
+    run: Run
+    sources: list[Synced]
+    rng: random.Random
+    events: list[str] = field(default_factory=list)
+
+    async def one_round(self) -> None:
+        """Change some sources, and let one thing happen."""
+        for source in self.rng.sample(self.sources, self.rng.randint(1, len(self.sources))):
+            source.history.advance()
+        event = self.rng.choice(self._events())
+        self.events.append(event.__name__)
+        await event()
+
+    async def converge(self) -> None:
+        """One last sync of each source, with all servers and a worker up."""
+        await self.run.worker()
+        for source in self.sources:
+            result = await self._sync(source, "--wait")
+            assert result.code == 0, (self.events, result)
+
+    def _events(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        return [
+            *(self._synced, self._synced_together, self._overlapping, self._killed, self._flushed),
+            *(self._lost_before_it_was_read, self._restarted),
+        ]
+
+    async def _synced(self) -> None:
+        await self._sync(self._any())
+
+    async def _synced_together(self) -> None:
+        """All sources at the same time."""
+        await asyncio.gather(*(self._sync(source) for source in self.sources))
+
+    async def _overlapping(self) -> None:
+        """Two syncs of one source, of which one sees an older state and may be stopped."""
+        source = self._any()
+        first = await self._start(source)
+        await asyncio.sleep(self.rng.uniform(0, LONGEST_LIFE_SECONDS))
+        if self.rng.random() < 0.5:
+            first.send(signal.SIGSTOP)
+        source.history.advance()
+        second = await self._start(source)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_LIFE_SECONDS * 2):
+                await eventually(lambda: not second.is_running, "the second ends", timeout=60)
+        first.send(signal.SIGCONT)
+        await asyncio.gather(first.result(SYNC_SECONDS), second.result(SYNC_SECONDS))
+
+    async def _killed(self) -> None:
+        """A sync dies (SIGKILL)."""
+        command = await self._start(self._any())
+        await asyncio.sleep(self.rng.uniform(0, LONGEST_LIFE_SECONDS))
+        command.send(signal.SIGKILL)
+        await command.result(SYNC_SECONDS)
+
+    async def _flushed(self) -> None:
+        """Redis loses all that it has."""
+        await self._sync(self._any())
+        await self.run.redis.flushall()
+
+    async def _lost_before_it_was_read(self) -> None:
+        """What a sync has published is gone before a worker reads it."""
+        worker = self.run.workers[-1]
+        worker.send(signal.SIGSTOP)
+        await self._sync(self._any())
+        await self.run.redis.flushall()
+        worker.send(signal.SIGCONT)
+
+    async def _restarted(self) -> None:
+        """A worker dies in the middle of its work."""
+        await self._sync(self._any())
+        await self.run.workers[-1].kill()
+        await self.run.worker()
+
+    def _any(self) -> Synced:
+        return self.rng.choice(self.sources)
+
+    async def _start(self, source: Synced, *options: str) -> Command:
+        return await Command.start(*source.arguments, *options, environment=self.run.environment)
+
+    async def _sync(self, source: Synced, *options: str) -> Result:
+        return await (await self._start(source, *options)).result(SYNC_SECONDS)
+
+
+@pytest.mark.parametrize("seed", seeds())
+async def test_the_index_equals_the_sources(
+    chaos: Chaos, own_redis: CrashableRedis, tmp_path: Path, seed: int
+) -> None:
+    """I6, with overlapping and killed syncs, lost streams and killed workers."""
+    rng = random.Random(seed)
+    async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
+        scene = Scene(run, _sources(tmp_path / "sources", rng), rng)
+        await run.worker()
+        for _ in range(ROUNDS):
+            await scene.one_round()
+        await scene.converge()
+        async with within(60):
+            await _assert_equal(run, scene)
+
+
+def _sources(directory: Path, rng: random.Random) -> list[Synced]:
+    """A repository, at times with a second checkout, and a directory with the same file names."""
+    repository = GitHistory(directory / "repository", "granite", rng)
+    sources = [
+        Synced(repository),
+        Synced(DirectoryHistory(directory / "notes", "basalt", rng), prefix="notes/"),
+    ]
+    if rng.random() < 0.5:
+        sources.append(Synced(repository.checkout(directory / "checkout")))
+    return sources
+
+
+async def _assert_equal(run: Run, scene: Scene) -> None:
+    """Document by document: the same uris, and of each the chunks of its text."""
+    expected = {
+        source.prefix + path: text
+        for source in scene.sources
+        for path, text in source.history.listing().items()
+    }
+    owner = await asyncpg.connect(run.database.owner_url)
+    try:
+
+        async def covered() -> bool:
+            return not await owner.fetchval("SELECT count(*) FROM pending_vectors")
+
+        await eventually(covered, "every chunk has its vector", timeout=60, every=0.1)
+        counter = TokenCounter(tokenizer_path(None))
+        try:
+            await assert_whole(owner, PROJECT, expected, counter)
+        except AssertionError as error:
+            error.add_note(f"I6 after {scene.events}")
+            raise
+        await assert_nothing_left_over(owner)
+    finally:
+        await owner.close()
