@@ -66,7 +66,7 @@ _PUBLISHING = (
     _Grant("get set", _SEEN),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
-    _Grant("xinfo|groups xpending xlen", f"{_LOGS} {_CHUNKED}", "R"),
+    _Grant("xinfo|groups xpending xlen", _LOGS, "R"),
     _Grant("hgetall", "{workers}:state", "R"),
 )
 

@@ -120,8 +120,10 @@ class Demonstration:
     next_question: str
 
 
-def choose(path: Path | None) -> Demonstration:
+def choose(path: Path | None, home: Path | None = None) -> Demonstration:
     """Demo of a directory, all of it; None: of the fixed part of this repository.
+
+    ``home``: of Headrace itself, which is left out.
 
     Raises:
         UsageError: the directory cannot be read, or Headrace was installed without its repository.
@@ -130,7 +132,8 @@ def choose(path: Path | None) -> Demonstration:
         chosen = ChosenFiles(_own_repository(), FILES)
         return Demonstration(chosen, "demo", ABOUT_HEADRACE, _NEXT_ABOUT_HEADRACE)
     directory = path.resolve()
-    source, project = open_source(directory), f"demo-{_slug(directory)}"
+    source = open_source(directory, homes=[home] if home else ())
+    project = f"demo-{_slug(directory)}"
     if directory == REPOSITORY:
         return Demonstration(source, project, ABOUT_HEADRACE, _NEXT_ABOUT_HEADRACE)
     return Demonstration(source, project, ABOUT_ANYTHING, _NEXT_ABOUT_ANYTHING)

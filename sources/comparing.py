@@ -62,7 +62,9 @@ class Basis:
         full: bool = False,
     ) -> Basis:
         """Of what the index holds now."""
-        expected = {uri: want(one.content_hash, one.collections) for uri, one in held.items()}
+        expected = {
+            uri: want(text, held_in) if held_in else text for uri, (text, held_in) in held.items()
+        }
         for uri, (_, wanted) in state.pending.items():
             if wanted == GONE:
                 expected.pop(uri, None)

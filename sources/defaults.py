@@ -49,6 +49,10 @@ _MARKERS = {
 }
 """Reason to leave out a folder, whatever its name, by a name in it."""
 
+_SERVERS = ("redis", "postgres")
+_HOME_FILES = ("worker.log", "up.json")
+"""Beside the servers' folders: a home of Headrace that the settings do not name."""
+
 _LOCK_FILES = """
     uv.lock poetry.lock pdm.lock pipfile.lock pixi.lock pylock.toml conda-lock.yml
     requirements.lock requirements-dev.lock package-lock.json .package-lock.json
@@ -124,6 +128,8 @@ def folder_reason(path: str, beside: Container[str] | None) -> Skip | None:
 
 def marked_reason(names: Container[str]) -> Skip | None:
     """Why a folder is left out as a whole, by the names in it."""
+    if all(name in names for name in _SERVERS) and any(name in names for name in _HOME_FILES):
+        return Skip.HOME
     return next((reason for marker, reason in _MARKERS.items() if marker in names), None)
 
 

@@ -68,11 +68,14 @@ class Rules:
 
     def __init__(self, lines: Iterable[str], clock: MatchClock) -> None:
         self._spec = GitIgnoreSpec(pattern for line in lines for pattern in _patterns(line))
+        self._any = bool(self._spec)
         self._clock = clock
+        self.includes_again = any(pattern.include is False for pattern in self._spec.patterns)
+        """Whether there are ``!`` lines."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._spec)
+        return self._any
 
     def verdict(self, path: str) -> bool | None:
         """Whether the last rule that matches ignores the path; None where none does.
@@ -226,10 +229,11 @@ class IgnoreRules:
             return True
         rules: IgnoreRules | None = self
         while rules is not None:
+            own = rules.own if rules.own and rules.own.includes_again else None
             relative = path.removeprefix(rules.base)
-            verdict = rules.own.verdict(relative) if rules.own else None
-            if rules.own and verdict is not None:
-                return not verdict and rules.own.names(relative)
+            verdict = own.verdict(relative) if own else None
+            if own and verdict is not None:
+                return not verdict and own.names(relative)
             rules = rules.above
         return False
 
@@ -272,9 +276,8 @@ class TrackedPaths:
             if name in names:
                 self._marked.setdefault(folder, set()).add(name)
         parts = prefix.rstrip("/").split("/")
-        self._left_out: dict[str, tuple[str, Skip] | None] = {"": None} | {
-            "/".join(parts[: count + 1]): None for count in range(len(parts))
-        }
+        named = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+        self._left_out: dict[str, tuple[str, Skip] | None] = dict.fromkeys(["", *named])
 
     def skip(self, path: str) -> tuple[str, Skip] | None:
         """What is left out, this file or a folder that it is in (with a slash), and why."""

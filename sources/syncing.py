@@ -8,8 +8,8 @@ from itertools import islice
 
 from events.models import content_hash
 from sources.comparing import Basis, Step, match_renames
-from sources.decoding import to_text
-from sources.state import GONE, State, mark_of, skip_of
+from sources.inspection import rules_digest, to_document
+from sources.state import GONE, Known, State, mark_of, skip_of
 from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
 
 __all__ = ["Sync"]
@@ -46,7 +46,8 @@ class Sync:
         self._listing = listing
         self._basis = basis
         self._max_bytes = max_bytes
-        self._files = _known(listing, basis)
+        self._rules = f"{max_bytes} {rules_digest(listing.included)}"
+        self._files = self._known()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
         self.report = Report(
@@ -90,6 +91,7 @@ class Sync:
             doubtful=frozenset(doubtful),
             commit=self._listing.commit,
             committed_at=self._listing.committed_at,
+            rules=self._rules,
         )
 
     def __iter__(self) -> Iterator[Change]:
@@ -105,6 +107,18 @@ class Sync:
                     yield self._delete(step.uri, step.why or Why.DELETED)
                 else:
                     yield from self._read(step, read)
+
+    def _known(self) -> dict[str, Known]:
+        """What earlier syncs read of files that are the same now, by the same rules."""
+        state = self._basis.state
+        if self._basis.full or state.rules != self._rules:
+            return {}
+        known = state.files
+        return {
+            uri: entry
+            for uri, fingerprint in self._listing.files.items()
+            if (entry := known.get(uri)) and entry[0] == fingerprint
+        }
 
     def _plan(self, *, read_all: bool) -> list[Step]:
         files, expected = self._listing.files, self._basis.expected
@@ -195,13 +209,14 @@ class Sync:
         if not read_all and (not gone or basis.full):
             return
         unread = [uri for uri in files if uri not in self._files]
-        if not read_all:
+        if not read_all and basis.state.rules == self._rules:
             old = {known[0]: known[1] for uri in gone if (known := basis.state.files.get(uri))}
             self._files |= {
                 uri: (files[uri], old[files[uri]])
                 for uri in unread
                 if uri not in basis.expected and files[uri] in old
             }
+        if not read_all:
             unread = [u for u in unread if u not in self._files and u not in basis.expected]
         self._read_marks(unread)
 
@@ -214,7 +229,7 @@ class Sync:
                     content = read(uri, self._listing.files[uri])
                 except OSError:
                     continue
-                text = self._text(content)
+                text = self._text(uri, content)
                 mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
                 self._files[uri] = content.fingerprint, mark
 
@@ -225,7 +240,7 @@ class Sync:
             self._files.pop(step.uri, None)
             yield from self._skip(step, Skip.UNREADABLE)
             return
-        text = self._text(content)
+        text = self._text(step.uri, content)
         mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
         self._files[step.uri] = content.fingerprint, mark
         if isinstance(text, Skip):
@@ -236,8 +251,10 @@ class Sync:
             self.report.published += 1
             yield self._upsert(step, mark, text, why)
 
-    def _text(self, content: Content) -> str | Skip:
-        return Skip.OVERSIZED if len(content.raw) > self._max_bytes else to_text(content.raw)
+    def _text(self, uri: str, content: Content) -> str | Skip:
+        if len(content.raw) > self._max_bytes:
+            return Skip.OVERSIZED
+        return to_document(uri, content.raw, included=uri in self._listing.included)
 
     def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
         """Count it, and take what was a document there (or at the old uri) out of the index."""
@@ -262,16 +279,3 @@ class Sync:
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
         )
-
-
-def _known(listing: Listing, basis: Basis) -> dict[str, tuple[str, str]]:
-    """What earlier syncs read of files that are the same now; none where all is published."""
-    if basis.full:
-        return {}
-    known = basis.state.files
-    found = {}
-    for uri, fingerprint in listing.files.items():
-        entry = known.get(uri)
-        if entry is not None and fingerprint and entry[0] == fingerprint:
-            found[uri] = entry
-    return found

@@ -94,9 +94,12 @@ def command(
     so that a second run only indexes what changed.
     """
     course = _Course()
-    demonstration = choose(path)
     console = _QUIET if json else stdout()
-    run_client(lambda settings: _run(settings, demonstration, course, console))
+
+    async def run(settings: Settings) -> None:
+        await _run(settings, choose(path, settings.home_directory), course, console)
+
+    run_client(run)
     if json:
         print_json(_plain(course))
 

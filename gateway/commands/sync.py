@@ -66,7 +66,10 @@ def command(
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(help="Take what matches this pattern although it is left out by default."),
+        typer.Option(
+            help="Take what matches this pattern, in the form of .gitignore, although it is left "
+            "out by default or ignored."
+        ),
     ] = None,
     lane: Annotated[
         Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
@@ -99,7 +102,8 @@ def command(
     """Publish what the index lacks of a source, and delete what the source has no more.
 
     Of a git repository: the tracked files at HEAD, renames as renames. Of a directory: what
-    .gitignore doesn't exclude.
+    .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified files are
+    left out: see "What a sync leaves out" in docs/runbook.md.
     """
     if source == "":
         raise UsageError("--source needs a name")

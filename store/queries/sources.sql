@@ -82,6 +82,9 @@ set lease_token = null, lease_holder = null, lease_until = null
 where project_id = $1 and id = $2 and lease_token = $3
 returning id
 
+-- name: contents
+select uri, content_hash, collections from source_documents($1)
+
 -- name: documents
 select * from source_documents($1)
 

@@ -303,10 +303,10 @@ async def test_outcomes_are_followed_while_more_is_published(
     async with Client.connect(redis_url, partitions=3) as client:
         following = client.following()
         tokens: list[str] = []
-        for batch in range(5):
+        for batch in range(30):
             changes = [
                 DocumentChanged(data=DocumentChange(project="p", uri=f"{batch}/{i}", content=""))
-                for i in range(300)
+                for i in range(60)
             ]
             receipts = await client.publish_many(changes)
             await told.publish([indexed(receipt.token) for receipt in receipts])
