@@ -102,10 +102,13 @@ class _Job:
         )
 
     async def find(self) -> RegisteredSource | None:
-        """The source if it is registered."""
+        """The source if it is registered, and if a sync would not choose another prefix for it."""
         source_id = source_id_of(await asyncio.to_thread(self.key))
         known = await self.store.sources.list(self.destination.project)
-        return next((source for source in known if source.id == source_id), None)
+        found = next((source for source in known if source.id == source_id), None)
+        if found is None or self.destination.prefix in (None, found.uri_prefix):
+            return found
+        return None if found.synced_at is None else await self.register()
 
 
 @dataclass(frozen=True)

@@ -76,10 +76,6 @@ class Basis:
         """State of a document whose text has this hash."""
         return want(mark, self.collections) if self.collections else mark
 
-    def is_waiting(self, uri: str) -> bool:
-        """Whether a change of this uri is on its way."""
-        return uri in self.state.pending
-
     def refusal(self, uri: str, wanted: str) -> str | None:
         """Why the very same change was rejected before; None: it was not, or is tried again."""
         before, reason = self.state.rejected.get(uri, (None, ""))

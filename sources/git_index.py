@@ -137,7 +137,7 @@ def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: 
     new = [to_uri(path) for path in untracked_files(root, *below)]
     for file in tracked_files(root, *below):
         uri = to_uri(file.path)
-        if uri in listing.files:
+        if uri is not None and uri in listing.files:
             tracked.add(uri)
             changed += file.blob != listing.files[uri] or tree.differs(file)
         elif uri not in listing.skipped_paths and file.mode.startswith(_REGULAR_MODE):

@@ -17,7 +17,7 @@ __all__ = ["GONE", "Known", "Pending", "State", "mark_of", "skip_of", "want"]
 GONE = ""
 """What is wanted of a document that is deleted."""
 
-_VERSION = 2
+_VERSION = 3
 _SKIPPED = "!"
 
 Known = tuple[str, str]

