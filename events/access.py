@@ -69,7 +69,7 @@ _PUBLISHING = (
     _Grant("get", _DEPLOYMENT, "R"),
     _Grant("xread", f"{{document.*}}:outcome {_REPLIES}", "R"),
     _Grant("xtrim unlink", _REPLIES),
-    _Grant("xinfo|groups xpending xlen", f"{_LOGS} {_CHUNKED}", "R"),
+    _Grant("xinfo|groups xpending xlen", _LOGS, "R"),
     _Grant("hgetall", "{workers}:state", "R"),
 )
 

@@ -102,7 +102,7 @@ class Outcomes:
         partitions = {
             self._names.stream(Topic.OUTCOME, partition).encode(): partition for partition in after
         }
-        places: dict[Any, Any] = {key: after[place] for key, place in partitions.items()}
+        places: Any = {key: after[partition] for key, partition in partitions.items()}
         read = partial(self._redis.xread, places, count=limit, block=milliseconds)
         async with self._reads:
             reply: Any = await retrying(read)

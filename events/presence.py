@@ -79,13 +79,13 @@ async def _present_by_cursor(
 
 
 async def read_cursors(redis: Redis, names: Names) -> tuple[object, ...]:
-    """How far workers have read and acknowledged each stream: it differs when something moved.
+    """How far workers have read and acknowledged the changes: it differs when something moved.
 
     Raises:
         Unavailable: Redis can't be reached.
         ConfigurationError: the user may not see it.
     """
-    topics = [topic for lane in Lane for topic in (Topic.of_lane(lane), Topic.of_chunked(lane))]
+    topics = [Topic.of_lane(lane) for lane in Lane]
     with redis_errors():
         async with redis.pipeline(transaction=False) as pipeline:
             for topic, partition in product(topics, range(names.partitions)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -19,9 +18,8 @@ from gateway.sync_report import SyncReport
 from runtime.errors import UsageError
 from sources import Basis, Held, Listing, Source, State, Sync
 from sources.comparing import Step
-from sources.inspection import rules_digest
 from store.contents import MAX_CONTENT_BYTES
-from store.sources import IndexedDocument, RegisteredSource, source_id_of
+from store.sources import RegisteredSource, source_id_of
 from store.store import Store
 
 __all__ = ["Destination", "Until", "preview_sync", "sync_source"]
@@ -104,10 +102,13 @@ class _Job:
         )
 
     async def find(self) -> RegisteredSource | None:
-        """The source if it is registered."""
+        """The source if it is registered, and if a sync would not choose another prefix for it."""
         source_id = source_id_of(await asyncio.to_thread(self.key))
         known = await self.store.sources.list(self.destination.project)
-        return next((source for source in known if source.id == source_id), None)
+        found = next((source for source in known if source.id == source_id), None)
+        if found is None or self.destination.prefix in (None, found.uri_prefix):
+            return found
+        return None if found.synced_at is None else await self.register()
 
 
 @dataclass(frozen=True)
@@ -242,10 +243,8 @@ async def _compare(job: _Job, lease: Lease, *, read_all: bool = False) -> _Compa
         if await asyncio.to_thread(older, listing, indexed, state.committed_at):
             return _Compared(listing, state, None, is_new=False)
     before = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
-    state = state.trusting(_rules(listing, job.max_bytes))
     lost = await _resolve(state, registered.project, job)
-    documents = await job.store.sources.documents(registered)
-    held = _held(documents, registered.uri_prefix)
+    held = _held(await job.store.sources.contents(registered), registered.uri_prefix)
     basis = Basis.of(state, held, job.destination.collections, lost, full=job.full)
     sync = await asyncio.to_thread(
         lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
@@ -266,18 +265,9 @@ async def _compare_new(job: _Job, registered: RegisteredSource) -> _Compared:
     return _Compared(listing, state, sync, is_new=True)
 
 
-def _held(documents: Mapping[str, IndexedDocument], prefix: str) -> dict[str, Held]:
+def _held(contents: Mapping[str, tuple[str, tuple[str, ...]]], prefix: str) -> dict[str, Held]:
     start = len(prefix)
-    return {
-        uri[start:]: Held(document.content_hash, document.collections)
-        for uri, document in documents.items()
-    }
-
-
-def _rules(listing: Listing, max_bytes: int) -> str:
-    """Digest of what decides, beside its bytes, whether a file is a document."""
-    text = f"{max_bytes} {rules_digest(listing.included)}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return {uri[start:]: Held(*held) for uri, held in contents.items()}
 
 
 async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:

@@ -62,7 +62,9 @@ class Basis:
         full: bool = False,
     ) -> Basis:
         """Of what the index holds now."""
-        expected = {uri: want(one.content_hash, one.collections) for uri, one in held.items()}
+        expected = {
+            uri: want(text, held_in) if held_in else text for uri, (text, held_in) in held.items()
+        }
         for uri, (_, wanted) in state.pending.items():
             if wanted == GONE:
                 expected.pop(uri, None)
@@ -73,10 +75,6 @@ class Basis:
     def wanted(self, mark: str) -> str:
         """State of a document whose text has this hash."""
         return want(mark, self.collections) if self.collections else mark
-
-    def is_waiting(self, uri: str) -> bool:
-        """Whether a change of this uri is on its way."""
-        return uri in self.state.pending
 
     def refusal(self, uri: str, wanted: str) -> str | None:
         """Why the very same change was rejected before; None: it was not, or is tried again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,16 +93,16 @@ class DirectorySource:
 
     def _look(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
         """Fingerprint of a file, or why it is none of ours."""
-        if entry.is_symlink():
-            return Skip.SYMLINK
-        if not entry.is_file(follow_symlinks=False):
-            return Skip.SPECIAL
-        if to_uri(os.fsencode(path)) is None:
-            return Skip.NAME
         try:
             found = entry.stat(follow_symlinks=False)
         except OSError:
             return Skip.UNREADABLE
+        if stat.S_ISLNK(found.st_mode):
+            return Skip.SYMLINK
+        if not stat.S_ISREG(found.st_mode):
+            return Skip.SPECIAL
+        if to_uri(os.fsencode(path)) is None:
+            return Skip.NAME
         return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)
 
 

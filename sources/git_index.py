@@ -134,16 +134,15 @@ def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: 
     tree = WorkTree(root)
     changed = 0
     tracked = set[str]()
-    new = [uri for path in untracked_files(root, *below) if (uri := to_uri(path)) is not None]
+    new = [to_uri(path) for path in untracked_files(root, *below)]
     for file in tracked_files(root, *below):
         uri = to_uri(file.path)
-        if uri is None:
-            continue
-        if uri in listing.files:
+        if uri is not None and uri in listing.files:
             tracked.add(uri)
             changed += file.blob != listing.files[uri] or tree.differs(file)
         elif uri not in listing.skipped_paths and file.mode.startswith(_REGULAR_MODE):
             new.append(uri)
-    paths = TrackedPaths(rules, new)
-    added = sum(paths.skip(uri) is None for uri in new)
+    uris = [uri for uri in new if uri is not None]
+    paths = TrackedPaths(rules, uris)
+    added = sum(paths.skip(uri) is None for uri in uris)
     return changed + added + len(listing.files.keys() - tracked)

@@ -68,13 +68,14 @@ class Rules:
 
     def __init__(self, lines: Iterable[str], clock: MatchClock) -> None:
         self._spec = GitIgnoreSpec(pattern for line in lines for pattern in _patterns(line))
+        self._any = bool(self._spec)
         self._clock = clock
         self.includes_again = any(pattern.include is False for pattern in self._spec.patterns)
         """Whether there are ``!`` lines."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._spec)
+        return self._any
 
     def verdict(self, path: str) -> bool | None:
         """Whether the last rule that matches ignores the path; None where none does.
@@ -159,7 +160,7 @@ class Choice:
 class _Listing:
     """What holds for all rules of one listing."""
 
-    include: Rules
+    include: Rules | None
     homes: frozenset[str]
     clock: MatchClock
 
@@ -167,7 +168,7 @@ class _Listing:
     def of(cls, choice: Choice, root: Path | None) -> _Listing:
         clock = MatchClock()
         homes = choice.homes_below(root) if root is not None else frozenset[str]()
-        return cls(Rules(choice.include, clock), homes, clock)
+        return cls(Rules(choice.include, clock) or None, homes, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +193,15 @@ class IgnoreRules:
             UsageError: a pattern has too many stars, or the root belongs to Headrace itself.
         """
         listing = _Listing.of(choice, root)
-        return cls(own=Rules(lines, listing.clock), listing=listing)
+        return cls(own=Rules(lines, listing.clock) or None, listing=listing)
 
     def below(self, directory: Path, relative: str, names: Container[str]) -> IgnoreRules:
         """Rules of a directory inside: its path from the root, and the names in it."""
         own, git = (
-            Rules(_lines(directory / name), self.listing.clock) if name in names else None
+            (Rules(_lines(directory / name), self.listing.clock) or None) if name in names else None
             for name in (RULES_FILE, _GIT_FILE)
         )
-        if not own and not git:
+        if own is None and git is None:
             return self
         base = f"{relative}/" if relative else ""
         return IgnoreRules(own, git, base, self, self.listing)
@@ -224,7 +225,7 @@ class IgnoreRules:
     def includes(self, path: str) -> bool:
         """Whether a pattern of the choice, or a ``!`` line, names the path itself."""
         include = self.listing.include
-        if include and include.verdict(path) and include.names(path):
+        if include is not None and include.verdict(path) and include.names(path):
             return True
         rules: IgnoreRules | None = self
         while rules is not None:
@@ -238,13 +239,14 @@ class IgnoreRules:
 
     def ignores(self, path: str) -> bool:
         """Whether the nearest rule that matches ignores the path; a folder ends in a slash."""
-        if self.listing.include and self.listing.include.verdict(path):
+        include = self.listing.include
+        if include is not None and include.verdict(path):
             return False
         rules: IgnoreRules | None = self
         while rules is not None:
             relative = path.removeprefix(rules.base)
             for lines in (rules.own, rules.git):
-                verdict = lines.verdict(relative) if lines else None
+                verdict = None if lines is None else lines.verdict(relative)
                 if verdict is not None:
                     return verdict
             rules = rules.above

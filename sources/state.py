@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Self
 
 from sources.types import Skip
@@ -17,7 +17,7 @@ __all__ = ["GONE", "Known", "Pending", "State", "mark_of", "skip_of", "want"]
 GONE = ""
 """What is wanted of a document that is deleted."""
 
-_VERSION = 2
+_VERSION = 3
 _SKIPPED = "!"
 
 Known = tuple[str, str]
@@ -64,12 +64,6 @@ class State:
     committed_at: int | None = None
     rules: str = ""
 
-    def trusting(self, rules: str) -> Self:
-        """Without what was read, where other rules decided which files are documents."""
-        if self.rules == rules:
-            return self
-        return replace(self, files={}, rules=rules)
-
     def resolve(
         self, applied: Collection[str], rejected: Mapping[str, str], present: Collection[str]
     ) -> frozenset[str]:
@@ -101,7 +95,7 @@ class State:
             "files": _packed(self.files),
             "pending": _packed(self.pending),
             "rejected": _packed(self.rejected),
-            "doubtful": _packed(sorted(self.doubtful)),
+            "doubtful": _compressed(sorted(self.doubtful)),
             "commit": self.commit,
             "committed_at": self.committed_at,
             "rules": self.rules,
@@ -116,25 +110,36 @@ class State:
             files=_pairs(saved["files"]),
             pending=_pairs(saved["pending"]),
             rejected=_pairs(saved["rejected"]),
-            doubtful=frozenset(_unpacked(saved["doubtful"])),
+            doubtful=frozenset(_texts(saved["doubtful"])),
             commit=saved["commit"],
             committed_at=saved["committed_at"],
             rules=saved["rules"],
         )
 
 
-def _packed(value: object) -> str:
-    """Empty for an empty one; Postgres would take seconds to parse the keys of a large object."""
-    if not value:
-        return ""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
+_BETWEEN = "\0"
+"""No uri, fingerprint or reason has it."""
 
 
-def _unpacked(packed: str) -> Any:
-    return json.loads(zlib.decompress(base64.b64decode(packed))) if packed else {}
+def _packed(pairs: Mapping[str, tuple[str, str]]) -> str:
+    """Texts side by side, compressed: large objects cost Postgres and JSON seconds to parse."""
+    first, second = (map(itemgetter(i), pairs.values()) for i in range(2))
+    return _compressed([*pairs, *first, *second])
 
 
 def _pairs(packed: str) -> dict[str, tuple[str, str]]:
-    found: dict[str, list[str]] = _unpacked(packed)
-    return {uri: (first, second) for uri, (first, second) in found.items()}
+    texts = _texts(packed)
+    count = len(texts) // 3
+    pairs = zip(texts[count : 2 * count], texts[2 * count :], strict=True)
+    return dict(zip(texts[:count], pairs, strict=True))
+
+
+def _compressed(texts: Iterable[str]) -> str:
+    joined = _BETWEEN.join(texts)
+    return base64.b64encode(zlib.compress(joined.encode(), 1)).decode() if joined else ""
+
+
+def _texts(packed: str) -> list[str]:
+    if not packed:
+        return []
+    return zlib.decompress(base64.b64decode(packed)).decode().split(_BETWEEN)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from events.models import content_hash
 from sources.comparing import Basis, Step, match_renames
-from sources.inspection import to_document
-from sources.state import GONE, State, mark_of, skip_of
+from sources.inspection import rules_digest, to_document
+from sources.state import GONE, Known, State, mark_of, skip_of
 from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
 
 __all__ = ["Sync"]
@@ -46,7 +47,8 @@ class Sync:
         self._listing = listing
         self._basis = basis
         self._max_bytes = max_bytes
-        self._files = _known(listing, basis)
+        self._rules = f"{max_bytes} {rules_digest(listing.included)}"
+        self._files = self._known()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
         self.report = Report(
@@ -90,6 +92,7 @@ class Sync:
             doubtful=frozenset(doubtful),
             commit=self._listing.commit,
             committed_at=self._listing.committed_at,
+            rules=self._rules,
         )
 
     def __iter__(self) -> Iterator[Change]:
@@ -105,6 +108,18 @@ class Sync:
                     yield self._delete(step.uri, step.why or Why.DELETED)
                 else:
                     yield from self._read(step, read)
+
+    def _known(self) -> dict[str, Known]:
+        """What earlier syncs read of files that are the same now, by the same rules."""
+        state = self._basis.state
+        if self._basis.full or state.rules != self._rules:
+            return {}
+        known = state.files
+        return {
+            uri: entry
+            for uri, fingerprint in self._listing.files.items()
+            if (entry := known.get(uri)) and entry[0] == fingerprint
+        }
 
     def _plan(self, *, read_all: bool) -> list[Step]:
         files, expected = self._listing.files, self._basis.expected
@@ -136,35 +151,35 @@ class Sync:
         similar = self._source.renames(state.commit, self._listing)
         return match_renames(gone, texts, similar)
 
-    def _upserts(self, renames: Collection[str]) -> Iterator[Step]:
-        for uri, fingerprint in sorted(self._listing.files.items()):
-            mark = self._mark(uri)
-            if uri in renames:
-                continue
-            if mark is None:
-                yield Step("upsert", uri, None, fingerprint)
-            elif (why := self._why(uri, mark)) is not None:
-                yield Step("upsert", uri, why, fingerprint)
+    def _upserts(self, renames: Collection[str]) -> list[Step]:
+        basis, known, expected = self._basis, self._files, self._basis.expected
+        state = basis.state
+        # the common case, for which nothing is called: a hundred thousand files as they were
+        is_plain = not (basis.full or basis.collections or state.doubtful or self._rejected)
+        steps = []
+        for uri, fingerprint in self._listing.files.items():
+            mark = known[uri][1] if uri in known else None
+            if is_plain and mark is not None and expected.get(uri) == mark:
+                self._count(uri)
+            elif uri not in renames and (mark is None or (why := self._why(uri, mark))):
+                steps.append(Step("upsert", uri, None if mark is None else why, fingerprint))
+        return sorted(steps, key=attrgetter("uri"))
 
     def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
+        """Of what no file has, or one that is known to be no document."""
         basis = self._basis
-        wanted = (uri for uri, (_, want) in basis.state.rejected.items() if want == GONE)
-        known = {*basis.expected, *basis.state.doubtful, *wanted}
-        for uri in sorted(known - set(moved)):
+        refused = {uri for uri, (_, want) in basis.state.rejected.items() if want == GONE}
+        known = basis.expected.keys() | basis.state.doubtful | refused
+        gone = known - self._listing.files.keys()
+        gone |= known & self.report.skipped_paths.keys()
+        for uri in sorted(gone - set(moved)):
             why = basis.why_delete(uri)
-            if why is None or not self._is_gone(uri):
+            if why is None:
                 continue
             if (reason := basis.refusal(uri, GONE)) is not None:
                 self.report.rejected[uri] = reason
             else:
                 yield Step("delete", uri, why)
-
-    def _is_gone(self, uri: str) -> bool:
-        """No file has this uri, or one that is known to be no document."""
-        if uri not in self._listing.files:
-            return True
-        mark = self._mark(uri)
-        return mark is not None and skip_of(mark) is not None
 
     def _why(self, uri: str, mark: str) -> Why | None:
         """Why a file with this mark has to be published; what needs nothing is counted."""
@@ -175,15 +190,19 @@ class Sync:
         why = self._basis.why(uri, mark)
         if why is None:
             self._rejected.pop(uri, None)
-            if self._basis.is_waiting(uri):
-                self.report.waiting += 1
-            else:
-                self.report.unchanged += 1
+            self._count(uri)
             return None
         if (refusal := self._basis.refusal(uri, self._basis.wanted(mark))) is not None:
             self.report.rejected[uri] = refusal
             return None
         return why
+
+    def _count(self, uri: str) -> None:
+        """Count a file that is as wanted."""
+        if uri in self._pending:
+            self.report.waiting += 1
+        else:
+            self.report.unchanged += 1
 
     def _mark(self, uri: str) -> str | None:
         known = self._files.get(uri)
@@ -195,13 +214,14 @@ class Sync:
         if not read_all and (not gone or basis.full):
             return
         unread = [uri for uri in files if uri not in self._files]
-        if not read_all:
+        if not read_all and basis.state.rules == self._rules:
             old = {known[0]: known[1] for uri in gone if (known := basis.state.files.get(uri))}
             self._files |= {
                 uri: (files[uri], old[files[uri]])
                 for uri in unread
                 if uri not in basis.expected and files[uri] in old
             }
+        if not read_all:
             unread = [u for u in unread if u not in self._files and u not in basis.expected]
         self._read_marks(unread)
 
@@ -264,16 +284,3 @@ class Sync:
             commit=self._listing.commit,
             permalink_template=self._listing.permalink_template,
         )
-
-
-def _known(listing: Listing, basis: Basis) -> dict[str, tuple[str, str]]:
-    """What earlier syncs read of files that are the same now; none where all is published."""
-    if basis.full:
-        return {}
-    known = basis.state.files
-    found = {}
-    for uri, fingerprint in listing.files.items():
-        entry = known.get(uri)
-        if entry is not None and fingerprint and entry[0] == fingerprint:
-            found[uri] = entry
-    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 __all__ = [
     "Change",
@@ -96,8 +96,7 @@ class Content:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """What the index holds of a document: SHA-256 of its text (hex), and its collections."""
 
     content_hash: str

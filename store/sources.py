@@ -230,6 +230,15 @@ class Sources:
         """
         await self._update("forget", taken)
 
+    async def contents(self, source: RegisteredSource) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """As ``documents``, but no more than the hash of each text and its collections."""
+        project_id = await self._projects.find(source.project)
+        if project_id is None:
+            return {}
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["contents"], source.id)
+        return {uri: (content_hash, tuple(names)) for uri, content_hash, names in rows}
+
     async def documents(self, source: RegisteredSource) -> dict[str, IndexedDocument]:
         """Living documents of a source in the live generation, by uri."""
         project_id = await self._projects.find(source.project)

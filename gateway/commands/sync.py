@@ -19,6 +19,7 @@ from gateway.stack import configured, stack
 from gateway.sync_report import SyncReport, describe
 from gateway.syncing import Destination, Until, preview_sync, sync_source
 from runtime.errors import UsageError
+from runtime.heap import settle_heap
 from runtime.settings import Settings
 from sources import Source, open_source
 from sources.comparing import Step
@@ -121,6 +122,7 @@ def command(
 
 
 async def _sync(settings: Settings, request: _Request) -> SyncReport:
+    settle_heap()
     source = request.open(settings)
     # without servers of its own, the worker ends with this command
     until = Until.VECTORS if configured(settings) is None else request.until

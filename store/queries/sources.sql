@@ -85,6 +85,9 @@ returning id
 -- name: forget
 delete from sources where project_id = $1 and id = $2 and lease_token = $3 returning id
 
+-- name: contents
+select uri, content_hash, collections from source_documents($1)
+
 -- name: documents
 select * from source_documents($1)
 

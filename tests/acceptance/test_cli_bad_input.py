@@ -70,7 +70,6 @@ async def test_query_over_2000_characters(cli: Cli) -> None:
         (["--limit", "101"], "limit"),
         (["--context", "1"], "context_tokens"),
         (["--min-event", "yesterday"], "min_event"),
-        (["--kind", "novel"], "kinds"),
         (["--agent", "a b"], "agent"),
     ],
 )

@@ -82,12 +82,20 @@ async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None
 
 
 async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> None:
-    """A directory's name never looks like another one's collection."""
+    """A directory's name never looks like another one's collection; equal uris need a prefix."""
     marked = plant.with_name("plant#old")
     shutil.copytree(plant, marked)
     sync = ("sync", "--project", "plant", "--json")
     assert (await cli(*sync, str(marked))).json["published"] == 2
-    assert (await cli(*sync, str(plant), "--collection", "old")).json["published"] == 2
+    refused = await cli(*sync, str(plant), "--collection", "old")
+    assert str(marked) in refused.line
+    prefixed = (*sync, str(plant), "--collection", "old", "--prefix", "plant/")
+    preview = (await cli(*prefixed, "--dry-run")).json
+    assert {one["why"] for one in preview["changes"]} == {"new"}
+    assert {one["uri"] for one in preview["changes"]} == {"plant/pump.py", "plant/valves.md"}
+    report = (await cli(*prefixed)).json
+    assert report["published"] == 2
+    assert list(report["skipped_paths"].values()) == ["binary"]
 
 
 async def test_publish_then_ask_for_that_event(cli: Cli) -> None:

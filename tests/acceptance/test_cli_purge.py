@@ -147,6 +147,10 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     assert stays in again.stdout
 
 
+async def is_refused(cli: Cli, question: str) -> bool:
+    return (await cli("ask", "-p", "docs", question)).code == 1
+
+
 @pytest.mark.timeout(400)
 async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> None:
     """A source goes with its documents; a deleted project is empty when it comes again."""
@@ -173,7 +177,8 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
     deleted = await cli("project", "delete", "docs", "--yes", "--json")
     assert deleted.code == 0, deleted.stderr
     assert (await cli("document", "list", "-p", "docs")).stdout == "no documents\n"
-    assert (await cli("ask", "-p", "docs", word)).code == 1
+    # a worker that has just answered knows the project for two seconds more
+    await eventually(lambda: is_refused(cli, word), "the project is gone")
     await publish(cli, change("new.md", "It began again."))
     listed = (await cli("document", "list", "-p", "docs", "--json")).objects
     assert [document["uri"] for document in listed] == ["new.md"]

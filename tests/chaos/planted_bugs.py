@@ -38,8 +38,8 @@ BUGS = (
     Bug(
         "the fence is off",
         "store/queries/documents.sql",
-        "(d.position, d.partition) < (excluded.position, excluded.partition)\n",
-        "true\n",
+        "    (coalesce(d.source_revision, d.position), d.position, d.partition)\n    < (coalesce",
+        "    true or (coalesce(d.source_revision, d.position), d.position, d.partition)\n    < (coalesce",
         (
             "tests/fundamentals",
             "tests/integration/test_store_writing.py",
@@ -51,9 +51,9 @@ BUGS = (
     Bug(
         "acknowledged before the commit",
         "processors/indexing/pipeline.py",
-        "        applied = await self._store.apply(",
+        "        applied = await self._write(",
         "        for one in deliveries:\n            one.done()\n"
-        "        applied = await self._store.apply(",
+        "        applied = await self._write(",
         (
             "tests/fundamentals",
             "tests/chaos/test_kill_worker.py",

@@ -300,17 +300,17 @@ async def test_outcomes_are_followed_while_more_is_published(
     redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all partitions at once, however few outcomes their streams keep."""
-    monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 1)
+    monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 50)
     names = Names(partitions=3)
     told = Outcomes(redis, names)
     found: list[str] = []
     async with Client.connect(redis_url, partitions=3) as client:
         following = client.following()
         tokens: list[str] = []
-        for batch in range(5):
+        for batch in range(30):
             changes = [
                 DocumentChanged(data=DocumentChange(project="p", uri=f"{batch}/{i}", content=""))
-                for i in range(300)
+                for i in range(60)
             ]
             receipts = await client.publish_many(changes)
             await told.publish([indexed(receipt.token) for receipt in receipts])

@@ -166,16 +166,16 @@ def test_a_changed_choice_is_followed(tmp_path: Path) -> None:
     """A text that was left out comes in when it is named, and goes when it no longer is."""
     write_files(tmp_path, {"a.md": "# A\n", "key.md": private_key()})
 
-    def changes_with(before: Synced, *include: str) -> tuple[Mapping[str, str], Synced]:
+    def synced(before: Synced, *include: str) -> tuple[Mapping[str, str], Synced]:
         changes, after = sync(open_source(tmp_path, include), before)
         return {change.uri: change.change for change in changes}, after
 
-    _, synced = changes_with(Synced())
-    changes, synced = changes_with(synced, "key.md")
+    _, known = synced(Synced())
+    changes, known = synced(known, "key.md")
     assert changes["key.md"] == "upsert"
-    changes, synced = changes_with(synced)
+    changes, known = synced(known)
     assert changes["key.md"] == "delete"
-    assert changes_with(synced)[0] == {}
+    assert synced(known)[0] == {}
 
 
 def test_headrace_itself_is_no_source(tmp_path: Path) -> None:

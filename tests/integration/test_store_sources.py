@@ -57,11 +57,16 @@ async def test_a_source_keeps_its_id_wherever_it_moves(sources: Sources) -> None
 
 async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
     """Both would move documents without a sync that says so."""
-    await registered(sources, uri_prefix="docs/")
+    await registered(sources, uri_prefix="refused/")
+    source = await registered(sources, uri_prefix="docs/")
+    assert source.uri_prefix == "docs/", "nothing was published yet"
+    taken = await sources.take(source, timedelta(minutes=1), 0)
+    await sources.finish(taken, {}, None)
     with pytest.raises(UsageError, match="another source of alpha is called docs"):
         await registered(sources, key="another")
     with pytest.raises(UsageError, match="begin with 'docs/': sync it with --prefix 'docs/'"):
-        await registered(sources)
+        await registered(sources, uri_prefix="")
+    assert (await registered(sources)).uri_prefix == "docs/"
 
 
 async def test_one_sync_at_a_time_holds_a_source(sources: Sources) -> None:

@@ -74,6 +74,14 @@ class Syncs:
 
 
 @pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Beside the home, which tests have in their own directory."""
+    path = tmp_path / "root"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
 async def syncs(redis_url: str, worker: Database) -> AsyncIterator[Syncs]:
     """A publisher beside whatever worker the test starts."""
     store = Store(worker, Recipe(HASHING_MODEL))
@@ -86,10 +94,10 @@ def counts(report: SyncReport) -> tuple[int, int, int]:
 
 
 async def test_two_sources_keep_their_documents_apart(
-    syncs: Syncs, redis_url: str, database: FreshDatabase, tmp_path: Path
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
     """The same names are refused by a line that names both; a prefix lets both live."""
-    a, b = tmp_path / "a", tmp_path / "b"
+    a, b = root / "a", root / "b"
     write_files(a, {"README.md": "Alpha retries payments."})
     write_files(b, {"README.md": "Beta sends invoices.", "only.md": "b"})
     async with headrace(redis_url, database):
@@ -109,12 +117,12 @@ async def test_two_sources_keep_their_documents_apart(
 
 
 async def test_the_newer_checkout_of_a_repository_wins(
-    syncs: Syncs, redis_url: str, database: FreshDatabase, tmp_path: Path
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
     """By ancestry, not by arrival; all of the older one is published only where that is said."""
-    old = create_repository(tmp_path / "old", {"a.md": "value is one"})
-    old.git("clone", "--quiet", str(old.path), str(tmp_path / "new"))
-    new = Repository(tmp_path / "new")
+    old = create_repository(root / "old", {"a.md": "value is one"})
+    old.git("clone", "--quiet", str(old.path), str(root / "new"))
+    new = Repository(root / "new")
     new.commit({"a.md": "value is two", "b.md": "more"})
     async with headrace(redis_url, database):
         await syncs(new.path)
@@ -131,12 +139,12 @@ async def test_the_newer_checkout_of_a_repository_wins(
 
 @pytest.mark.parametrize("loss", ["FLUSHALL", "XTRIM", "documents"])
 async def test_what_was_lost_is_published_again(
-    syncs: Syncs, redis: Redis, redis_url: str, database: FreshDatabase, tmp_path: Path, loss: str
+    syncs: Syncs, redis: Redis, redis_url: str, database: FreshDatabase, root: Path, loss: str
 ) -> None:
     """By Redis before a worker came, or by the index; what still waits is not published twice."""
-    write_files(tmp_path, {"a.md": "one", "b.md": "two"})
-    await syncs(tmp_path, Until.PUBLISHED)
-    waiting = await syncs(tmp_path, Until.PUBLISHED)
+    write_files(root, {"a.md": "one", "b.md": "two"})
+    await syncs(root, Until.PUBLISHED)
+    waiting = await syncs(root, Until.PUBLISHED)
     assert (waiting.waiting, waiting.published) == (2, 0)
     if loss == "FLUSHALL":
         await redis.flushall()
@@ -144,16 +152,16 @@ async def test_what_was_lost_is_published_again(
         await redis.xtrim(Names().stream(Topic.CHANGED_BULK), maxlen=0)
     async with headrace(redis_url, database):
         if loss == "documents":
-            assert (await syncs(tmp_path)).indexed == 2, "changes of an earlier sync are waited for"
+            assert (await syncs(root)).indexed == 2, "changes of an earlier sync are waited for"
             await change_document(database, "a.md")
-            assert await syncs.preview(tmp_path) == [("a.md", Why.LOST)]
-            assert counts(await syncs(tmp_path)) == (1, 1, 0)
+            assert await syncs.preview(root) == [("a.md", Why.LOST)]
+            assert counts(await syncs(root)) == (1, 1, 0)
         else:
-            assert await syncs.preview(tmp_path) == [("a.md", Why.LOST), ("b.md", Why.LOST)]
-            report = await syncs(tmp_path)
+            assert await syncs.preview(root) == [("a.md", Why.LOST), ("b.md", Why.LOST)]
+            report = await syncs(root)
             assert (report.published, report.indexed) == (2, 2)
         assert [*(await syncs.uris()).values()] == [["a.md", "b.md"]]
-        assert counts(await syncs(tmp_path)) == (2, 0, 0)
+        assert counts(await syncs(root)) == (2, 0, 0)
 
 
 async def change_document(database: FreshDatabase, uri: str) -> None:
@@ -169,13 +177,13 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
     syncs: Syncs,
     redis_url: str,
     database: FreshDatabase,
-    tmp_path: Path,
+    root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It listed "one" and stopped; another one published "two"; then it goes on."""
     monkeypatch.setattr(leasing, "LEASE", timedelta(milliseconds=200))
     monkeypatch.setattr(Lease, "keep", lambda _: asyncio.Event().wait())
-    write_files(tmp_path, {"a.md": "one", "b.md": "one"})
+    write_files(root, {"a.md": "one", "b.md": "one"})
     stopped, go_on = asyncio.Event(), asyncio.Event()
     publish = Client.publish_many
 
@@ -186,76 +194,76 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
 
     async with headrace(redis_url, database):
         monkeypatch.setattr(Client, "publish_many", stop)
-        slow = asyncio.create_task(syncs(tmp_path, Until.PUBLISHED))
+        slow = asyncio.create_task(syncs(root, Until.PUBLISHED))
         await stopped.wait()
         monkeypatch.setattr(Client, "publish_many", publish)
-        write_files(tmp_path, {"a.md": "two"})
-        (tmp_path / "b.md").unlink()
-        await syncs(tmp_path)
+        write_files(root, {"a.md": "two"})
+        (root / "b.md").unlink()
+        await syncs(root)
         go_on.set()
         with pytest.raises(SourceLost, match="run it again"):
             await slow
-        assert counts(await syncs(tmp_path)) == (1, 0, 0)
-        await syncs(tmp_path, full=True)
+        assert counts(await syncs(root)) == (1, 0, 0)
+        await syncs(root, full=True)
         [source] = await syncs.store.sources.list(PROJECT)
         assert set(await syncs.store.sources.documents(source)) == {"a.md"}
 
 
 async def test_one_sync_of_a_source_at_a_time(
-    syncs: Syncs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    syncs: Syncs, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one waits, and says who holds it; a holder that is gone is taken over from."""
     monkeypatch.setattr(leasing, "_LONGEST_WAIT", timedelta(milliseconds=100))
-    write_files(tmp_path, {"a.md": "one"})
-    await syncs(tmp_path, Until.PUBLISHED)
+    write_files(root, {"a.md": "one"})
+    await syncs(root, Until.PUBLISHED)
     [source] = await syncs.store.sources.list(PROJECT)
     horizon = await syncs.client.horizon()
     taken = await syncs.store.sources.take(source, timedelta(hours=1), horizon, "me on host")
     with pytest.raises(SourceBusy, match="me on host"):
-        await syncs(tmp_path, Until.PUBLISHED)
+        await syncs(root, Until.PUBLISHED)
     await syncs.store.sources.renew(taken, timedelta(milliseconds=1))
-    assert (await syncs(tmp_path, Until.PUBLISHED)).waiting == 1
+    assert (await syncs(root, Until.PUBLISHED)).waiting == 1
 
 
 async def test_collections_belong_to_the_documents(
-    syncs: Syncs, redis_url: str, database: FreshDatabase, tmp_path: Path
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
     """Each sync brings them to what it was asked for, whatever was synced between."""
-    write_files(tmp_path, {"a.md": "one"})
+    write_files(root, {"a.md": "one"})
     async with headrace(redis_url, database):
         for collections in (("rules",), (), ("rules",)):
-            assert (await syncs(tmp_path, collections=collections)).published == 1
-            assert (await syncs(tmp_path, collections=collections)).unchanged == 1
+            assert (await syncs(root, collections=collections)).published == 1
+            assert (await syncs(root, collections=collections)).unchanged == 1
             [source] = await syncs.store.sources.list(PROJECT)
             [document] = (await syncs.store.sources.documents(source)).values()
             assert document.collections == collections
 
 
 async def test_refused_changes_are_reported_until_they_differ(
-    syncs: Syncs, redis_url: str, database: FreshDatabase, tmp_path: Path
+    syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
     """They are neither unchanged nor published again, unless all is."""
-    write_files(tmp_path, {"big.md": "x" * 2000, "small.md": "x"})
+    write_files(root, {"big.md": "x" * 2000, "small.md": "x"})
     async with headrace(redis_url, database, max_document_bytes=1000):
-        first = await syncs(tmp_path)
+        first = await syncs(root)
         assert list(first.rejected) == ["big.md"]
-        second = await syncs(tmp_path)
+        second = await syncs(root)
         assert counts(second) == (1, 0, 0)
         assert "1000" in second.rejected["big.md"].replace(",", "")
         assert any("rejected: big.md" in line for line in describe(second))
-        assert (await syncs(tmp_path, full=True)).published == 2
-        write_files(tmp_path, {"big.md": "y"})
-        assert (await syncs(tmp_path)).rejected == {}
-        assert counts(await syncs(tmp_path)) == (2, 0, 0)
+        assert (await syncs(root, full=True)).published == 2
+        write_files(root, {"big.md": "y"})
+        assert (await syncs(root)).rejected == {}
+        assert counts(await syncs(root)) == (2, 0, 0)
 
 
 async def test_files_over_the_limit_of_events_go_by_reference(
-    syncs: Syncs, redis: Redis, tmp_path: Path
+    syncs: Syncs, redis: Redis, root: Path
 ) -> None:
     """Up to the limit of the settings."""
     text = "a line of a file that no event can hold\n" * 120_000
-    write_files(tmp_path, {"big.md": text, "too big.md": "x" * (LIMIT_BYTES + 1)})
-    report = await syncs(tmp_path, Until.PUBLISHED)
+    write_files(root, {"big.md": text, "too big.md": "x" * (LIMIT_BYTES + 1)})
+    report = await syncs(root, Until.PUBLISHED)
     assert (report.published, dict(report.skipped)) == (1, {"oversized": 1})
     [entry] = entries_of(await redis.xrange(Names().stream(Topic.CHANGED_BULK)))
     change = DocumentChanged.from_bytes(entry.fields[b"event"]).data
@@ -263,12 +271,12 @@ async def test_files_over_the_limit_of_events_go_by_reference(
     assert await syncs.store.get_content(PROJECT, change.content_ref.sha256) == text
 
 
-async def test_a_preview_publishes_nothing(syncs: Syncs, tmp_path: Path) -> None:
+async def test_a_preview_publishes_nothing(syncs: Syncs, root: Path) -> None:
     """Not even the source of a new one is registered."""
-    write_files(tmp_path, {"a.md": "one"})
-    assert await syncs.preview(tmp_path) == [("a.md", Why.NEW)]
+    write_files(root, {"a.md": "one"})
+    assert await syncs.preview(root) == [("a.md", Why.NEW)]
     assert await syncs.store.sources.list(PROJECT) == []
-    report = await syncs(tmp_path, Until.PUBLISHED)
+    report = await syncs(root, Until.PUBLISHED)
     assert ", 1 published, " in next(describe(report))
     assert "indexed" not in next(describe(report))
 
@@ -277,12 +285,12 @@ async def test_a_killed_sync_is_made_good(
     syncs: Syncs,
     redis_url: str,
     database: FreshDatabase,
-    tmp_path: Path,
+    root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it published is still in the log when the next sync finds the index as it was."""
     monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
-    root = tmp_path / "root"
+    root = root / "root"
     write_files(root, {"a.md": "one", "b.md": "kept"})
     async with headrace(redis_url, database):
         await syncs(root)
