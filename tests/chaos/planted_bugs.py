@@ -38,8 +38,8 @@ BUGS = (
     Bug(
         "the fence is off",
         "store/queries/documents.sql",
-        "    (coalesce(d.source_revision, d.position), d.position, d.partition)\n    < (coalesce",
-        "    true or (coalesce(d.source_revision, d.position), d.position, d.partition)\n    < (coalesce",
+        "where\n    (coalesce(d.source_revision, d.position)",
+        "where\n    true or (coalesce(d.source_revision, d.position)",
         (
             "tests/fundamentals",
             "tests/integration/test_store_writing.py",

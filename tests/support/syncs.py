@@ -9,7 +9,6 @@ from pathlib import Path
 
 from events.models import content_hash
 from sources import Basis, Change, Held, Listing, Report, Source, State, Sync, open_source
-from sources.inspection import rules_digest
 from sources.types import Content, Read
 
 __all__ = ["LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
@@ -78,10 +77,9 @@ def begin(
     max_bytes: int = LIMIT_BYTES,
 ) -> Sync:
     """A sync that has compared; the state goes through JSON as it would in life."""
-    listing = source.list(max_bytes)
-    kept = State.from_json(before.state.to_json()).trusting(rules_digest(listing.included))
+    kept = State.from_json(before.state.to_json())
     basis = Basis.of(kept, before.held, collections, full=full)
-    return Sync(source, listing, basis, max_bytes, read_all=read_all)
+    return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
 
 
 def sync(
