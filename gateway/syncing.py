@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from events import Client, DocumentChanged, Lane
 from events.models import first_problem
 from gateway.leasing import Lease, leased
+from gateway.owners import check_owners
 from gateway.progress import ShowProgress
 from gateway.sync_publishing import Outcomes, publish_changes
 from gateway.sync_report import SyncReport
@@ -249,7 +250,7 @@ async def _compare(job: _Job, lease: Lease, *, read_all: bool = False) -> _Compa
     sync = await asyncio.to_thread(
         lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
     )
-    await _check_owners(sync, held, registered, job.store)
+    await check_owners(sync, held, registered, job.store)
     return _Compared(listing, before, sync, is_new=not held)
 
 
@@ -261,7 +262,7 @@ async def _compare_new(job: _Job, registered: RegisteredSource) -> _Compared:
     sync = await asyncio.to_thread(
         lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=True)
     )
-    await _check_owners(sync, {}, registered, job.store)
+    await check_owners(sync, {}, registered, job.store)
     return _Compared(listing, state, sync, is_new=True)
 
 
@@ -283,23 +284,6 @@ async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:
         if change.outcome == "rejected"
     }
     return state.resolve(handled.keys() - rejected.keys(), rejected, present)
-
-
-async def _check_owners(
-    sync: Sync, held: Mapping[str, Held], registered: RegisteredSource, store: Store
-) -> None:
-    """Raises UsageError where a document belongs to another source."""
-    steps = (step for step in sync.steps if step.change != "delete" and step.uri not in held)
-    added = [registered.uri_prefix + step.uri for step in steps]
-    others = (await store.sources.owners(registered, added)).others if added else {}
-    if others:
-        uri, other = min(others.items())
-        what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"
-        raise UsageError(
-            f"{what} to source {other.name} ({other.location}) of project {registered.project}, "
-            f"not to {registered.name} ({registered.location}): sync this one with --prefix NAME/, "
-            "into another project, or delete the other one (`headrace source delete`)"
-        )
 
 
 def _lane(compared: _Compared, destination: Destination) -> Lane:

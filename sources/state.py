@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from sources.types import Skip
 
-__all__ = ["GONE", "Known", "Pending", "State", "mark_of", "skip_of", "want"]
+__all__ = ["GONE", "Known", "Pending", "State", "mark_of", "pending_of", "skip_of", "want"]
 
 GONE = ""
 """What is wanted of a document that is deleted."""
@@ -40,6 +40,11 @@ def mark_of(reason: Skip) -> str:
 def skip_of(mark: str) -> Skip | None:
     """Why a file is no document; None: it is one."""
     return Skip(mark[len(_SKIPPED) :]) if mark.startswith(_SKIPPED) else None
+
+
+def pending_of(saved: Mapping[str, Any]) -> dict[str, Pending]:
+    """The pending changes of a state as it was saved, by uri."""
+    return _pairs(saved["pending"]) if saved.get("version") == _VERSION else {}
 
 
 @dataclass(slots=True)

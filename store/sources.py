@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -264,6 +264,22 @@ class Sources:
         known = {row["id"]: _registered(source.project, row) for row in found}
         others = {uri: known[source_id] for uri, source_id in ids.items() if source_id in known}
         return Owners(others, frozenset(ids.keys() - others.keys()))
+
+    async def states_of_others(
+        self, source: RegisteredSource
+    ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any]]]:
+        """Other sources of the project with changes on their way: `version` and `pending` alone."""
+        project_id = await self._projects.find(source.project)
+        if project_id is None:
+            return []
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["states_of_others"], project_id, source.id)
+        found = []
+        for row in rows:
+            values = dict(row)
+            state = json.loads(values.pop("state"))
+            found.append((_registered(source.project, values), state))
+        return found
 
     async def handled(self, project: str, tokens: Iterable[str]) -> dict[str, Handled]:
         """Those of some tokens whose changes are in the ledger, rejected ones too."""

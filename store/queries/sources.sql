@@ -40,6 +40,14 @@ where project_id = $1 and id = any ($2::text[])
 -- name: names
 select id, name from sources where project_id = $1
 
+-- name: states_of_others
+-- What other sources of the project remember of changes that may still be on their way.
+select
+    id, key, name, kind, location, uri_prefix, revision, commit, synced_at,
+    jsonb_build_object('version', state -> 'version', 'pending', state -> 'pending') as state
+from sources
+where project_id = $1 and id <> $2 and coalesce(state ->> 'pending', '') <> ''
+
 -- name: take
 -- The lease, if no other is valid. Its revision is above all that this source, or anything else in
 -- the project, was written by.

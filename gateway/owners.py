@@ -1,0 +1,56 @@
+"""Whose documents a sync would change: those of another source are left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from operator import itemgetter
+
+from runtime.errors import UsageError
+from sources import Held, Sync
+from sources.state import GONE, pending_of
+from store.sources import RegisteredSource
+from store.store import Store
+
+__all__ = ["check_owners"]
+
+
+async def check_owners(
+    sync: Sync, held: Mapping[str, Held], registered: RegisteredSource, store: Store
+) -> None:
+    """Raises UsageError where a document belongs to another source."""
+    steps = (step for step in sync.steps if step.change != "delete" and step.uri not in held)
+    added = {registered.uri_prefix + step.uri for step in steps}
+    if not added:
+        return
+    others = {
+        **(await store.sources.owners(registered, added)).others,
+        **await _soon_of_others(added, registered, store),
+    }
+    if others:
+        uri, other = min(others.items(), key=itemgetter(0))
+        what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"
+        raise UsageError(
+            f"{what} to source {_named(other)} of project {registered.project}, not to "
+            f"{_named(registered)}: sync this one with --prefix NAME/, into another project, or "
+            "delete the other one (`headrace source delete`)"
+        )
+
+
+async def _soon_of_others(
+    uris: Set[str], registered: RegisteredSource, store: Store
+) -> dict[str, RegisteredSource]:
+    """Those that another source has published, and no worker has handled yet."""
+    owners: dict[str, RegisteredSource] = {}
+    tokens: dict[str, str] = {}
+    for other, saved in await store.sources.states_of_others(registered):
+        for uri, (token, wanted) in pending_of(saved).items():
+            if wanted != GONE and other.uri_prefix + uri in uris:
+                owners[other.uri_prefix + uri] = other
+                tokens[other.uri_prefix + uri] = token
+    handled = await store.sources.handled(registered.project, tokens.values()) if tokens else {}
+    return {uri: owner for uri, owner in owners.items() if tokens[uri] not in handled}
+
+
+def _named(source: RegisteredSource) -> str:
+    is_path = source.name == source.location
+    return source.name if is_path else f"{source.name} ({source.location})"
