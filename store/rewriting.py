@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -93,6 +93,8 @@ class Rewriter:
                 left = [table for table in left if await self._vacuum(table)]
                 if left:
                     await asyncio.sleep(_LOOK_EVERY_S)
+            with suppress(asyncpg.InsufficientPrivilegeError):  # nor may it rewrite them then
+                await self._connection.execute(_QUERIES["forget_statistics"], TABLES)
             for table in TABLES:
                 await self._connection.execute(f"analyze {table}", timeout=None)
             return left + (["pg_statistic"] if await self._vacuum("pg_statistic") else [])

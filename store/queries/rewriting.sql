@@ -19,3 +19,7 @@ select pg_switch_wal(), pg_logical_emit_message(false, 'headrace', 'purge')
 select
     (select count(*)::int from pg_replication_slots) as slots,
     current_setting('archive_mode') <> 'off' as archives
+
+-- name: forget_statistics
+-- ANALYZE keeps the samples of a table that has no rows any more.
+delete from pg_statistic where starelid = any ($1::text[]::regclass[])
