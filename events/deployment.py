@@ -118,13 +118,16 @@ async def stranded(redis: Redis, names: Names) -> int | None:
         for partition in reversed(range(names.partitions, LARGEST_PARTITIONS))
         for topic in _GROUPS
     ]
+    keys = [names.stream(topic, partition) for partition, topic in streams]
     with redis_errors():
+        if not keys or not await redis.exists(*keys):
+            return None  # as nearly always: one command instead of one for each stream
         async with redis.pipeline(transaction=False) as pipeline:
-            for partition, topic in streams:
-                pipeline.xlen(names.stream(topic, partition))
+            for key in keys:
+                pipeline.xlen(key)
             lengths = await pipeline.execute()
-        for (partition, topic), length in zip(streams, lengths, strict=True):
-            if length and not await _is_done(redis, names.stream(topic, partition), _GROUPS[topic]):
+        for (partition, topic), key, length in zip(streams, keys, lengths, strict=True):
+            if length and not await _is_done(redis, key, _GROUPS[topic]):
                 return partition
     return None
 

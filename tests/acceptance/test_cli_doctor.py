@@ -44,34 +44,31 @@ async def test_a_healthy_installation(cli: Cli) -> None:
     assert [one["drifts"] for one in found["projects"]] == [[]]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
+async def test_drifts_made_by_hand(cli: Cli, database: Database) -> None:
+    """Doctor names each with exit code 1, repairs it with exit code 0, and it is gone."""
+    before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
+    for kind in (
         "a deleted chunk",
         "a changed title",
         "all segments removed",
         "a document that the log never had",
-    ],
-)
-async def test_a_drift_made_by_hand(kind: str, cli: Cli, database: Database) -> None:
-    """Found and named with exit code 1, mended with exit code 0, and gone."""
-    expected, statement = DRIFTS[kind]
-    before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
-    await damage(database, statement)
+    ):
+        expected, statement = DRIFTS[kind]
+        await damage(database, statement)
 
-    result = await cli("doctor")
-    assert result.code == 1, result
-    for name in expected:
-        assert name in result.stdout
-    assert "headrace doctor --project notes --repair" in result.stdout
+        result = await cli("doctor")
+        assert result.code == 1, result
+        for name in expected:
+            assert name in result.stdout
+        assert "headrace doctor --project notes --repair" in result.stdout
 
-    repaired = await cli("doctor", "--repair", "--json")
-    assert repaired.code == 0, repaired
-    [project] = repaired.json["projects"]
-    assert {one["name"] for one in project["mended"]} == expected
-    assert (project["drifts"], project["failures"]) == ([], [])
-    assert project["digest"] == before
-    assert (await cli("doctor")).code == 0
+        repaired = await cli("doctor", "--repair", "--json")
+        assert repaired.code == 0, repaired
+        [project] = repaired.json["projects"]
+        assert {drift["name"] for drift in project["mended"]} == expected
+        assert (project["drifts"], project["failures"]) == ([], [])
+        assert project["digest"] == before
+        assert (await cli("doctor")).code == 0
 
 
 async def test_what_is_not_fit_is_said(cli: Cli) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import pytest_asyncio
 
 from bench.corpus import python_files, questions
 from processors.indexing.chunking import chunk
@@ -30,6 +31,7 @@ from processors.inference.weights import (
 from tests.support.waiting import within
 
 Array = npt.NDArray[np.float32]
+shares_the_embedder = pytest.mark.asyncio(loop_scope="module")
 TEXTS = [
     "How do I open a file in Python?",
     "def read(path):\n    with open(path) as file:\n        return file.read()",
@@ -39,8 +41,9 @@ TEXTS = [
 ]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def embedder() -> AsyncIterator[LocalEmbedder]:
+    """Loaded once: that takes longer than any test of it."""
     embedder = LocalEmbedder()
     await embedder.start()
     yield embedder
@@ -134,17 +137,17 @@ async def test_vectors_equal_a_plain_float32_forward_pass(precision: Precision) 
         assert float(expected @ vector) >= 0.9995
 
 
-@pytest.mark.parametrize("precision", [Precision.INT8, Precision.INT8_STATIC])
-async def test_int8_vectors_are_close_to_those_in_f32(precision: Precision) -> None:
+async def test_int8_vectors_are_close_to_those_in_f32() -> None:
     """Chunks of code and short questions: none is far off, and the mean is closer still."""
     _require(Precision.INT8)
     texts = _sample()
     exact = await _vectors(LocalEmbedder(precision=Precision.F32), texts)
-    rounded = await _vectors(LocalEmbedder(precision=precision), texts)
-    cosines = (exact * rounded).sum(axis=1)
-    assert len(cosines) == 200
-    assert cosines.min() >= 0.99, texts[int(cosines.argmin())]
-    assert cosines.mean() >= 0.997
+    for precision in (Precision.INT8, Precision.INT8_STATIC):
+        rounded = await _vectors(LocalEmbedder(precision=precision), texts)
+        cosines = (exact * rounded).sum(axis=1)
+        assert len(cosines) == 200
+        assert cosines.min() >= 0.99, (precision, texts[int(cosines.argmin())])
+        assert cosines.mean() >= 0.997, precision
 
 
 async def test_other_weights_run_in_int8_without_ranges(tmp_path: Path) -> None:
@@ -174,6 +177,7 @@ async def test_several_threads_give_the_vectors_of_one() -> None:
     np.testing.assert_allclose((expected * together).sum(axis=1), 1, atol=1e-4)
 
 
+@shares_the_embedder
 async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalEmbedder) -> None:
     """Vectors carry meaning: a paraphrase scores well above another subject."""
     texts = ["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."]
@@ -181,6 +185,7 @@ async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalE
     assert float(asked @ paraphrase) > float(asked @ other) + 0.3
 
 
+@shares_the_embedder
 async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> None:
     """Order, padding and batching don't show in the vectors, and they have unit length."""
     texts = [f"{'word ' * (index % 90)}number {index}" for index in range(150)]
@@ -193,6 +198,7 @@ async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> 
         assert float(alone @ together.vectors[index]) > 0.9995
 
 
+@shares_the_embedder
 async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
     """An empty list gives an empty array of the right width."""
     embeddings = await embedder.embed([], Urgency.BULK)
@@ -200,6 +206,7 @@ async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
     assert embeddings.tokens == 0
 
 
+@shares_the_embedder
 async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> None:
     """A query that arrives behind a big bulk batch is done long before the batch is."""
     texts = ["some words to embed, again and again " * 10] * 100
@@ -210,6 +217,7 @@ async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> N
     assert len((await bulk).vectors) == 100
 
 
+@shares_the_embedder
 async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> None:
     """After a cancel the rest of the batch isn't computed, and the model still answers."""
     bulk = asyncio.create_task(embedder.embed(["words " * 250] * 3000, Urgency.BULK))

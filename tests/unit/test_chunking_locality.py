@@ -12,7 +12,7 @@ from processors.indexing.chunking import Source, chunk
 from tests.support.chunking import LIMIT_TOKENS, counter
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
-EDITS = 200
+EDITS = 100
 MOST_CHANGED = 3
 MODULES = (
     "argparse",
