@@ -77,7 +77,9 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
             before = await generation_before(opened, "docs")
             await return_to(opened, "docs", before, lambda _done, _total: None)
             answered = len(generations)  # the next question was asked before the return
-            await eventually(lambda: len(generations) > answered + 1, "a later question is answered")
+            await eventually(
+                lambda: len(generations) > answered + 1, "a later question is answered"
+            )
         stored = {row["uri"]: row["content"] for row in await rows(database, "docs", CONTENTS)}
         assert {uri: text.strip() for uri, text in acknowledged.items()} == {
             uri: text.strip() for uri, text in stored.items()
