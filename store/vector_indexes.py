@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 
 import asyncpg
 import structlog
 
 from runtime.errors import Unavailable
+from store.activity import waiting_projects
 from store.connecting import connect, explained
 from store.database import EVERY_AGENT, Database
 from store.inflow import Inflow
@@ -34,6 +36,13 @@ MAX_TAIL_SHARE = 4
 
 POURING_PER_S = 500.0
 """At this rate an index is outgrown (``MAX_TAIL_SHARE``) by the time that it is built."""
+
+MAX_DEFERRAL_S = 600.0
+"""So long may the imports of other projects put off a build."""
+
+CALM_S = 5.0
+"""A build waits for so long after the last chunk of an import has its vector: the next import may
+follow at once."""
 
 MAX_POURING_TAIL = 100_000
 """So many may an import leave outside of an index: to compare them all takes about 0.1 s."""
@@ -80,6 +89,8 @@ class VectorIndexes:
         self._owner_url = owner_url
         self._exact_chunks = exact_chunks
         self._inflow = Inflow()
+        self._deferred: dict[int, float] = {}
+        self._imported_at = -inf
 
     async def refresh(
         self,
@@ -92,22 +103,37 @@ class VectorIndexes:
         """Build what is due in one generation; returns how many indexes were built.
 
         Does nothing where another process builds for this generation, or for any; with ``wait``,
-        takes its turn after one that builds for another. With ``after_import``, for who comes by
-        again and again, a build waits while more than ``POURING_PER_S`` vectors a second come in:
-        it costs several times what indexing them does, and would have to be done again and again.
+        takes its turn after one that builds for another. With ``after_import``, for callers that
+        come again and again, a build waits while more than ``POURING_PER_S`` vectors a second come
+        in: it costs several times what indexing them does, and would have to be done again and
+        again. It also waits while other projects have chunks without vectors, for at most
+        ``MAX_DEFERRAL_S``: it takes the cores from their import.
 
         Raises:
             Unavailable: the server can't be reached, or a lock can't be had for now.
         """
         due = await self._due(project_id, generation_id, after_import)
         if not due:
+            self._deferred.pop(generation_id, None)
+            return 0
+        if after_import and await self._is_deferred(project_id, generation_id):
             return 0
         async with self._builder(generation_id, wait=wait) as builder:
             if builder is None:
                 return 0
             for build in due:
                 await self._build(builder, build)
+        self._deferred.pop(generation_id, None)
         return len(due)
+
+    async def _is_deferred(self, project_id: int, generation_id: int) -> bool:
+        now = monotonic()
+        if now - self._deferred.setdefault(generation_id, now) >= MAX_DEFERRAL_S:
+            return False
+        if await waiting_projects(self._database) - {project_id}:
+            self._imported_at = now
+            return True
+        return now - self._imported_at < CALM_S
 
     async def drop(self, project_id: int, generation_id: int) -> None:
         """Drop every index of one generation, those that a build left behind too.

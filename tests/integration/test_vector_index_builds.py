@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from math import inf
 
 import pytest
 
+from store import vector_indexes
 from store.database import Database
 from store.vector_indexes import VectorIndexes
 from tests.support.databases import Database as Fresh
-from tests.support.searching import Index, unit_vectors
+from tests.support.searching import MODEL, Index, unit_vectors
+from tests.support.writes import chunk_write, document_write
 
 CHUNKS = 3_000
 DIMENSIONS = 32
@@ -44,6 +48,35 @@ def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Ta
 async def test_builds_at_once_take_turns(index: Index, database: Fresh) -> None:
     """Each is built; none fails."""
     assert await asyncio.gather(*refreshing(index, database, *PROJECTS)) == [1, 1, 1]
+
+
+async def test_a_build_waits_for_imports_of_other_projects(
+    index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until their vectors are there and some seconds have passed, or it has waited for long."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", inf)  # its own import is not the reason
+    live = await index.live("p")
+    indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+
+    async def refresh() -> int:
+        return await indexes.refresh(live.project_id, live.id, after_import=True)
+
+    without_vector = chunk_write(0, "Herons nest in March.", model=MODEL, vector=None)
+    importing = document_write("importing.md", 100_000, project="q", chunks=(without_vector,))
+    await index.store.apply([importing])
+    assert await refresh() == 0
+
+    await index.store.apply([replace(importing, position=100_001, change="delete", chunks=())])
+    assert await refresh() == 0, "the next import may follow at once"
+    monkeypatch.setattr(vector_indexes, "CALM_S", 0.0)
+    assert await refresh() == 1
+
+    more = index.document("e", ["more"] * CHUNKS, unit_vectors(2, CHUNKS, DIMENSIONS), project="p")
+    await index.store.apply([more])
+    await index.store.apply([replace(importing, event_id="again", position=100_002)])
+    assert await refresh() == 0
+    monkeypatch.setattr(vector_indexes, "MAX_DEFERRAL_S", 0.0)
+    assert await refresh() == 1
 
 
 async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
