@@ -52,7 +52,14 @@ def plant(tmp_path: Path) -> Path:
 
 async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
     """What was synced is found, and cited as path:start-end; nothing found is unaccounted for."""
-    report = (await typed("sync", str(plant), "--project", "plant", "--wait", "--json")).json
+    (plant / ".env").write_text("PASSWORD=hunter2\n")
+    sync = ("sync", str(plant), "--project", "plant")
+    listed = (await typed(*sync, "--dry-run", "--skipped")).stdout.splitlines()
+    assert listed[:2] == ["upsert (new): pump.py", "upsert (new): valves.md"]
+    assert listed[3:] == ["skipped (secret): .env", "skipped (binary): photo.png"]
+    (plant / ".env").unlink()
+
+    report = (await typed(*sync, "--wait", "--json")).json
     assert report["found"] == report["indexed"] + sum(report["skipped"].values()) == 3
     assert report["skipped"] == {"binary": 1}
 

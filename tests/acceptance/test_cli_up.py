@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from runtime.child import command_of, is_alive
-from tests.support.cli import Cli
+from tests.support.cli import Cli, Command
 from tests.support.forking import ROOT
 from tests.support.processes import tree
 from tests.support.waiting import eventually, within
@@ -184,3 +184,30 @@ async def test_it_runs_in_the_background(cli: Cli, home: Path) -> None:
     assert ended.stderr.strip() == "headrace is down"
     assert not (home / "up.json").exists()
     assert "does not run" in (await cli("down")).stderr
+
+
+@pytest.fixture
+def log(home: Path) -> Path:
+    """The log of a worker that an earlier ``up`` ran."""
+    home.mkdir()
+    path = home / "worker-1.log"
+    path.write_text("first\nlast\n")
+    return path
+
+
+async def test_logs_are_followed(cli: Cli, log: Path) -> None:
+    """``logs -f`` prints each line when it is written, with secrets masked, until Ctrl-C."""
+    following = await Command.start("logs", "-f", "-n", "1", environment=cli.environment)
+
+    async def prints(text: str) -> None:
+        await eventually(lambda: following.printed() == text, f"it has printed {text!r}")
+
+    await prints("last\n")
+    with log.open("a") as file:
+        file.write("connected to redis://user:hunter2@host\nhalf of ")
+    await prints("last\nconnected to redis://user:***@host\n")
+    with log.open("w") as file:
+        file.write("emptied\n")
+    await prints("last\nconnected to redis://user:***@host\nemptied\n")
+    following.send(signal.SIGINT)
+    assert (await following.result(30)).code == 0

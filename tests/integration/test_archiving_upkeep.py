@@ -17,6 +17,7 @@ from processors.archiving.contents import KeptContents
 from processors.archiving.upkeep import Upkeep
 from runtime.errors import UnsupportedContent
 from store.database import Database
+from store.deleted_projects import DeletedProjects
 from store.store import Store
 from tests.support.archivers import NAMES, archive_all, publish
 from tests.support.archives import ArchiveAt
@@ -168,3 +169,37 @@ async def _files(kept: ArchiveAt) -> int:
     statistics = await kept.archive.statistics("alpha")
     assert statistics is not None
     return statistics.files
+
+
+async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
+    redis: Redis, worker: Database, kept: ArchiveAt, database: FreshDatabase
+) -> None:
+    """Until then it is kept; then its files and its last rows go, and other projects stay."""
+    for project in ("alpha", "beta"):
+        change = DocumentChange(project=project, uri="a.md", content=CONTENT)
+        await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
+    await archive_all(redis, worker, kept.archive)
+    opened = await Database.open(database.operator_url)
+    project_id = await kept.projects.find("alpha")
+    assert project_id is not None
+    await DeletedProjects(opened).retire(project_id)
+    await opened.close()
+    upkeep = _upkeep(redis, worker, kept)
+    files = kept.files("events")
+
+    await _execute(
+        database,
+        "update projects set deleted_at = now() - interval '29 days' where deleted_at is not null",
+    )
+    await upkeep.remove_deleted()
+    assert kept.files("events") == files
+
+    await _execute(
+        database,
+        "update projects set deleted_at = now() - interval '31 days' where deleted_at is not null",
+    )
+    await upkeep.remove_deleted()
+    [left] = kept.files("events")
+    assert left in files
+    assert len(await kept.changes(project="beta")) == 1
+    assert await _execute(database, "select array_agg(name::text) from projects") == ["beta"]
