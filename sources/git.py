@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,14 @@ from runtime.errors import UsageError
 from sources.git_history import COMMIT, committed_at, is_older, repository_key
 from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
-from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, Choice, IgnoreRules, TrackedPaths
+from sources.ignoring import (
+    LARGEST_RULES_BYTES,
+    RULES_FILE,
+    Choice,
+    IgnoreRules,
+    TrackedPaths,
+    rule_lines,
+)
 from sources.naming import to_shown, to_uri
 from sources.permalinks import permalink_template
 from sources.types import Listing, Read, Skip
@@ -83,10 +90,8 @@ class GitSource:
 
     @cached_property
     def _repository(self) -> str:
-        try:
+        with self._reading():
             return repository_key(self._root, self._head())
-        except GitFailed as error:
-            raise UsageError(f"{self._root} can't be read by git: {error}") from error
 
     def tracks_anything(self) -> bool:
         """Whether anything below the prefix is tracked; the repository as a whole always counts.
@@ -174,16 +179,17 @@ class GitSource:
             yield _Entry(path, to_uri(path), mode, blob.decode(), size_bytes)
 
     def _rules(self, commit: str) -> IgnoreRules:
-        """Those of the root; none where the file is too large, or there is no such file."""
+        return IgnoreRules.at(self._root.resolve(), self._choice, self._rule_lines(commit))
+
+    def _rule_lines(self, commit: str) -> Sequence[str]:
+        """Lines of the rules file at the root; none if it is too large, or does not exist."""
         name = f"{commit}:{RULES_FILE}"
         try:
-            size_bytes = int(run_git(self._root, "cat-file", "-s", name))
-            fits = size_bytes <= LARGEST_RULES_BYTES
-            rules = run_git(self._root, "cat-file", "blob", name) if fits else b""
+            if int(run_git(self._root, "cat-file", "-s", name)) > LARGEST_RULES_BYTES:
+                return []
+            return rule_lines(run_git(self._root, "cat-file", "blob", name))
         except GitFailed:
-            rules = b""
-        lines = rules.decode(errors="surrogateescape").splitlines()
-        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
+            return []
 
     def _permalink_template(self) -> str | None:
         try:
@@ -197,8 +203,14 @@ class GitSource:
         return ("--", self._prefix) if self._prefix else ()
 
     def _git(self, *arguments: str) -> bytes:
-        try:
+        with self._reading():
             return run_git(self._root, *arguments)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise UsageError if git fails inside."""
+        try:
+            yield
         except GitFailed as error:
             raise UsageError(f"{self._root} can't be read by git: {error}") from error
 

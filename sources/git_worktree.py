@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from runtime.errors import UsageError
-from sources.files import fingerprint_of, read_marked, read_regular
+from sources.files import fingerprint_of, read_marked
 from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
-from sources.git_process import GitFailed
-from sources.ignoring import LARGEST_RULES_BYTES, RULES_FILE, IgnoreRules, TrackedPaths
+from sources.ignoring import RULES_FILE, TrackedPaths, read_rule_lines
 from sources.naming import to_shown, to_uri
 from sources.types import Content, Listing, Read, Skip
 
@@ -41,12 +39,10 @@ class WorkTreeSource(GitSource):
             UsageError: no commit yet, or the repository has gone.
         """
         commit = self._head()
-        try:
+        with self._reading():
             modes = {file.path: file.mode for file in tracked_files(self._root, *self._below())}
             modes |= dict.fromkeys(untracked_files(self._root, *self._below()), b"")
             at = committed_at(self._root, commit)
-        except GitFailed as error:
-            raise UsageError(f"{self._root} can't be read by git: {error}") from error
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         tree, rules = WorkTree(self._root), self._rules(commit)
@@ -82,16 +78,10 @@ class WorkTreeSource(GitSource):
 
         yield read
 
-    def _rules(self, commit: str) -> IgnoreRules:
-        """Those of the file in the work tree."""
+    def _rule_lines(self, commit: str) -> Sequence[str]:
+        """Lines of the rules file in the work tree."""
         del commit
-        try:
-            raw = read_regular(self._root / RULES_FILE, LARGEST_RULES_BYTES + 1)
-        except OSError:
-            raw = b""
-        rules = raw if len(raw) <= LARGEST_RULES_BYTES else b""
-        lines = rules.decode(errors="surrogateescape").splitlines()
-        return IgnoreRules.at(self._root.resolve(), self._choice, lines)
+        return read_rule_lines(self._root / RULES_FILE)
 
 
 def _look(

@@ -26,6 +26,8 @@ __all__ = [
     "MatchClock",
     "Rules",
     "TrackedPaths",
+    "read_rule_lines",
+    "rule_lines",
 ]
 
 RULES_FILE = ".headraceignore"
@@ -198,7 +200,9 @@ class IgnoreRules:
     def below(self, directory: Path, relative: str, names: Container[str]) -> IgnoreRules:
         """Rules of a directory inside: its path from the root, and the names in it."""
         own, git = (
-            (Rules(_lines(directory / name), self.listing.clock) or None) if name in names else None
+            Rules(read_rule_lines(directory / name), self.listing.clock) or None
+            if name in names
+            else None
             for name in (RULES_FILE, _GIT_FILE)
         )
         if own is None and git is None:
@@ -304,12 +308,16 @@ class TrackedPaths:
         return (f"{folder}/", reason) if reason is not None else None
 
 
-def _lines(path: Path) -> list[str]:
-    """Lines of a rules file; none where there is no regular, readable one."""
+def read_rule_lines(path: Path) -> list[str]:
+    """Lines of a rules file; none where there is no regular, readable one, or it is too large."""
     try:
-        raw = read_regular(path, LARGEST_RULES_BYTES + 1)
+        return rule_lines(read_regular(path, LARGEST_RULES_BYTES + 1))
     except OSError:
         return []
-    if len(raw) > LARGEST_RULES_BYTES:
+
+
+def rule_lines(content: bytes) -> list[str]:
+    """Lines of the content of a rules file; none where it is too large."""
+    if len(content) > LARGEST_RULES_BYTES:
         return []
-    return raw.decode(errors="surrogateescape").splitlines()
+    return content.decode(errors="surrogateescape").splitlines()

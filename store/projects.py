@@ -6,17 +6,25 @@ import json
 from datetime import timedelta
 from time import monotonic
 
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, UsageError
 from store.database import Database
 from store.generations import Recipe
 from store.named_queries import named
 
-__all__ = ["REMEMBERED", "Models", "Projects"]
+__all__ = ["REMEMBERED", "Models", "Projects", "unknown_project"]
 
 REMEMBERED = timedelta(seconds=2)
 """How long a process may take a project that was deleted for one that is there."""
 
 _QUERIES = named("projects")
+
+
+def unknown_project(name: str) -> UsageError:
+    """The error of a command or question that names a project which does not exist."""
+    return UsageError(
+        f"there is no project {name[:80]!r}: check its name, or publish to it first "
+        "(`headrace project list` lists the projects)"
+    )
 
 
 class Projects:
@@ -42,6 +50,17 @@ class Projects:
             self._ids.pop(name, None)
             return None
         return self._remember(name, found)
+
+    async def require(self, name: str) -> int:
+        """The project's id.
+
+        Raises:
+            UsageError: there is no such project.
+        """
+        project_id = await self.find(name)
+        if project_id is None:
+            raise unknown_project(name)
+        return project_id
 
     async def ensure(self, name: str) -> int:
         """The project's id; creates the project with a live generation where there is none."""

@@ -91,7 +91,7 @@ class KeyRegister:
         Raises:
             UsageError: no such project.
         """
-        async with self._database.scope(await self._id_of(project)) as connection:
+        async with self._database.scope(await self._projects.require(project)) as connection:
             return await _records(connection)
 
     async def retire(self, project: str, key_id: str, *, also_last: bool = False) -> None:
@@ -101,22 +101,13 @@ class KeyRegister:
             UsageError: no such project, or no such active key; or it is the last one, without which
                 the project takes what anybody publishes, and not ``also_last``.
         """
-        project_id = await self._id_of(project)
+        project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["lock"], _LOCK_SPACE, project_id)
             records = await _records(connection)
             active = {one.key_id for one in records if one.retired_at is None}
             _check_retirement(project, key_id, active, also_last=also_last)
             await connection.execute(_QUERIES["retire"], key_id)
-
-    async def _id_of(self, project: str) -> int:
-        project_id = await self._projects.find(project)
-        if project_id is None:
-            raise UsageError(
-                f"there is no project {project[:80]!r} "
-                "(`headrace status` lists the projects there are)"
-            )
-        return project_id
 
 
 async def _records(connection: asyncpg.Connection) -> list[KeyRecord]:

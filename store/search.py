@@ -77,7 +77,7 @@ class Search:
         Raises:
             UsageError: no such project.
         """
-        project_id = await self._project(project)
+        project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             return await generations.live(connection, project_id)
 
@@ -87,7 +87,7 @@ class Search:
         Raises:
             UsageError: no such project, or it has no such generation.
         """
-        project_id = await self._project(project)
+        project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             found = await generations.find(connection, project_id, generation_id)
         if found is None:
@@ -148,15 +148,6 @@ class Search:
         async with self._scope(generation, agent) as connection:
             rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
-
-    async def _project(self, name: str) -> int:
-        project_id = await self._projects.find(name)
-        if project_id is None:
-            raise UsageError(
-                f"there is no project {name!r}: check its name, or publish to it first "
-                "(`headrace status` lists the projects there are)"
-            )
-        return project_id
 
     async def _documents(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]

@@ -29,7 +29,7 @@ from runtime.settings import Settings
 from store.archive import Archive
 from store.database import Database
 from store.outbox import PostgresOutbox
-from store.projects import Projects
+from store.projects import Projects, unknown_project
 from store.statistics import ProjectStatistics
 from store.store import Store
 
@@ -119,9 +119,7 @@ async def _stored(settings: Settings, database: Database, project: str | None) -
     archive = Archive(database, projects, settings.archive_location)
     found = await store.statistics(project)
     if project is not None and not found:
-        raise UsageError(
-            f"there is no project {project[:80]!r} (`headrace status` lists the projects there are)"
-        )
+        raise unknown_project(project)
     return {
         "projects": [await _project(store, one) for one in found],
         "archive": await archive_rows(archive, PostgresOutbox(database, projects), found),

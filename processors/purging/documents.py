@@ -52,11 +52,7 @@ async def purge_documents(
         Unavailable: a server, the archive or a worker can't be reached or is too slow.
     """
     servers = purge.servers
-    project_id = await servers.projects.find(project)
-    if project_id is None:
-        raise UsageError(
-            f"there is no project {project!r} (`headrace project list` lists those there are)"
-        )
+    project_id = await servers.projects.require(project)
     await require_rights(servers.redis, servers.names)
     async with replay_lock(servers.database, project, project_id):
         receipts = await publish_deletes(client, project, agent, uris)

@@ -13,7 +13,6 @@ from events.purging import Doomed, StreamPurge, require_rights
 from processors.purging.documents import Purge, finish
 from processors.purging.report import PurgeReport
 from processors.servers import Servers
-from runtime.errors import UsageError
 from store.connecting import WriteConflict
 from store.deleted_projects import DeletedProjects
 from store.project_removal import remove_project
@@ -51,11 +50,7 @@ async def delete_project(
         ConfigurationError: our user of Redis may not take entries out of streams.
         Unavailable: a server can't be reached, or writers are in the way for ``patience``.
     """
-    project_id = await servers.projects.find(project)
-    if project_id is None:
-        raise UsageError(
-            f"there is no project {project!r} (`headrace project list` lists those there are)"
-        )
+    project_id = await servers.projects.require(project)
     await require_rights(servers.redis, servers.names)
     deleted = DeletedProjects(servers.database)
     async with replay_lock(servers.database, project, project_id):

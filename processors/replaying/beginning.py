@@ -21,25 +21,10 @@ __all__ = [
     "check_complete",
     "live_generation",
     "note_findings",
-    "project_id_of",
     "prove_models",
     "scope_of",
     "unfinished",
 ]
-
-
-async def project_id_of(tools: Tools, project: str) -> int:
-    """The id of a project.
-
-    Raises:
-        UsageError: no such project.
-    """
-    found = await tools.projects.find(project)
-    if found is None:
-        raise UsageError(
-            f"there is no project {project!r} (`headrace status` lists the projects there are)"
-        )
-    return found
 
 
 async def live_generation(tools: Tools, project: str) -> Generation:
@@ -48,7 +33,7 @@ async def live_generation(tools: Tools, project: str) -> Generation:
     Raises:
         UsageError: no such project.
     """
-    project_id = await project_id_of(tools, project)
+    project_id = await tools.projects.require(project)
     async with tools.database.scope(project_id) as connection:
         return await generations.live(connection, project_id)
 

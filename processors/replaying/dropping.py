@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from processors.replaying.beginning import live_generation, project_id_of
+from processors.replaying.beginning import live_generation
 from processors.replaying.opening import Tools
 from processors.replaying.returning import find_generation
 from runtime import protocol
@@ -31,7 +31,7 @@ async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
         Unavailable: Postgres can't be reached, or an index of it is being built.
     """
     project, _ = await find_generation(tools, generation_id)
-    async with replay_lock(tools.database, project, await project_id_of(tools, project)):
+    async with replay_lock(tools.database, project, await tools.projects.require(project)):
         _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
         known = await tools.store.generations(project)

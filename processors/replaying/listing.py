@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from processors.replaying.opening import Tools
-from runtime.errors import UsageError
 from store.generations import Generation
+from store.projects import unknown_project
 
 __all__ = ["Listed", "list_generations", "projects_of"]
 
@@ -50,9 +50,7 @@ async def projects_of(tools: Tools, project: str | None) -> list[str]:
     if project is None:
         return known
     if project not in known:
-        raise UsageError(
-            f"there is no project {project!r} (`headrace status` lists the projects there are)"
-        )
+        raise unknown_project(project)
     return [project]
 
 

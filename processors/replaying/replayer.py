@@ -15,7 +15,6 @@ from processors.replaying.beginning import (
     check_complete,
     live_generation,
     note_findings,
-    project_id_of,
     prove_models,
     scope_of,
     unfinished,
@@ -67,7 +66,7 @@ class Replay:
             NotSwitched: what was built isn't what the log says, or fails the gate.
             ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
         """
-        project_id = await project_id_of(self._tools, self._project)
+        project_id = await self._tools.projects.require(self._project)
         async with replay_lock(self._tools.database, self._project, project_id) as self._lock:
             await self._read()
             await self._begin()

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from processors.replaying.beginning import live_generation, project_id_of
+from processors.replaying.beginning import live_generation
 from processors.replaying.building import Builder, Progress
 from processors.replaying.catching_up import CatchUp
 from processors.replaying.folding import Fold
@@ -72,7 +72,7 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         Unavailable: a server or a model is down; the live generation goes on serving.
     """
     begin = perf_counter()
-    project_id = await project_id_of(tools, project)
+    project_id = await tools.projects.require(project)
     async with replay_lock(tools.database, project, project_id) as lock:
         live = await live_generation(tools, project)
         _, chosen = await find_generation(tools, chosen.id)
