@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +12,7 @@ import asyncpg
 from store import embeddings
 from store.activity import waiting_projects
 from store.database import EVERY_AGENT, Database
-from store.generations import Generation, live
+from store.generations import Generation, enter_live
 from store.named_queries import named
 from store.projects import Models, Projects
 from store.types import Vector
@@ -284,10 +285,7 @@ class PendingVectors:
         project_id = await self._projects.find(project)
         if project_id is None:
             return False
-        async with self._database.scope(project_id) as connection:
-            generation = await live(connection, project_id)
-        scope = project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*scope) as connection:
+        async with self._live(project_id) as (connection, generation):
             query = _QUERIES["is_waiting_for"]
             return bool(await connection.fetchval(query, generation.id, *place))
 
@@ -296,9 +294,7 @@ class PendingVectors:
         project_id = await self._projects.find(project)
         if project_id is None:
             return Counts(0, 0, 0)
-        async with self._database.scope(project_id) as connection:
-            generation = await live(connection, project_id)
-        async with self._database.scope(project_id, EVERY_AGENT, generation.id) as connection:
+        async with self._live(project_id) as (connection, generation):
             return await count(connection, generation.id)
 
     async def counts_at(
@@ -311,34 +307,24 @@ class PendingVectors:
         project_id = await self._projects.find(project)
         if project_id is None:
             return None, {}
-        async with self._database.scope(project_id) as connection:
-            generation = await live(connection, project_id)
-        return generation, await self.counts_in(generation, places)
+        async with self._live(project_id) as (connection, generation):
+            return generation, await _count_at(connection, generation, places)
 
     async def counts_in(
         self, generation: Generation, places: Collection[Place]
     ) -> dict[Place, int]:
         """How many chunks of a generation wait, by the change that wrote them."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
-            rows = await connection.fetch(
-                _QUERIES["pending_at"],
-                generation.id,
-                [position for position, _ in places],
-                [partition for _, partition in places],
-            )
-        return {(row["position"], row["partition"]): row["chunks"] for row in rows}
+        async with self._scope(generation) as connection:
+            return await _count_at(connection, generation, places)
 
     async def count(self, generation: Generation) -> Counts:
         """Chunks of a generation, private ones included."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        async with self._scope(generation) as connection:
             return await count(connection, generation.id)
 
     async def waiting(self, generation: Generation, limit: int) -> list[PendingDocument]:
         """Documents of a generation with chunks that wait, oldest first."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        async with self._scope(generation) as connection:
             return await documents(connection, generation, limit)
 
     async def overdue(
@@ -353,13 +339,31 @@ class PendingVectors:
         for project, project_id in (await self._projects.all()).items():
             if project_id not in waiting:
                 continue
-            async with self._database.scope(project_id) as connection:
-                generation = await live(connection, project_id)
-            place = project_id, EVERY_AGENT, generation.id
-            async with self._database.scope(*place) as connection:
+            async with self._live(project_id) as (connection, generation):
                 rows = await connection.fetch(
                     _QUERIES["claim_overdue"], generation.id, project_id, older_than_s, limit
                 )
             if rows:
                 overdue[project] = generation, [PendingDocument(**row) for row in rows]
         return overdue
+
+    def _scope(self, generation: Generation) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        return self._database.scope(generation.project_id, EVERY_AGENT, generation.id)
+
+    @asynccontextmanager
+    async def _live(self, project_id: int) -> AsyncIterator[tuple[asyncpg.Connection, Generation]]:
+        """A transaction in the scope of a project's live generation."""
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            yield connection, await enter_live(connection, project_id)
+
+
+async def _count_at(
+    connection: asyncpg.Connection, generation: Generation, places: Collection[Place]
+) -> dict[Place, int]:
+    rows = await connection.fetch(
+        _QUERIES["pending_at"],
+        generation.id,
+        [position for position, _ in places],
+        [partition for _, partition in places],
+    )
+    return {(row["position"], row["partition"]): row["chunks"] for row in rows}
