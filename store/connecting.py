@@ -180,7 +180,7 @@ def _unavailable(error: BaseException) -> Unavailable:
     if isinstance(error, asyncpg.DiskFullError):
         return Unavailable(f"Postgres has no room left ({reason}): free space on its disk")
     return Unavailable(
-        f"Postgres can't be reached ({reason}): is it up, and HEADRACE_DATABASE_URL right?"
+        f"Postgres can't be reached ({reason}): check that it runs, and HEADRACE_DATABASE_URL"
     )
 
 

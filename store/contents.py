@@ -39,7 +39,7 @@ def _storable(content: str) -> bytes:
             "the content has lone surrogates, so it is not valid UTF-8"
         ) from error
     if b"\0" in data:
-        raise UnsupportedContent("the content has NUL characters: is it binary?")
+        raise UnsupportedContent("the content has NUL characters, so it may be binary")
     if len(data) > MAX_CONTENT_BYTES:
         raise LimitExceeded(
             f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}"

@@ -117,7 +117,7 @@ class Models:
         model_id, width = self._known[name]
         if dimensions is not None and width != dimensions:
             raise ConfigurationError(
-                f"{name} gave {dimensions} dimensions, but the vectors stored for it have {width}: "
+                f"{name} returned {dimensions} dimensions, but its stored vectors have {width}: "
                 f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project again "
                 f"(`headrace replay --model {name}@{dimensions}`)"
             )

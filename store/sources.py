@@ -328,7 +328,7 @@ def _busy(source: RegisteredSource, held: Mapping[str, Any] | None) -> SourceBus
     if held is None:
         return UsageError(f"source {source.name} is not registered any more: sync it again")
     holder, until = held["lease_holder"], held["lease_until"]
-    end = "" if until is None else f" until {until:%H:%M:%S} UTC at least"
+    end = "" if until is None else f" until at least {until:%H:%M:%S} UTC"
     return SourceBusy(
         f"{holder} is syncing source {source.name}{end}: try again when it is done", holder, until
     )

@@ -268,7 +268,8 @@ def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> No
     others = {write.generation_id for write in writes} - {0, live.id}
     if others:
         raise GenerationMoved(
-            f"generation {min(others)} isn't live any more, {live.id} is: prepare the changes again"
+            f"generation {min(others)} is not live any more ({live.id} is): "
+            "prepare the changes again"
         )
 
 

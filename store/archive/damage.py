@@ -41,7 +41,7 @@ Report = Callable[[DamagedSegment], None]
 
 
 def raise_damage(error: DamagedSegment) -> None:
-    """Stop the reader at the first damaged file.
+    """Raise the error, as a report that stops the reader at the first damaged file.
 
     Raises:
         DamagedSegment: always.
