@@ -1,4 +1,4 @@
-"""Which projects were written to of late: only these may need upkeep."""
+"""Projects that were written to recently; only these may need maintenance."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from store.named_queries import named
 __all__ = ["Activity", "waiting_projects"]
 
 SETTLING = timedelta(minutes=1)
-"""A project is looked at for so long after a change: another worker may have been at it, or a
-vector index waits until no more vectors come in."""
+"""A project stays due for this long after a change: another worker may have held its lock, or the
+build of a vector index may be deferred until no more vectors arrive."""
 
 _QUERIES = named("maintenance")
 
@@ -25,14 +25,14 @@ class _Change:
 
 
 class Activity:
-    """Remembers what one chore has seen of every project.
+    """Projects that are due for one maintenance task.
 
-    While nothing is written anywhere, a look is one query that does not depend on the number of
-    projects; after a write it is one more, for all of them.
+    While nothing is written anywhere, a check is one SQL query, whose cost does not depend on the
+    number of projects. After a write it is one more, for all projects together.
     """
 
     def __init__(self, database: Database, all_every: timedelta) -> None:
-        """``all_every``: how often every project is due, whatever was written."""
+        """``all_every``: interval at which every project is due, even if nothing was written."""
         self._database = database
         self._all_every = all_every
         self._all_at = 0.0
@@ -40,7 +40,7 @@ class Activity:
         self._changes: dict[int, _Change] = {}
 
     async def due(self) -> list[int]:
-        """Ids of the projects to see to now.
+        """Ids of the projects that are due now.
 
         Raises:
             Unavailable: Postgres cannot be reached.
@@ -60,7 +60,7 @@ class Activity:
         return [project_id for project_id, change in self._changes.items() if change.at >= settled]
 
     def keep(self, project_id: int) -> None:
-        """Let a project be due again: what was to be done has failed."""
+        """Make a project due again because its task failed."""
         self._changes[project_id] = _Change("", monotonic())
 
     def _note(self, marks: dict[int, str], now: float) -> None:
@@ -73,7 +73,7 @@ class Activity:
 
 
 async def waiting_projects(database: Database) -> set[int]:
-    """Ids of the projects whose live generation has chunks that wait for a vector.
+    """Ids of the projects whose live generation has chunks that have no vector yet.
 
     Raises:
         Unavailable: Postgres cannot be reached.

@@ -1,4 +1,4 @@
-"""One archiver at a time in a deployment, across all processes."""
+"""Lock that allows one archiver at a time in a deployment, across all processes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _QUERIES = named("switching")
 
 
 class ArchiverLock:
-    """The lock as its holder sees it: held for as long as its connection lives."""
+    """A lock that is held as long as its connection is open."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
 
     async def check(self) -> None:
-        """Make sure that it is still held.
+        """Make sure that the lock is still held.
 
         Raises:
-            asyncpg.PostgresError, asyncpg.InterfaceError, OSError: the connection is gone, and
-                the lock with it; ``archiver_lock`` raises Unavailable for them.
+            asyncpg.PostgresError, asyncpg.InterfaceError, OSError: the connection and the lock are
+                lost; ``archiver_lock`` raises Unavailable for these errors.
         """
         await self._connection.execute("select 1")
 
 
 @asynccontextmanager
 async def archiver_lock(database: Database, deployment: str) -> AsyncIterator[ArchiverLock | None]:
-    """The lock of a deployment (its stream prefix), or None: another process has it.
+    """Hold the lock of a deployment (its stream prefix); yields None if another process holds it.
 
     Raises:
-        Unavailable: Postgres can't be reached, or went away meanwhile.
+        Unavailable: Postgres cannot be reached, or the connection is lost.
     """
     key = zlib.crc32(deployment.encode()) & 0x7FFFFFFF
     async with database.connection() as connection:

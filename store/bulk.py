@@ -37,15 +37,15 @@ NewChunk = tuple[int, int, DocumentWrite, ChunkWrite]
 
 
 class DocumentsInTheWay(Unavailable):
-    """Documents have a row already: another writer was at work; see again what is missing."""
+    """Documents already have a row: another writer added them; list again what is missing."""
 
 
 class BulkWriter:
     """Adds documents to one generation: rows by COPY, vectors from the cache within the server.
 
-    For documents that have no row there yet; whatever has one takes the way of ``Store.rebuild``.
-    Nothing is entered into the ledger. A commit here doesn't wait for the disk: a crash may undo
-    the last ones, in order, until some later commit elsewhere (that of the switch) has waited.
+    It accepts only documents that have no row in the generation yet; use ``Store.rebuild`` for the
+    others. Nothing is entered into the ledger. A commit does not wait for the disk: a crash may
+    undo the latest commits, in reverse order, until a later commit that waits (that of the switch).
     """
 
     def __init__(self, database: Database, project_id: int, generation: Generation) -> None:
@@ -55,18 +55,17 @@ class BulkWriter:
         self._models = Models(database)
 
     async def write(self, writes: Sequence[DocumentWrite]) -> int:
-        """Add the documents in one transaction; how many chunks that made.
+        """Add the documents in one transaction and return the number of chunks.
 
-        Each is what its ``uri`` shall be (``old_uri`` is not looked at); tombstones are documents
-        without chunks. A chunk's vector goes into the cache where it is given; where it is None,
-        the chunk gets the cached one or waits for it (a ``model`` of '' means: it gets none). The
-        chunks become one keyword segment, up to 65,536 of them; 16,000 are a good number for one
-        call.
+        Each write is the new version of its ``uri`` (``old_uri`` is ignored); tombstones are
+        documents without chunks. A given vector is put into the cache. If a chunk's vector is None,
+        the chunk gets the cached vector or stays pending; if its ``model`` is '', it gets none.
+        Each 65,536 chunks become one keyword segment; 16,000 chunks are a good size for one call.
 
         Raises:
             DocumentsInTheWay: a document has a row already; nothing is written.
-            ConfigurationError: a vector's width isn't that of its model.
-            Unavailable: Postgres can't be reached.
+            ConfigurationError: a vector's width is not that of its model.
+            Unavailable: Postgres cannot be reached.
         """
         given = await self._given_vectors(writes)
         scope = self._project_id, EVERY_AGENT, self._generation_id
@@ -83,14 +82,14 @@ class BulkWriter:
     async def _given_vectors(
         self, writes: Iterable[DocumentWrite]
     ) -> dict[int, dict[bytes, Vector]]:
-        """By model and hash."""
-        found: defaultdict[int, dict[bytes, Vector]] = defaultdict(dict)
+        """Vectors by model id and content hash."""
+        vectors: defaultdict[int, dict[bytes, Vector]] = defaultdict(dict)
         for write in writes:
             for chunk in write.chunks:
                 if chunk.vector is not None:
                     model_id = await self._models.ensure(chunk.model, len(chunk.vector))
-                    found[model_id][chunk.content_hash] = chunk.vector
-        return found
+                    vectors[model_id][chunk.content_hash] = chunk.vector
+        return vectors
 
     async def _insert_documents(
         self, connection: asyncpg.Connection, writes: Sequence[DocumentWrite]
@@ -104,10 +103,10 @@ class BulkWriter:
         ids: dict[DocumentKey, int] = {}
         for agent, revisions in sorted(by_agent.items()):
             added = await documents.advance(connection, self._generation_id, agent, revisions)
-            known = [uri for uri in revisions if uri not in added or not added[uri].created]
-            if known:
-                raise DocumentsInTheWay(_in_the_way(known))
-            ids |= {(agent, uri): one.document_id for uri, one in added.items()}
+            stored = [uri for uri in revisions if uri not in added or not added[uri].created]
+            if stored:
+                raise DocumentsInTheWay(_in_the_way(stored))
+            ids |= {(agent, uri): document.document_id for uri, document in added.items()}
             members = {
                 added[uri].document_id: revision.write.collections
                 for uri, revision in revisions.items()
@@ -175,4 +174,4 @@ def _text(chunk_id: int, write: DocumentWrite, chunk: ChunkWrite) -> ChunkText:
 
 def _in_the_way(uris: Sequence[str]) -> str:
     examples = ", ".join(uris[:_NAMED_IN_ERRORS])
-    return f"{len(uris)} documents are stored already ({examples}): see again what is missing"
+    return f"another writer stored {len(uris)} documents ({examples}): list again what is missing"

@@ -1,4 +1,4 @@
-"""Documents as they are stored in one generation, ready to be written to another."""
+"""Stored documents of one generation, ready to be written to another."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _QUERIES = named("carrying")
 class Carried:
     """A stored document as a write to another generation.
 
-    ``whole``: the rows are what their writer meant, as far as that is known (documents that were
-    written before there were digests are taken as they are), and every vector is at hand, by the
-    model that the other generation's recipe names.
+    ``whole``: the rows match the digest that their writer recorded (documents without a recorded
+    digest, from before digests existed, are assumed to match), and every vector is available, by
+    the model that the other generation's recipe names.
     """
 
     write: DocumentWrite
@@ -40,12 +40,12 @@ async def carried(
     keys: Sequence[tuple[str, str]],
     into: Generation,
 ) -> list[Carried]:
-    """What is stored of documents (agent, uri), as writes to another generation.
+    """Stored documents, by agent and uri, as writes to another generation.
 
-    A vector is left out where the cache has it. Documents that have no row are absent.
+    A vector is left out if the cache has it. Documents that have no row are absent.
 
     Raises:
-        Unavailable: Postgres can't be reached.
+        Unavailable: Postgres cannot be reached.
     """
     place = generation.project_id, EVERY_AGENT, generation.id
     agents, uris = [agent for agent, _ in keys], [uri for _, uri in keys]

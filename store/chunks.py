@@ -1,4 +1,4 @@
-"""Chunks: rows of a document, and how they differ from those that it is to have."""
+"""Chunks of a document: its stored rows, and their difference from the rows it should have."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _QUERIES = named("chunks")
 
 _LARGE_ROWS = 1_000
 _LARGE_TIMEOUT_S = 60.0
-"""Limit of the statement that inserts so many chunks: of a large batch, or of one document."""
+"""Timeout of the statement that inserts more than ``_LARGE_ROWS`` chunks."""
 
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
-"""What makes two chunks the same: hash, model, symbol, headings; all that they are found by."""
+"""Everything that a chunk is found by: hash, model, symbol, headings. Equal chunks share it."""
 
 Place = tuple[int, int, int, int | None, int]
-"""Ordinal, start line, end line, page, tokens: may change without anything being indexed again."""
+"""Ordinal, start line, end line, page, tokens. A change of these does not require reindexing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,27 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A chunk that gets a row, and the model of its vector (None: it gets no vector)."""
+    """A chunk that needs a row. ``model_id`` is None if it gets no vector."""
 
     write: ChunkWrite
     model_id: int | None
 
     @property
     def identity(self) -> Identity:
-        """Compares with that of a stored chunk."""
+        """Identity, comparable with that of a stored chunk."""
         write = self.write
         return write.content_hash, self.model_id, write.symbol, write.heading_path
 
     @property
     def place(self) -> Place:
-        """Compares with that of a stored chunk."""
+        """Location in the document, comparable with that of a stored chunk."""
         write = self.write
         return write.ordinal, write.start_line, write.end_line, write.page, write.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Changes to the rows of a document. ``kept``: ids of rows that stay, with what they hold."""
+    """Changes to the rows of a document. ``kept``: ids of rows that stay, with their chunks."""
 
     added: Sequence[NewChunk]
     moved: Sequence[tuple[int, Place]]
@@ -77,7 +77,7 @@ class Difference:
 
 
 def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Difference:
-    """Pair equal chunks, in order; the rest is added or removed."""
+    """Pair equal chunks in order; unpaired ones are added or removed."""
     unpaired: defaultdict[Identity, deque[StoredChunk]] = defaultdict(deque)
     for old in before:
         unpaired[old.identity].append(old)
@@ -99,14 +99,14 @@ def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Differe
 async def stored(
     connection: asyncpg.Connection, generation_id: int, document_ids: Sequence[int]
 ) -> Mapping[int, list[StoredChunk]]:
-    """Rows by document, in order."""
-    found: defaultdict[int, list[StoredChunk]] = defaultdict(list)
+    """Rows of each document, in order."""
+    by_document: defaultdict[int, list[StoredChunk]] = defaultdict(list)
     for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
         identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
         lines = row["start_line"], row["end_line"]
         place = row["ordinal"], *lines, row["page"], row["tokens"]
-        found[row["document_id"]].append(StoredChunk(row["id"], identity, place))
-    return found
+        by_document[row["document_id"]].append(StoredChunk(row["id"], identity, place))
+    return by_document
 
 
 async def take_ids(connection: asyncpg.Connection, count: int) -> list[int]:
@@ -151,7 +151,7 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
 async def move(
     connection: asyncpg.Connection, generation_id: int, moved: Sequence[tuple[int, Place]]
 ) -> None:
-    """Give kept chunks their new places."""
+    """Update the location of kept chunks in their document."""
     rows = [(chunk_id, *place) for chunk_id, place in sorted(moved)]
     columns = [list(column) for column in zip(*rows, strict=True)]
     await connection.execute(_QUERIES["move_chunks"], generation_id, *columns)

@@ -14,10 +14,10 @@ _QUERIES = named("collections")
 
 
 async def ensure(connection: asyncpg.Connection, generation_id: int, names: Iterable[str]) -> None:
-    """Make the collections that are missing, always in order of name.
+    """Create the collections that do not exist, always in order of name.
 
-    A transaction that puts documents of several agents into collections calls it once beforehand:
-    else two of them could wait for each other's new names.
+    A transaction that puts documents of several agents into collections calls it once beforehand.
+    Otherwise two such transactions could deadlock on each other's new names.
     """
     wanted = sorted(set(names))
     if wanted:
@@ -32,7 +32,9 @@ async def replace(
 ) -> None:
     """Put each document (by id) into exactly the collections named."""
     await connection.execute(_QUERIES["leave_collections"], generation_id, list(members))
-    pairs = [(one, name) for one, names in members.items() for name in sorted(set(names))]
+    pairs = [
+        (document_id, name) for document_id, names in members.items() for name in sorted(set(names))
+    ]
     if not pairs:
         return
     await ensure(connection, generation_id, [name for _, name in pairs])

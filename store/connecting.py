@@ -1,4 +1,4 @@
-"""Opens connections, and turns what Postgres says into errors that name the cure."""
+"""Opens connections, and converts Postgres errors into Headrace errors that name the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 _CONNECT_TIMEOUT_S = 10.0
 _GRACE_S = 1.0
-"""The driver notices most timeouts itself, and cancels the statement at the server then."""
+"""The driver detects most timeouts itself and then cancels the statement at the server."""
 _HEADER_BYTES = 4
 
 _GONE = (
@@ -57,47 +57,47 @@ _NOT_MIGRATED = (
 
 
 class WriteConflict(Unavailable):
-    """Other writers were in the way; the same transaction may succeed at once."""
+    """A conflict with other writers; the same transaction may succeed if repeated at once."""
 
 
 class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
     """A connection on which no call outlasts the timeout of its statement by more than a second.
 
-    The driver alone has steps without a limit: it waits for the answer to the closing of a cached
-    statement for ever, and so does a worker then, where a firewall has forgotten the connection.
+    The driver alone has steps without a timeout: it waits forever for the reply to the closing of
+    a cached statement, and would block a worker if a firewall has dropped the connection.
 
-    Each method raises ``TimeoutError`` in such a case; the connection must be terminated then.
+    Each method raises ``TimeoutError`` in such a case; the connection must then be terminated.
     """
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
-        """As the driver's."""
+        """Call the driver's ``execute`` within the limit."""
         async with self._limit(timeout):
             status: str = await super().execute(query, *args, timeout=timeout)
             return status
 
     async def executemany(self, command: str, args: Any, *, timeout: float | None = None) -> None:
-        """As the driver's."""
+        """Call the driver's ``executemany`` within the limit."""
         async with self._limit(timeout):
             await super().executemany(command, args, timeout=timeout)
 
     async def fetch(
         self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
     ) -> Any:
-        """As the driver's."""
+        """Call the driver's ``fetch`` within the limit."""
         async with self._limit(timeout):
             return await super().fetch(query, *args, timeout=timeout, **kwargs)
 
     async def fetchrow(
         self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
     ) -> Any:
-        """As the driver's."""
+        """Call the driver's ``fetchrow`` within the limit."""
         async with self._limit(timeout):
             return await super().fetchrow(query, *args, timeout=timeout, **kwargs)
 
     async def fetchval(
         self, query: str, *args: Any, timeout: float | None = None, **kwargs: Any
     ) -> Any:
-        """As the driver's."""
+        """Call the driver's ``fetchval`` within the limit."""
         async with self._limit(timeout):
             return await super().fetchval(query, *args, timeout=timeout, **kwargs)
 
@@ -108,12 +108,12 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]  # untyped
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise our errors in place of those of the driver.
+    """Replace errors of the driver by Headrace errors.
 
     Raises:
-        Unavailable: the server can't be reached, stopped, can't write, or has no room.
-        WriteConflict: another transaction was in the way.
-        ConfigurationError: it refuses us, or the schema isn't the one expected.
+        Unavailable: the server cannot be reached, stopped, cannot write, or is out of disk space.
+        WriteConflict: another transaction conflicted with this one.
+        ConfigurationError: the server denied access, or the schema is not the expected one.
     """
     try:
         yield
@@ -123,15 +123,16 @@ def explained() -> Iterator[None]:
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(
-            f"Postgres refuses: {error}: this is for another role, whose user has to be in "
-            "HEADRACE_DATABASE_URL (`headrace access` makes one for each role)"
+            f"Postgres denied permission: {error}. HEADRACE_DATABASE_URL must name a user with the "
+            "required role (`headrace access` creates one user per role)"
         ) from error
     except _REFUSED as error:
         raise ConfigurationError(
-            f"Postgres refuses: {error}; check HEADRACE_DATABASE_URL and run `headrace migrate`"
+            f"Postgres rejected the session: {error}; check HEADRACE_DATABASE_URL and run "
+            "`headrace migrate`"
         ) from error
     except _CONFLICTS as error:
-        raise WriteConflict(f"Postgres gave way to another writer: {error}") from error
+        raise WriteConflict(f"conflict with another writer in Postgres: {error}") from error
     except _GONE as error:
         raise _unavailable(error) from error
     except asyncpg.InterfaceError as error:
@@ -141,18 +142,18 @@ def explained() -> Iterator[None]:
 
 
 async def connect(url: str, **options: Any) -> asyncpg.Connection:
-    """One connection of our own.
+    """Open a connection outside of any pool.
 
     Raises:
-        Unavailable: the server can't be reached.
-        ConfigurationError: the URL is wrong, or the server refuses it.
+        Unavailable: the server cannot be reached.
+        ConfigurationError: the URL is invalid, or the server denies access.
     """
     with explained(), _sound_url():
         return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, **options)
 
 
 async def prepare(connection: asyncpg.Connection) -> None:
-    """Let a connection carry vectors as float16 arrays, in the binary form of pgvector."""
+    """Register a codec for vectors: float16 arrays in the binary format of pgvector."""
     await connection.set_type_codec(
         "halfvec", schema="public", encoder=_encode, decoder=_decode, format="binary"
     )
@@ -167,9 +168,9 @@ def _sound_url() -> Iterator[None]:
 
 
 def no_postgres_url() -> ConfigurationError:
-    """The error for a URL that can't be read; it quotes nothing, which may be of a password."""
+    """Error for an invalid URL; it quotes nothing of it, because that may contain a password."""
     return ConfigurationError(
-        "HEADRACE_DATABASE_URL is no Postgres URL: write "
+        "HEADRACE_DATABASE_URL is not a Postgres URL: write "
         "postgresql://user:password@host:port/name, with %2F for a slash in a password, %23 for a #"
     )
 
@@ -177,16 +178,16 @@ def no_postgres_url() -> ConfigurationError:
 def _unavailable(error: BaseException) -> Unavailable:
     reason = str(error) or type(error).__name__
     if isinstance(error, asyncpg.DiskFullError):
-        return Unavailable(f"Postgres has no room left ({reason}): make room on its disk")
+        return Unavailable(f"Postgres has no room left ({reason}): free space on its disk")
     return Unavailable(
-        f"Postgres can't be reached ({reason}): is it up, and HEADRACE_DATABASE_URL right?"
+        f"Postgres can't be reached ({reason}): check that it runs, and HEADRACE_DATABASE_URL"
     )
 
 
 def encode_vector(vector: Vector) -> bytes:
-    """The binary form; arrays of vectors are sent as lists of it.
+    """Encode a vector in binary; arrays of vectors are sent as lists of encoded vectors.
 
-    The driver would take a list of arrays for an array of two dimensions.
+    The driver would treat a list of arrays as a two-dimensional array.
     """
     return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
 

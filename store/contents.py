@@ -1,4 +1,4 @@
-"""Content that is too big to travel in an event, kept by its hash."""
+"""Content that is too large for an event, stored by its hash."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _QUERIES = named("contents")
 
 
 async def put(connection: asyncpg.Connection, project_id: int, content: str) -> ContentReference:
-    """Keep content; keeping it again changes nothing.
+    """Store content; storing it again changes nothing.
 
     Raises:
-        UnsupportedContent: Postgres can't hold it as text.
-        LimitExceeded: it is over ``MAX_CONTENT_BYTES``.
+        UnsupportedContent: Postgres cannot store it as text.
+        LimitExceeded: it is larger than ``MAX_CONTENT_BYTES``.
     """
     data = _storable(content)
     digest = hashlib.sha256(data)
@@ -35,9 +35,11 @@ def _storable(content: str) -> bytes:
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
-        raise UnsupportedContent("the content has lone surrogates, so it is no UTF-8") from error
+        raise UnsupportedContent(
+            "the content has lone surrogates, so it is not valid UTF-8"
+        ) from error
     if b"\0" in data:
-        raise UnsupportedContent("the content has NUL characters: is it binary?")
+        raise UnsupportedContent("the content has NUL characters, so it may be binary")
     if len(data) > MAX_CONTENT_BYTES:
         raise LimitExceeded(
             f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}"
@@ -46,12 +48,12 @@ def _storable(content: str) -> bytes:
 
 
 async def get(connection: asyncpg.Connection, project_id: int, sha256: str) -> str:
-    """The content of a hash in hex.
+    """Content with a hash (hex).
 
     Raises:
-        UnsupportedContent: there is none.
+        UnsupportedContent: no content with this hash is stored.
     """
-    found = await connection.fetchval(_QUERIES["get_content"], project_id, bytes.fromhex(sha256))
-    if found is None:
+    content = await connection.fetchval(_QUERIES["get_content"], project_id, bytes.fromhex(sha256))
+    if content is None:
         raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
-    return str(found)
+    return str(content)

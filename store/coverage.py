@@ -1,4 +1,4 @@
-"""How much of a generation a question's vectors can be compared with."""
+"""Share of a generation's chunks that a query's vectors can be compared with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Widths = Mapping[str, int]
 
 
 class StoredModels:
-    """The models that a generation was embedded by, read again after 15 seconds."""
+    """Models that embedded a generation, cached for 15 seconds."""
 
     def __init__(self) -> None:
         self._known: Recent[int, Widths] = Recent(_FRESH_SECONDS)
@@ -37,10 +37,10 @@ class StoredModels:
     async def unreached(
         self, connection: asyncpg.Connection, project: str, generation_id: int, vectors: Vectors
     ) -> list[str]:
-        """Models of stored vectors that a question with ``vectors`` passes by.
+        """Models with stored vectors that a query with ``vectors`` cannot be compared with.
 
         Raises:
-            ConfigurationError: it passes all of them by: a model changed its width.
+            ConfigurationError: it cannot be compared with any: a model changed its width.
         """
         stored = await self._widths(connection, generation_id)
         unlike = [
@@ -50,10 +50,10 @@ class StoredModels:
         ]
         if unlike and len(unlike) == len(stored):
             raise ConfigurationError(
-                f"project {project} was embedded by {_list(stored)}, the question by "
+                f"project {project} was embedded by {_list(stored)}, but the query by "
                 f"{_list({name: len(vector) for name, vector in vectors.items()})}: "
-                "set HEADRACE_MODEL_DIMENSIONS to the former's width, or embed the documents anew "
-                f"(`headrace replay --project {project} --model NAME`)"
+                "set HEADRACE_MODEL_DIMENSIONS to the width of the project, or embed its documents "
+                f"again (`headrace replay --project {project} --model NAME`)"
             )
         return unlike
 
@@ -68,10 +68,10 @@ class StoredModels:
 
 
 class Coverage:
-    """Share of the chunks that have a vector, while some have none.
+    """Share of the chunks that have a vector, while others have none.
 
-    The number of all chunks is counted again after half a minute only, that of the chunks without
-    a vector after a second.
+    The count of all chunks is cached for half a minute, that of the chunks without a vector for a
+    second.
     """
 
     def __init__(self) -> None:

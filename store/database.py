@@ -1,4 +1,4 @@
-"""The pool of connections, each use of it fenced in by project, generation and agent."""
+"""Connection pool whose every use is restricted to a project, a generation and an agent."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from store.silence_watch import SilenceWatch
 __all__ = ["EVERY_AGENT", "Database"]
 
 EVERY_AGENT = "*"
-"""For upkeep (counting, merging): sees the private rows of all agents. No agent can be named so."""
+"""For maintenance (counting, merging): gives access to the private rows of all agents. No agent
+can have this name."""
 
 _QUERIES = named("database")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0
 _CACHED_STATEMENTS = 256
-"""More than a worker has: the driver closes others one by one, each by a round trip."""
+"""More than the statements of a worker: the driver closes evicted ones with a round trip each."""
 _STATEMENT_TIMEOUT = timedelta(seconds=60)
 _SILENT_STATEMENTS = 2
 _LONGEST_SILENCE = timedelta(seconds=5)
-"""A worker may be silent inside a transaction for this many times its longest statement, or for
-5 s: a stopped process must hold rows no longer than ``HEADRACE_LEASE`` lets it hold entries.
-Between two statements the server ends the transaction, in the middle of one the watch of another
-process does."""
+"""A client may be silent inside a transaction for ``_SILENT_STATEMENTS`` times its longest
+statement, but for at most 5 s: a stopped process must not hold rows for longer than
+``HEADRACE_LEASE`` lets it hold entries. Between two statements the server ends the transaction; in
+the middle of a statement the ``SilenceWatch`` of another process does."""
 
 
 class Database:
-    """Postgres as a worker sees it: never past row-level security."""
+    """Postgres behind row-level security, which no connection of the pool can bypass."""
 
     def __init__(self, pool: asyncpg.Pool, trusted: set[int], watch: SilenceWatch) -> None:
         self._pool = pool
@@ -56,17 +57,17 @@ class Database:
         min_size: int = 1,
         max_size: int = 12,
     ) -> Self:
-        """Connect, as ``role`` where given and allowed; make sure that role and schema are right.
+        """Connect, as ``role`` if it is given and allowed; check the role and the schema.
 
-        With ``statement_timeout`` no transaction may be idle for twice as long, or 5 s, either, so
-        that nothing waits long for a process that is stopped or cut off; without it a
-        statement may take a minute, and a transaction any time between two statements. Whether a
-        client may be silent in the middle of a statement is judged by those who wait for it, see
-        ``SilenceWatch``.
+        With ``statement_timeout``, the server also ends a transaction that is idle for twice as
+        long, or for 5 s if that is shorter, so that nothing waits long for a process that is
+        stopped or cut off. Without it, a statement may take a minute, and the time between two
+        statements is not limited. Sessions that are silent in the middle of a statement are ended
+        by the processes that wait for them: see ``SilenceWatch``.
 
         Raises:
-            Unavailable: the server can't be reached.
-            ConfigurationError: the role could bypass row-level security, or the schema isn't the
+            Unavailable: the server cannot be reached.
+            ConfigurationError: the role could bypass row-level security, or the schema is not the
                 one that this code needs.
         """
         with explained():
@@ -94,14 +95,14 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
-        """A connection with no project: the tables of tenants look empty.
+        """Acquire a connection without a project: the tables of tenants appear empty.
 
-        After a timeout it is thrown away, and so are all others when they are next asked for: the
-        network may have forgotten each of them.
+        After a timeout it is terminated, and so are all others when they are next acquired: the
+        network may have dropped each of them.
 
         Raises:
-            Unavailable: the server can't be reached or went away.
-            ConfigurationError: the schema isn't the one expected.
+            Unavailable: the server cannot be reached, or the connection is lost.
+            ConfigurationError: the schema is not the expected one.
         """
         with explained():
             connection = await self._trusted_connection()
@@ -117,14 +118,15 @@ class Database:
     async def scope(
         self, project_id: int, agent: str | None = None, generation_id: int | None = None
     ) -> AsyncIterator[asyncpg.Connection]:
-        """A transaction that sees one project and, of its indexes, one generation.
+        """Begin a transaction that sees one project and, of its indexes, one generation.
 
-        Of the generation it sees the shared rows and the agent's private ones; none where no
-        generation is given, or one of another project.
+        It sees the shared rows of the generation and the private rows of the agent. It sees no rows
+        of an index if no generation is given, or one of another project.
 
         Raises:
-            Unavailable: the server can't be reached or went away; nothing is written then.
-            ConfigurationError: the schema isn't the one expected.
+            Unavailable: the server cannot be reached, or the connection is lost; nothing is
+                written.
+            ConfigurationError: the schema is not the expected one.
         """
         async with (
             self.connection() as connection,
@@ -137,16 +139,16 @@ class Database:
             try:
                 yield connection
             except TimeoutError:
-                self._give_up(connection)  # there is nobody who could roll it back
+                self._give_up(connection)  # it cannot be rolled back over this connection
                 raise
 
     def _give_up(self, connection: asyncpg.Connection) -> None:
         self._trusted.clear()
-        with contextlib.suppress(asyncpg.InterfaceError):  # it was given up already
+        with contextlib.suppress(asyncpg.InterfaceError):  # it was terminated already
             connection.terminate()
 
     async def _trusted_connection(self) -> asyncpg.Connection:
-        """One that was made since the last timeout."""
+        """Acquire a connection that was opened since the last timeout."""
         while True:
             connection = await self._pool.acquire()
             if connection.get_server_pid() in self._trusted:
@@ -163,7 +165,7 @@ async def _pool(
     min_size: int,
     max_size: int,
 ) -> asyncpg.Pool:
-    """Adds to ``trusted`` the server's process id of each connection for as long as it lives."""
+    """Create a pool that keeps the server process ids of its open connections in ``trusted``."""
 
     async def made(connection: asyncpg.Connection) -> None:
         pid = connection.get_server_pid()
@@ -202,12 +204,12 @@ async def _pool(
 
 
 def _silence(statement_timeout: timedelta | None) -> timedelta:
-    """Longest time that a process may be silent inside a transaction."""
+    """Longest time that a client may be silent inside a transaction."""
     return min((statement_timeout or _STATEMENT_TIMEOUT) * _SILENT_STATEMENTS, _LONGEST_SILENCE)
 
 
 async def _nothing_to_reset(_: asyncpg.Connection) -> None:
-    """Settings end with the transaction that made them, so that a round trip is saved."""
+    """Save the round trip of a reset: settings end with the transaction that made them."""
 
 
 async def _check_role(connection: asyncpg.Connection) -> None:

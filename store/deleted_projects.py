@@ -1,4 +1,4 @@
-"""Projects that are deleted: out of use at once, then without rows, then without an archive."""
+"""Deletion of projects: they are out of use at once, then lose their rows, then their archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ARCHIVE_TABLES = ("archive_contents", "archive_segments", "archive_compactions"
 
 @dataclass(frozen=True, slots=True)
 class DeletedProject:
-    """A project of which the archive is left, and perhaps rows. ``name`` is unlike any other's."""
+    """A deleted project whose archive, and perhaps rows, still exist. ``name`` is unique."""
 
     id: int
     name: str
@@ -31,33 +31,36 @@ class DeletedProject:
 
 
 class DeletedProjects:
-    """Each method raises ``Unavailable`` when Postgres can't be reached; nothing is half done."""
+    """Deletes projects in steps, each of which is atomic.
+
+    Every method raises ``Unavailable`` if Postgres cannot be reached.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self) -> list[DeletedProject]:
-        """All that have not gone yet, by id."""
+        """All deleted projects that are not removed yet, by id."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(_QUERIES["list_deleted_projects"])
         return [DeletedProject(**row) for row in rows]
 
     async def retire(self, project_id: int) -> str:
-        """Take a project out of use; its name from now on, which ends in ``#`` and its id.
+        """Take a project out of use and return its new name, which ends in ``#`` and its id.
 
         Raises:
-            WriteConflict: writers were in the way; nothing has happened.
+            WriteConflict: writers held their locks for too long; nothing has changed.
         """
         async with exclusive(self._database, project_id) as connection:
             return str(await connection.fetchval(_QUERIES["retire_project"], project_id))
 
     async def generations(self, project_id: int) -> list[Generation]:
-        """Those that still have rows."""
+        """Generations of a project that still have rows."""
         async with self._database.scope(project_id) as connection:
             return await generations.listed(connection, project_id)
 
     async def drop_rows(self, project_id: int) -> AsyncIterator[int]:
-        """Delete all rows but those of the archive; how many went, batch by batch."""
+        """Delete all rows except those of the archive; yield the number deleted by each batch."""
         for generation in await self.generations(project_id):
             async for dropped in drop_rows(self._database, generation):
                 yield dropped
@@ -67,7 +70,7 @@ class DeletedProjects:
                 yield dropped
 
     async def remove(self, project_id: int) -> None:
-        """Remove what is left of a project whose files are gone."""
+        """Remove the last rows of a project whose files are already removed."""
         for table in _ARCHIVE_TABLES:
             async for _ in self._drop(project_id, table):
                 pass

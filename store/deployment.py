@@ -1,4 +1,4 @@
-"""Which deployment a database belongs to."""
+"""The deployment that a database belongs to."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _QUERIES = named("deployment")
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What a database says of its deployment.
+    """A deployment as recorded in its database.
 
-    ``id``: 32 hex digits. ``prefix`` and ``partitions`` are those of its streams; None: no worker
-    has started yet.
+    ``id``: 32 hex digits. ``prefix`` and ``partitions`` are those of its streams; they are None
+    until the first worker has started.
     """
 
     id: str
@@ -44,7 +44,7 @@ async def read_deployment(database: Database) -> Deployment:
 
 
 async def claim_deployment(database: Database, prefix: str, partitions: int) -> None:
-    """Enter prefix and partitions where they are not known yet; raises as ``read_deployment``."""
+    """Record prefix and partitions unless they are recorded; raises as ``read_deployment``."""
     async with database.connection() as connection:
         await connection.execute(_QUERIES["claim"], prefix, partitions)
 
@@ -56,14 +56,14 @@ async def adopt_deployment(
 
     Raises:
         Unavailable: Postgres cannot be reached.
-        ConfigurationError: the role may not, or the schema is not the one expected.
+        ConfigurationError: the role lacks the permission, or the schema is not the expected one.
     """
     async with database.connection() as connection:
         await connection.execute(_QUERIES["renew" if renews else "adopt"], prefix, partitions)
 
 
 async def server_of(database: Database) -> str:
-    """The server's number and the database's name; '' where the server does not say its number."""
+    """Number of the server and name of the database; '' if the role may not read the number."""
     async with database.connection() as connection:
         if not await connection.fetchval(_QUERIES["may_read_server"]):
             return ""

@@ -1,6 +1,6 @@
-"""Digests: whether what is stored of a document is what was meant to be.
+"""Digests, which show whether a document is stored as its writer intended.
 
-A digest is a SHA-256 over a canonical form of attributes and chunks. It holds no ids, times or
+A digest is a SHA-256 over a canonical form of attributes and chunks. It covers no ids, times or
 vectors, so that two builds of one log by one recipe have equal digests.
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 TOMBSTONE = sha256(b"deleted").digest()
-"""The digest of a deleted document, whatever it was."""
+"""The digest of every deleted document."""
 
 _PREFETCHED_DOCUMENTS = 32
 _QUERIES = named("digests")
@@ -41,7 +41,7 @@ ChunkForm = tuple[int, int, int, int | None, int, str | None, Sequence[str], str
 
 @dataclass(frozen=True, slots=True)
 class DocumentDigest:
-    """A document's place in the log, and the digest of what that change makes of it."""
+    """Log position of a document, and the digest of the version that this change produces."""
 
     agent: str
     uri: str
@@ -54,11 +54,12 @@ class DocumentDigest:
 
 @dataclass(frozen=True, slots=True)
 class StoredDigest(DocumentDigest):
-    """A stored document: its ``digest`` is that of its rows as they are now.
+    """A stored document; ``digest`` is computed from its current rows.
 
-    ``recorded`` is what its writer meant (None: written before there were digests). ``chunks`` are
-    its rows, ``vectors`` how many of them have the vector of their model; ``unvectored`` how many
-    were meant to have none; ``refused`` how many have none because the model refuses their text.
+    ``recorded`` is the digest that its writer intended. It is None if the document was written
+    before digests existed. ``chunks`` is the number of its rows; ``vectors``: rows that have the
+    vector of their model; ``unvectored``: rows that need none; ``refused``: rows without a vector
+    because the model rejects their text.
     """
 
     recorded: bytes | None
@@ -70,12 +71,12 @@ class StoredDigest(DocumentDigest):
 
     @property
     def rank(self) -> Rank:
-        """Of the change that the document is as it is by."""
+        """Rank of the change that produced the document's current version."""
         return rank_of(self.position, self.partition, self.origin)
 
 
 def document_digest(write: DocumentWrite) -> bytes:
-    """SHA-256 (32 bytes) of what the change makes of ``write.uri``."""
+    """SHA-256 (32 bytes) of the version of ``write.uri`` that the change produces."""
     if write.change == "delete":
         return TOMBSTONE
     attributes = (
@@ -89,17 +90,17 @@ def document_digest(write: DocumentWrite) -> bytes:
     )
     chunks = [
         (
-            one.ordinal,
-            one.start_line,
-            one.end_line,
-            one.page,
-            one.tokens,
-            one.symbol,
-            one.heading_path,
-            one.content_hash.hex(),
-            one.content,
+            chunk.ordinal,
+            chunk.start_line,
+            chunk.end_line,
+            chunk.page,
+            chunk.tokens,
+            chunk.symbol,
+            chunk.heading_path,
+            chunk.content_hash.hex(),
+            chunk.content,
         )
-        for one in write.chunks
+        for chunk in write.chunks
     ]
     return _digest(attributes, write.collections, chunks)
 
@@ -107,7 +108,7 @@ def document_digest(write: DocumentWrite) -> bytes:
 def _digest(
     attributes: Sequence[Any], collections: Iterable[str], chunks: Sequence[ChunkForm]
 ) -> bytes:
-    """``attributes`` end with the metadata."""
+    """Digest of a document; the last of ``attributes`` is the metadata."""
     *texts, metadata = attributes
     canonical = [texts, _canonical(metadata), sorted(set(collections)), chunks]
     text = json.dumps(canonical, ensure_ascii=False, separators=(",", ":"))
@@ -115,7 +116,7 @@ def _digest(
 
 
 def _canonical(metadata: Mapping[str, Scalar]) -> list[tuple[str, Scalar]]:
-    """In order of key; numbers as the database gives them back: 1.0 is 1, 1e22 a long integer."""
+    """Sort by key; normalise numbers as the database does: 1.0 is 1, 1e22 a long integer."""
     return [(key, _number(value)) for key, value in sorted(metadata.items())]
 
 
@@ -131,10 +132,10 @@ def _number(value: Scalar) -> Scalar:
 async def stored_documents(
     connection: asyncpg.Connection, generation_id: int
 ) -> AsyncIterator[StoredDigest]:
-    """Every document of a generation, tombstones too, in order of agent and uri.
+    """Every document of a generation, tombstones included, in order of agent and uri.
 
-    All are of one moment, while few are in memory at a time. For a transaction in a scope of the
-    generation that sees every agent's rows.
+    All are read from one snapshot, with few in memory at a time. The transaction must be in a scope
+    of the generation that sees every agent's rows.
 
     Raises:
         asyncpg.PostgresError: the server failed.
@@ -166,9 +167,10 @@ def _stored(row: Mapping[str, Any]) -> StoredDigest:
 
 
 def _recomputed(row: Mapping[str, Any]) -> bytes:
-    """Neither a tombstone's nor theirs, where a deleted document has chunks after all.
+    """Digest of the stored rows.
 
-    The same where one of the rows belongs to another agent than the document.
+    If a deleted document has chunks, or a row belongs to another agent than the document, the
+    digest matches neither a tombstone nor an intact document.
     """
     if not (row["deleted"] or row["strayed"]):
         return _living(row)
@@ -193,7 +195,7 @@ def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
     if not row["chunks"]:
         return ()
     headings = [json.loads(text) for text in row["heading_paths"]]
-    hashes = [one.hex() for one in row["content_hashes"]]
+    hashes = [content_hash.hex() for content_hash in row["content_hashes"]]
     return zip(
         row["ordinals"],
         row["start_lines"],
@@ -209,14 +211,22 @@ def _chunks(row: Mapping[str, Any]) -> Iterable[ChunkForm]:
 
 
 def index_digest(documents: Iterable[DocumentDigest]) -> bytes:
-    """SHA-256 (32 bytes) over all documents, in any order: of one log and recipe always the same.
+    """SHA-256 (32 bytes) over all documents, in any order; equal for equal log and recipe.
 
-    Where they stand in the log counts too, but no document's contents are needed: its digest and
-    its ``content_hash`` stand for them.
+    It covers their log positions too. Contents are not needed: a document's digest and its
+    ``content_hash`` represent them.
     """
     lines = sorted(
-        (one.agent, one.uri, one.partition, one.position, one.deleted, one.content_hash, one.digest)
-        for one in documents
+        (
+            document.agent,
+            document.uri,
+            document.partition,
+            document.position,
+            document.deleted,
+            document.content_hash,
+            document.digest,
+        )
+        for document in documents
     )
     total = sha256()
     for *place, digest in lines:

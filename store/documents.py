@@ -1,4 +1,4 @@
-"""Documents: the fence that decides which change of each uri stands."""
+"""Documents, and the fence: of the changes of a uri, the one with the highest rank is kept."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class StoredDocument:
     document_id: int
     title: str | None
     place: tuple[int, int]
-    """Position and partition of the change that it is of."""
+    """Position and partition of the change that produced this version."""
     deleted: bool
     origin: Origin | None
 
     @property
     def rank(self) -> Rank:
-        """That of the same change."""
+        """Rank of that change."""
         return rank_of(*self.place, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """A document that moved on to a newer revision; ``created``: there was none."""
+    """A document that was advanced to a newer revision; ``created``: it did not exist before."""
 
     document_id: int
     created: bool
@@ -48,7 +48,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What one change makes of one uri. A rename makes two: its old uri is deleted."""
+    """The effect of one change on one uri. A rename has two: it also deletes its old uri."""
 
     uri: str
     write: DocumentWrite
@@ -59,14 +59,14 @@ def newest(writes: Iterable[DocumentWrite]) -> dict[str, Revision]:
     """The revision of the highest rank of each uri, in order of uri."""
     latest: dict[str, Revision] = {}
     for revision in revisions_of(writes):
-        known = latest.get(revision.uri)
-        if known is None or known.write.rank < revision.write.rank:
+        previous = latest.get(revision.uri)
+        if previous is None or previous.write.rank < revision.write.rank:
             latest[revision.uri] = revision
     return dict(sorted(latest.items()))
 
 
 def revisions_of(writes: Iterable[DocumentWrite]) -> Iterator[Revision]:
-    """What changes make of their documents, in order of the changes."""
+    """Revisions of documents that changes produce, in order of the changes."""
     for write in writes:
         yield Revision(write.uri, write, write.change == "delete")
         if write.old_uri is not None:
@@ -76,9 +76,9 @@ def revisions_of(writes: Iterable[DocumentWrite]) -> Iterator[Revision]:
 async def lock(
     connection: asyncpg.Connection, generation_id: int, agent: str, uris: Sequence[str]
 ) -> dict[str, StoredDocument]:
-    """What is stored by uri, held until the transaction ends; always taken in order of uri.
+    """Lock stored documents until the transaction ends, always in order of uri; return them by uri.
 
-    Not guaranteed: that no other writer creates one of the missing documents before ``advance``.
+    Another writer may still create one of the missing documents before ``advance``.
     """
     rows = await connection.fetch(_QUERIES["lock_documents"], generation_id, agent, uris)
     return {row["uri"]: _stored(row) for row in rows}
@@ -92,15 +92,15 @@ async def advance(
     *,
     equal_too: bool = False,
 ) -> dict[str, Advanced]:
-    """Store those revisions that are newer than what is stored; their documents by uri.
+    """Store the revisions that are newer than the stored ones; return their documents by uri.
 
-    ``equal_too``: also those that are stored.
+    ``equal_too``: also store revisions that are equal to the stored ones.
     """
     rows = [_row(revision) for revision in revisions.values()]
     columns = [list(column) for column in zip(*rows, strict=True)]
     query = _QUERIES["advance_documents"]
-    found = await connection.fetch(query, generation_id, agent, *columns, equal_too)
-    return {row["uri"]: Advanced(row["id"], row["created"]) for row in found}
+    advanced = await connection.fetch(query, generation_id, agent, *columns, equal_too)
+    return {row["uri"]: Advanced(row["id"], row["created"]) for row in advanced}
 
 
 def _stored(row: Mapping[str, Any]) -> StoredDocument:

@@ -1,4 +1,4 @@
-"""Dropping a generation: its rows go in batches, so that nobody waits for it."""
+"""Dropping of a generation: its rows are deleted in batches, so that no other process waits."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _TABLES = (
     "documents",
     "collections",
 )
-"""Each before those that it refers to."""
+"""In order of foreign keys: each table comes before the tables that it refers to."""
 
 
 async def let_go(database: Database, generation: Generation) -> bool:
-    """Mark it ``dropping``, so that it can't be switched to; false: it is live by now."""
+    """Mark a generation ``dropping``, so that it cannot be promoted; false if it is live."""
     async with database.scope(generation.project_id) as connection:
         return await generations.mark_dropping(connection, generation)
 
 
 async def drop_rows(database: Database, generation: Generation) -> AsyncIterator[int]:
-    """Delete all rows of a generation that is ``dropping``; how many went, batch by batch.
+    """Delete all rows of a ``dropping`` generation; yield the number deleted by each batch.
 
-    Each batch is a transaction; what is interrupted can be begun again.
+    Each batch is a transaction; an interrupted call can be repeated.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: the server cannot be reached.
     """
     place = generation.project_id, EVERY_AGENT, generation.id
     for table in _TABLES:
@@ -55,6 +55,6 @@ async def drop_rows(database: Database, generation: Generation) -> AsyncIterator
 
 
 async def forget(database: Database, generation: Generation) -> None:
-    """Remove the generation itself, which has no rows any more."""
+    """Remove the record of a generation that has no rows any more."""
     async with database.scope(generation.project_id) as connection:
         await generations.remove(connection, generation)

@@ -1,4 +1,4 @@
-"""Vectors: those of living chunks, and a cache of all that a model was ever paid for."""
+"""Vectors of existing chunks, and a cache of every vector that a model ever computed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Embedding:
 async def cached(
     connection: asyncpg.Connection, project_id: int, model: str, hashes: Sequence[bytes]
 ) -> dict[bytes, Vector]:
-    """Known vectors by content hash."""
+    """Cached vectors by content hash."""
     rows = await connection.fetch(_QUERIES["cached_vectors"], project_id, model, hashes)
     return {row["content_hash"]: row["embedding"] for row in rows}
 
@@ -37,7 +37,7 @@ async def cached(
 async def known_hashes(
     connection: asyncpg.Connection, project_id: int, model: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
-    """Those of some content hashes that have a vector of the model, which isn't sent."""
+    """Return the content hashes that have a cached vector of the model, without the vectors."""
     rows = await connection.fetch(_QUERIES["known_hashes"], project_id, model, hashes)
     return {row["content_hash"] for row in rows}
 
@@ -48,9 +48,9 @@ async def cache_vectors(
     model_id: int,
     vectors: Mapping[bytes, Vector],
 ) -> None:
-    """Remember vectors by content hash; one that is known already stays as it is."""
+    """Cache vectors by content hash; vectors that are already cached stay unchanged."""
     hashes = sorted(vectors)
-    encoded = [encode_vector(vectors[one]) for one in hashes]
+    encoded = [encode_vector(vectors[content_hash]) for content_hash in hashes]
     await connection.execute(_QUERIES["cache_vectors"], project_id, model_id, hashes, encoded)
 
 
@@ -61,7 +61,7 @@ async def add(
     agent: str,
     rows: Sequence[Embedding],
 ) -> None:
-    """Give new chunks their vectors, and remember the vectors by content hash."""
+    """Store the vectors of new chunks, and cache the vectors by content hash."""
     await connection.execute(
         _QUERIES["add_embeddings"],
         project_id,
@@ -77,6 +77,6 @@ async def add(
 async def add_cached(
     connection: asyncpg.Connection, project_id: int, generation_id: int, chunk_ids: Sequence[int]
 ) -> set[int]:
-    """Give chunks the cached vectors of their texts; the ids of those that have one then."""
+    """Give chunks the cached vectors of their texts; return the ids of those that have one."""
     rows = await connection.fetch(_QUERIES["add_cached"], project_id, generation_id, chunk_ids)
     return {row["id"] for row in rows}

@@ -1,4 +1,4 @@
-"""What the fence leaves of a batch: conflicts between sources, and changes that come too late."""
+"""Conflicts between sources, and late changes, in a batch of changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _QUERIES = named("sources")
 
 
 class LateChanges(Exception):
-    """Changes that are older than what is stored: is their stream as old as that, too?
+    """Changes that are older than what is stored; the caller must check if their stream is, too.
 
-    Nothing was written. ``partitions``: where they lie.
+    Nothing was written. ``partitions``: partitions of the changes.
     """
 
     def __init__(self, partitions: frozenset[int]) -> None:
@@ -35,7 +35,7 @@ class LateChanges(Exception):
 
 @dataclass
 class Ruling:
-    """Conflicts by index of the change, and those that lose against what was stored before."""
+    """Conflicts by index of the change, and changes that are older than what was stored before."""
 
     conflicts: dict[int, SourceConflict] = field(default_factory=dict)
     late: list[DocumentWrite] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What a document is at some point of the batch; ``stored``: as it was before."""
+    """State of a document at a point of the batch; ``stored``: not changed by the batch so far."""
 
     rank: Rank
     origin: Origin | None
@@ -57,14 +57,15 @@ async def rule(
     writes: Sequence[DocumentWrite],
     before: Mapping[str, StoredDocument],
 ) -> Ruling:
-    """Find out which changes can't be applied, one after the other by rank.
+    """Determine which changes cannot be applied, one after the other by rank.
 
-    A change of a source may not touch a living document of another registered one. If it is a
-    rename, neither of its documents changes then.
+    A change of a source must not touch an existing document of another registered source. If the
+    change is a rename, neither of its documents changes.
     """
     names = await _names(connection, project_id, writes, before)
     states = {
-        uri: _State(one.rank, one.origin, one.deleted, stored=True) for uri, one in before.items()
+        uri: _State(document.rank, document.origin, document.deleted, stored=True)
+        for uri, document in before.items()
     }
     ruling = Ruling()
     for index, write in sorted(enumerate(writes), key=lambda pair: pair[1].rank):
@@ -85,15 +86,17 @@ def check_unseen(
     revisions: Mapping[str, Revision],
     won: Mapping[str, Advanced],
 ) -> None:
-    """Make sure that no document was created between ``lock`` and ``advance``: of which source?
+    """Make sure that no document was created between ``lock`` and ``advance``.
+
+    The source of such a document was not checked.
 
     Raises:
-        WriteConflict: one was; the next try sees it.
+        WriteConflict: one was created; the next attempt sees it.
     """
     for uri, revision in revisions.items():
         is_new = uri in won and won[uri].created
         if revision.write.origin is not None and uri not in before and not is_new:
-            raise WriteConflict(f"{uri} was created meanwhile")
+            raise WriteConflict(f"another writer created {uri} at the same time")
 
 
 async def _names(
@@ -102,8 +105,8 @@ async def _names(
     writes: Sequence[DocumentWrite],
     before: Mapping[str, StoredDocument],
 ) -> dict[str, str]:
-    """Names of registered sources by id, where there are several of them to be told apart."""
-    origins = [write.origin for write in writes] + [one.origin for one in before.values()]
+    """Names of registered sources by id; empty if fewer than two sources are involved."""
+    origins = [write.origin for write in writes] + [document.origin for document in before.values()]
     ids = {origin.source for origin in origins if origin is not None}
     if len(ids) < 2:
         return {}

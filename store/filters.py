@@ -1,7 +1,7 @@
-"""Which chunks a question may see.
+"""Visibility of chunks to a query.
 
-Row-level security hides other projects and other agents' private documents; what is built here
-adds the question's own conditions. What comes from outside travels as parameters only.
+Row-level security hides other projects and the private documents of other agents. This module adds
+the query's own conditions. Values from outside are passed as SQL parameters only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUERIES = named("filters")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A boolean in SQL, and the arguments of its parameters; empty where all passes."""
+    """A boolean SQL expression and the arguments of its parameters; empty if everything passes."""
 
     sql: str
     arguments: tuple[object, ...]
@@ -30,9 +30,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What one question may see of a generation.
+    """The part of a generation that one query may see.
 
-    Its methods need a connection in a scope of the generation and the asking agent.
+    Its methods need a connection in a scope of the generation and of the agent that searches.
     """
 
     generation_id: int
@@ -41,7 +41,7 @@ class Visibility:
     def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
         """Condition on a column that holds a chunk's id.
 
-        ``one_by_one``: for when few chunks are looked at, otherwise for when few pass.
+        ``one_by_one``: efficient if few chunks are examined; otherwise efficient if few pass.
         """
         conditions = self._conditions(first_parameter)
         if not conditions.sql:
@@ -57,11 +57,11 @@ class Visibility:
         return self._conditions(first_parameter)
 
     async def among(self, connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> set[int]:
-        """Those of some chunks that exist and may be seen."""
+        """Return the chunks among ``chunk_ids`` that exist and are visible."""
         return set(await self._fetch(connection, "among", chunk_ids))
 
     async def every(self, connection: asyncpg.Connection) -> list[int]:
-        """All chunks that may be seen."""
+        """All visible chunks."""
         return await self._fetch(connection, "every")
 
     async def _fetch(
@@ -85,7 +85,7 @@ class Visibility:
 
 
 def _wanted(filters: Filters) -> Iterator[tuple[str, object]]:
-    """Name of each condition that is asked for, with its argument."""
+    """Name of each requested condition, with its argument."""
     if filters.kinds:
         yield "kinds", [str(kind) for kind in filters.kinds]
     if filters.collections:

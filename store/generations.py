@@ -1,4 +1,4 @@
-"""Generations: which indexes a project has, how each is made, and which of them is live."""
+"""Generations: the indexes of a project, their recipes, and which of them is live."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ GenerationState = Literal["building", "live", "former", "dropping"]
 
 
 class ProjectGone(Unavailable):
-    """The project was deleted; one of its name is looked for when this is tried again."""
+    """The project was deleted; a new attempt looks for another project of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The choices that an index is made by.
+    """The choices that an index is built with.
 
-    ``model`` embeds the kinds that ``models`` doesn't name. ``chunking`` is a version, perhaps with
-    a limit in tokens (``1``, ``1:128``). ``tokens`` is the version of the keyword leg's tokeniser.
+    ``model`` embeds the kinds of content that ``models`` does not list. ``chunking`` is a version,
+    optionally with a limit in tokens (``1``, ``1:128``). ``tokens`` is the version of the keyword
+    retriever's tokeniser.
     """
 
     model: str
@@ -62,7 +63,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index of a project. ``scope``: what a replay was limited to; ``detail``: its findings."""
+    """One index of a project. ``scope``: limits of its replay; ``detail``: the replay's results."""
 
     id: int
     project_id: int
@@ -75,7 +76,7 @@ class Generation:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Self:
-        """From a row of the table."""
+        """Create from a row of the table."""
         return cls(
             id=row["id"],
             project_id=row["project_id"],
@@ -89,7 +90,7 @@ class Generation:
 
 
 async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
-    """The generation that answers. The connection is in the project's scope.
+    """The live generation, which answers queries. The connection must be in the project's scope.
 
     Raises:
         ProjectGone: the project is deleted.
@@ -99,7 +100,7 @@ async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
 
 
 async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generation:
-    """The live generation; the connection's transaction goes on in its scope.
+    """Enter the scope of the live generation, for the rest of the transaction, and return it.
 
     Raises:
         ProjectGone: the project is deleted.
@@ -109,16 +110,16 @@ async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generat
 
 
 def _there(row: asyncpg.Record | None) -> asyncpg.Record:
-    """Raises ProjectGone where a project has no generation that is live."""
+    """Raise ProjectGone if a project has no live generation."""
     if row is None:
-        raise ProjectGone("the project was deleted a moment ago: try again")
+        raise ProjectGone("the project was just deleted: try again")
     return row
 
 
 async def find(
     connection: asyncpg.Connection, project_id: int, generation_id: int
 ) -> Generation | None:
-    """A generation of the project by id."""
+    """A generation of the project by id. Returns None if it does not exist."""
     row = await connection.fetchrow(_QUERIES["find_generation"], project_id, generation_id)
     return None if row is None else Generation.of_row(row)
 
@@ -132,10 +133,10 @@ async def listed(connection: asyncpg.Connection, project_id: int) -> list[Genera
 async def begin(
     connection: asyncpg.Connection, project_id: int, recipe: Recipe, scope: Mapping[str, Any]
 ) -> Generation:
-    """A new generation of a project, empty and ``building``; there is at most one of these.
+    """Create an empty, ``building`` generation of a project; there is at most one at a time.
 
     Raises:
-        asyncpg.UniqueViolationError: there is one.
+        asyncpg.UniqueViolationError: the project already has one.
     """
     row = await connection.fetchrow(
         _QUERIES["begin_generation"],
@@ -152,14 +153,14 @@ async def begin(
 async def note(
     connection: asyncpg.Connection, generation: Generation, detail: Mapping[str, Any]
 ) -> None:
-    """Keep what a replay found out about a generation."""
+    """Store the findings of a replay about a generation."""
     await connection.execute(
         _QUERIES["note_generation"], generation.project_id, generation.id, json.dumps(dict(detail))
     )
 
 
 async def mark_dropping(connection: asyncpg.Connection, generation: Generation) -> bool:
-    """Let go of a generation; false: it is live by now."""
+    """Mark a generation ``dropping``; false if it is live."""
     status = await connection.execute(
         _QUERIES["mark_dropping"], generation.project_id, generation.id
     )
@@ -167,5 +168,5 @@ async def mark_dropping(connection: asyncpg.Connection, generation: Generation) 
 
 
 async def remove(connection: asyncpg.Connection, generation: Generation) -> None:
-    """Forget a generation that is ``dropping`` and has no rows any more."""
+    """Remove the record of a ``dropping`` generation that has no rows any more."""
     await connection.execute(_QUERIES["remove_generation"], generation.project_id, generation.id)

@@ -1,4 +1,4 @@
-"""How fast vectors come into the live generations, from one look to the next."""
+"""Rate at which the live generations receive vectors, between two checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Look:
 
 
 class Inflow:
-    """Remembers the last look at each project."""
+    """Rates of new vectors since the last check of each project."""
 
     def __init__(self) -> None:
         self._looks: dict[int, _Look] = {}
@@ -24,9 +24,9 @@ class Inflow:
     def per_second(
         self, project_id: int, generation_id: int, vectors: Mapping[int, int], at: float
     ) -> dict[int, float]:
-        """New vectors a second since the last look, by model; of a generation's first look, 0.
+        """New vectors per second since the last check, by model; 0 at a generation's first check.
 
-        ``vectors``: how many there are by model. ``at``: seconds of a monotonic clock.
+        ``vectors``: current number of vectors by model. ``at``: seconds of a monotonic clock.
         """
         now = _Look(generation_id, at, vectors)
         last = self._looks.get(project_id, now)

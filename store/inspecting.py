@@ -1,4 +1,4 @@
-"""A still picture of one index, so that what is compared with each other is of one moment."""
+"""Reads one index within a snapshot, so that the data being compared is consistent."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Order = tuple[int, int]
 
 @asynccontextmanager
 async def snapshot(database: Database, generation: Generation) -> AsyncIterator[asyncpg.Connection]:
-    """A transaction that sees one generation, with every agent's rows, as it is at its beginning.
+    """Begin a snapshot transaction that sees one generation, with every agent's rows.
 
     Raises:
-        Unavailable: the server can't be reached or went away.
+        Unavailable: the server cannot be reached, or the connection is lost.
     """
     async with (
         database.connection() as connection,
@@ -49,19 +49,19 @@ async def snapshot(database: Database, generation: Generation) -> AsyncIterator[
 async def outcomes_of(
     connection: asyncpg.Connection, project_id: int, orders: Collection[Order]
 ) -> dict[Order, str]:
-    """What the ledger says of some changes; those that it doesn't know are absent."""
-    found: dict[Order, str] = {}
+    """Ledger outcomes of changes by log position; changes without an entry are absent."""
+    outcomes: dict[Order, str] = {}
     wanted = sorted(orders)
     for start in range(0, len(wanted), _PLACES_AT_ONCE):
         part = wanted[start : start + _PLACES_AT_ONCE]
         columns = [position for position, _ in part], [partition for _, partition in part]
         rows = await connection.fetch(_STANDINGS["outcomes_at"], project_id, *columns)
-        found |= {(row["position"], row["partition"]): row["outcome"] for row in rows}
-    return found
+        outcomes |= {(row["position"], row["partition"]): row["outcome"] for row in rows}
+    return outcomes
 
 
 async def first_handled(connection: asyncpg.Connection, project_id: int) -> int | None:
-    """The least position that the ledger knows; None: it is empty."""
+    """The lowest position in the ledger. Returns None if the ledger is empty."""
     position: int | None = await connection.fetchval(_QUERIES["first_handled"], project_id)
     return position
 
@@ -69,16 +69,16 @@ async def first_handled(connection: asyncpg.Connection, project_id: int) -> int 
 async def stuck_outbox(
     connection: asyncpg.Connection, project_id: int, older_than_s: float
 ) -> list[str]:
-    """Ids of events that wait in the outbox for longer than that, oldest first."""
+    """Ids of events that have been in the outbox for longer than that, oldest first."""
     rows = await connection.fetch(_QUERIES["stuck_outbox"], project_id, older_than_s)
     return [row["event_id"] for row in rows]
 
 
 async def is_being_replayed(database: Database, project_id: int) -> bool:
-    """Whether a process holds the project's replay lock; looks at it without taking it.
+    """Return whether a process holds the project's replay lock, without acquiring it.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: the server cannot be reached.
     """
     async with database.connection() as connection:
         return bool(await connection.fetchval(_QUERIES["is_held"], LOCK_SPACE, project_id))

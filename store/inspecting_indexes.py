@@ -1,4 +1,4 @@
-"""HNSW indexes as the catalogue has them, against what questions rely on."""
+"""Comparison of the HNSW indexes in the Postgres catalogue with those that queries rely on."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _LOCK_TIMEOUT = "3s"
 
 @dataclass(frozen=True, slots=True)
 class IndexFlaw:
-    """An index that is ``missing``, ``invalid``, of other ``bounds``, or that nobody ``uses``."""
+    """An index; ``flaw`` is ``missing``, ``invalid``, ``bounds`` (they differ) or ``unused``."""
 
     name: str
     flaw: str
 
 
 async def find_index_flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
-    """What is wrong with the vector indexes of one generation; nothing while one is being built.
+    """Flaws of the vector indexes of one generation; empty while an index is being built.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: the server cannot be reached.
     """
     async with database.connection() as connection:
         lock = LOCK_SPACE, generation.id
@@ -51,9 +51,9 @@ async def _flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
     async with database.scope(generation.project_id, None, generation.id) as connection:
         recorded = await connection.fetch(_QUERIES["recorded_indexes"], generation.id)
         rows = await connection.fetch(_QUERIES["vector_indexes"])
-    known = {row["name"]: row for row in rows if _generation_of(row["name"]) == generation.id}
-    flaws = [_flaw(generation, row, known.get(row["name"])) for row in recorded]
-    unused = known.keys() - {row["name"] for row in recorded}
+    existing = {row["name"]: row for row in rows if _generation_of(row["name"]) == generation.id}
+    flaws = [_flaw(generation, row, existing.get(row["name"])) for row in recorded]
+    unused = existing.keys() - {row["name"] for row in recorded}
     return [
         *(flaw for flaw in flaws if flaw is not None),
         *(IndexFlaw(name, "unused") for name in sorted(unused)),
@@ -83,10 +83,10 @@ def _generation_of(name: str) -> int | None:
 
 
 async def forget_index(database: Database, generation: Generation, name: str) -> None:
-    """Let questions go without an index from now on, and drop it where it is there.
+    """Remove an index from the records that queries use, and drop it if it exists.
 
     Raises:
-        Unavailable: the server can't be reached, or a lock can't be had for now.
+        Unavailable: the server cannot be reached, or a lock is held by another session.
     """
     async with database.scope(generation.project_id, None, generation.id) as connection:
         await connection.execute(_VECTORS["build_memory_here"], _LOCK_TIMEOUT)
@@ -95,16 +95,16 @@ async def forget_index(database: Database, generation: Generation, name: str) ->
 
 
 async def indexes_by_name(connection: asyncpg.Connection) -> dict[str, int | None]:
-    """Every vector index by name, with the generation that its name tells."""
+    """Every vector index by name, with the generation id that its name contains."""
     rows = await connection.fetch(_QUERIES["vector_indexes"])
     return {row["name"]: _generation_of(row["name"]) for row in rows}
 
 
 async def drop_strays(owner_url: str, names: Collection[str]) -> None:
-    """Drop indexes, as the owner of the table; nobody waits.
+    """Drop orphaned indexes as the owner of the table, without blocking other sessions.
 
     Raises:
-        Unavailable: the server can't be reached.
+        Unavailable: the server cannot be reached.
     """
     connection = await connect(owner_url)
     try:

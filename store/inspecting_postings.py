@@ -1,4 +1,4 @@
-"""Whether the keyword index is whole: every chunk in one segment, every segment as written."""
+"""Checks that the keyword index is intact: each chunk in one segment, each segment as written."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PostingsSurvey:
-    """What is wrong with the segments of a generation.
+    """Flaws of the segments of a generation.
 
-    ``broken``: reason by id of the segments that can't be read or lack postings. ``doubled``: ids
-    of segments whose chunks larger ones have too. ``orphans``: segments of which only postings are
-    left. ``missing``: chunks that no segment has, or only a broken one that can't tell its chunks.
+    ``broken``: reason by id of the segments that cannot be read or lack postings. ``doubled``: ids
+    of segments that share chunks with larger ones. ``orphans``: segments of which only postings are
+    left. ``missing``: chunks that no segment holds, or only a broken one whose chunk list is
+    unreadable.
     """
 
     broken: Mapping[int, str]
@@ -39,15 +40,15 @@ class PostingsSurvey:
 
     @property
     def to_rewrite(self) -> list[int]:
-        """Segments to be written anew."""
+        """Segments that must be rewritten."""
         return sorted({*self.broken, *self.doubled, *self.orphans})
 
 
 async def survey_postings(connection: asyncpg.Connection, generation_id: int) -> PostingsSurvey:
-    """Read every segment of a generation.
+    """Read and check every segment of a generation.
 
-    For a transaction in a scope that sees every agent's rows, during which no segments are merged:
-    a snapshot, or one that has the generation's upkeep lock.
+    The transaction must be in a scope that sees every agent's rows, and no segments may be merged
+    during it: it must be a snapshot or hold the generation's maintenance lock.
     """
     chunk_ids = np.array(
         await connection.fetchval(_QUERIES["chunk_ids"], generation_id) or [], np.int64
@@ -72,10 +73,10 @@ async def survey_postings(connection: asyncpg.Connection, generation_id: int) ->
 async def _inspect(
     connection: asyncpg.Connection, generation_id: int, row: Mapping[str, Any]
 ) -> Int64s:
-    """Ids of a sound segment's chunks.
+    """Chunk ids of an intact segment.
 
     Raises:
-        ValueError: it isn't sound; says why.
+        ValueError: the segment is not intact; the message gives the reason.
     """
     packed = None
     if row["postings"] is None:
@@ -89,38 +90,44 @@ def _check(row: Mapping[str, Any], packed: list[Any] | None) -> Int64s:
     try:
         chunk_ids, lengths = decode_chunks(row["documents"])
     except ValueError:
-        raise ValueError("its list of chunks can't be read") from None
+        raise ValueError("its list of chunks cannot be read") from None
     if len(chunk_ids) != row["chunks"] or int(lengths.sum()) != row["terms"]:
-        raise ValueError("its list of chunks isn't the one that was written")
+        raise ValueError("its list of chunks differs from the one that was written")
     try:
         if packed is None:
             postings = decode_inline(row["documents"], row["postings"])
         else:
-            postings = Postings.from_packed(chunk_ids, lengths, [tuple(one) for one in packed])
+            postings = Postings.from_packed(
+                chunk_ids, lengths, [tuple(record) for record in packed]
+            )
     except ValueError:
-        raise ValueError("its postings can't be read") from None
+        raise ValueError("its postings cannot be read") from None
     _check_counts(postings)
     return chunk_ids
 
 
 def _check_counts(postings: Postings) -> None:
-    """A chunk's counts add up to its length, unless one is too large to be kept exactly."""
+    """Check that each chunk's counts add up to its length, unless a count is capped.
+
+    Raises:
+        ValueError: they do not.
+    """
     chunks = len(postings.chunk_ids)
     if len(postings.places) and int(postings.places.max()) >= chunks:
-        raise ValueError("its postings name chunks that it doesn't have")
+        raise ValueError("its postings refer to chunks that it does not hold")
     totals = np.bincount(postings.places, postings.counts, chunks).astype(np.int64)
     capped = np.zeros(chunks, bool)
     capped[postings.places[postings.counts == MAX_COUNT]] = True
     lengths = postings.lengths.astype(np.int64)
     if np.any(totals > lengths) or np.any((totals < lengths) & ~capped):
-        raise ValueError("its postings aren't complete")
+        raise ValueError("its postings are incomplete")
 
 
 def _doubled(holdings: Mapping[int, Int64s]) -> frozenset[int]:
     """Segments that share chunks with larger ones."""
     if not holdings:
         return frozenset()
-    ordered = sorted(holdings.items(), key=lambda one: (-len(one[1]), one[0]))
+    ordered = sorted(holdings.items(), key=lambda item: (-len(item[1]), item[0]))
     held = np.concatenate([chunk_ids for _, chunk_ids in ordered])
     owners = np.repeat([segment_id for segment_id, _ in ordered], [len(ids) for _, ids in ordered])
     again = np.ones(len(held), bool)
@@ -146,7 +153,7 @@ class ChunkOwner:
 async def chunk_owners(
     connection: asyncpg.Connection, generation_id: int, chunk_ids: Sequence[int]
 ) -> list[ChunkOwner]:
-    """Where chunks belong, by document."""
+    """Owners of chunks: their documents and their ordinals there."""
     if not chunk_ids:
         return []
     rows = await connection.fetch(_QUERIES["chunk_owners"], generation_id, chunk_ids)

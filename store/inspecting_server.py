@@ -1,4 +1,4 @@
-"""What Postgres is like as a server, and what the role may do in it."""
+"""Properties of the Postgres server, and permissions of the role."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _QUERIES = named("inspecting")
 class PostgresFacts:
     """A server as one role sees it; sizes in bytes.
 
-    ``version`` is as in ``server_version_num``. ``vector_version`` None: there is no pgvector.
-    ``clock`` is the server's time (Unix seconds).
+    ``version`` is as in ``server_version_num``. ``vector_version`` is None if pgvector is not
+    installed. ``clock`` is the server's time (Unix seconds).
     """
 
     version: int
@@ -37,10 +37,10 @@ class PostgresFacts:
 
 
 async def inspect_server(connection: asyncpg.Connection) -> PostgresFacts:
-    """Ask the server, as the connection's role.
+    """Query the server's properties as the connection's role.
 
     Raises:
-        asyncpg.PostgresError: it failed.
+        asyncpg.PostgresError: the server failed.
     """
     row = await connection.fetchrow(_QUERIES["server"])
     return PostgresFacts(**row, schema=await read_schema(connection))

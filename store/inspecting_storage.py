@@ -1,4 +1,4 @@
-"""Whether the storage of the archive can be used, and where it is."""
+"""Checks whether the archive's storage is usable, and finds its local directory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PROBE = b"headrace doctor"
 
 
 def probe(url: str) -> None:
-    """Write a small file, read it back, remove it. Blocks.
+    """Write a small file, read it back and remove it. Blocks.
 
     Raises:
-        ConfigurationError: no file system is known for the URL, or its package is absent.
+        ConfigurationError: the URL has no known file system, or its package is not installed.
         Unavailable: the storage fails; the message names the path.
     """
     files = Files(url)
@@ -28,13 +28,16 @@ def probe(url: str) -> None:
     files.write(path, _PROBE)
     try:
         if files.read(path) != _PROBE:
-            raise Unavailable(f"{files.full(path)} isn't read back as written: check the storage")
+            raise Unavailable(
+                f"{files.full(path)} was read back with other content than written: check the "
+                "storage"
+            )
     finally:
         files.remove(path)
 
 
 def local_directory(url: str) -> Path | None:
-    """Where the archive is on this host; None: it is elsewhere."""
+    """Directory of the archive on this host. Returns None if the archive is stored elsewhere."""
     try:
         file_system, root = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError):

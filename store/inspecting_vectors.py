@@ -1,4 +1,4 @@
-"""Vectors that aren't what their chunks, models and the cache say."""
+"""Checks vectors against their chunks, their models and the cache."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from store.named_queries import named
 __all__ = ["LEAST_DISTANCE", "VectorFlaw", "find_vector_flaws"]
 
 LEAST_DISTANCE = 0.05
-"""Two embeddings of one text differ by less, whatever batch or server they came from (L2 distance
-of unit vectors in half precision)."""
+"""Two embeddings of one text differ by less, even from different batches or servers (L2 distance of
+unit vectors in half precision)."""
 
 _QUERIES = named("inspecting")
 _TIMEOUT_S = 1800.0
@@ -24,7 +24,7 @@ _TIMEOUT_S = 1800.0
 class VectorFlaw:
     """A chunk whose vector is ``missing``, ``foreign`` (another model or width) or ``changed``.
 
-    A vector that is pending, or refused by its model, is not missing.
+    A vector that is pending, or whose text its model rejects, is not missing.
     """
 
     flaw: str
@@ -41,7 +41,7 @@ async def find_vector_flaws(
 ) -> list[VectorFlaw]:
     """Compare every vector of a generation with its chunk, its model and the cache.
 
-    For a scope that sees every agent's rows.
+    The connection must be in a scope that sees every agent's rows.
     """
     recipe = generation.recipe
     rows = await connection.fetch(

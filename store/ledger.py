@@ -1,4 +1,4 @@
-"""The ledger: what became of each change. It answers duplicates and "is this event applied?"."""
+"""The ledger: the outcome of each change. It detects duplicates and answers if one is applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[int, int]
 class Reach:
     """The highest position that was handled, by partition and lane.
 
-    ``end``: the highest of all, and of the revisions of sources.
+    ``end``: the highest of these positions and of all revisions of sources.
     """
 
     handled: Mapping[tuple[int, Lane], int]
@@ -34,7 +34,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One handled change. ``detail``: why it was rejected, or `claimed_by` whom."""
+    """One handled change. ``detail``: reason of a rejection, or the result of ``claimed_by``."""
 
     place: Place
     event_id: str
@@ -46,10 +46,11 @@ class Entry:
 async def applied(
     connection: asyncpg.Connection, project_id: int, places: Sequence[Place]
 ) -> dict[Place, str | None]:
-    """Those that are done with. A rejected change isn't: it may be redriven.
+    """Return the positions whose changes are applied or superseded.
 
-    By place: the SHA-256 (hex) of the event that was applied there from another place, as a redrive
-    does it; None: it was that of the place itself.
+    Rejected changes are not included, because they may be redriven. The value is the SHA-256 (hex)
+    of the event if it was applied from another position of the log, as a redrive does. It is None
+    if the event at the position itself was applied.
     """
     rows = await connection.fetch(
         _QUERIES["applied"],
@@ -61,7 +62,7 @@ async def applied(
 
 
 async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
-    """How far a project's changes reach that were handled."""
+    """Highest positions of a project that were handled."""
     rows = await connection.fetch(_QUERIES["highest"], project_id)
     handled = {
         (row["partition"], Lane.LIVE if row["is_live"] else Lane.BULK): row["position"]
@@ -72,12 +73,12 @@ async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
 
 
 def claimed_by(event_sha256: str | None) -> dict[str, object] | None:
-    """The detail of a change that was applied at another place than its own."""
+    """Detail of a change that was applied from another position; None if it was not."""
     return None if event_sha256 is None else {"claimant": event_sha256}
 
 
 async def record(connection: asyncpg.Connection, project_id: int, entries: Sequence[Entry]) -> None:
-    """Write entries; one that is there stands, unless it was a rejection."""
+    """Write entries; existing entries are kept, except rejections, which are replaced."""
     rows = [
         (
             *entry.place,

@@ -1,4 +1,4 @@
-"""What the index holds of single documents, for people."""
+"""Contents of the index by document, for display to users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A live document. ``token`` names its last change; ``pending`` chunks wait for vectors."""
+    """A document that is not deleted.
+
+    ``token`` identifies its last change; ``pending`` counts its chunks without a vector so far.
+    """
 
     uri: str
     agent: str
@@ -37,7 +40,7 @@ class ListedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ListedChunk:
-    """A piece of a document; lines count from 1."""
+    """A chunk of a document; lines are counted from 1."""
 
     start_line: int
     end_line: int
@@ -50,7 +53,7 @@ class ListedChunk:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """All that the index holds of a document. ``chunks`` are in the order of the text."""
+    """Everything that the index holds of a document. ``chunks`` are in the order of the text."""
 
     document: ListedDocument
     event_id: str | None
@@ -63,9 +66,9 @@ class DocumentText:
 
 
 class Documents:
-    """The documents of live generations, with those of every agent.
+    """Documents of live generations, including the private ones of every agent.
 
-    Every method raises ``Unavailable`` when Postgres can't be reached.
+    Every method raises ``Unavailable`` if Postgres cannot be reached.
     """
 
     def __init__(self, database: Database, projects: Projects) -> None:
@@ -75,7 +78,10 @@ class Documents:
     async def listed(
         self, project: str, prefix: str = "", source_id: str | None = None
     ) -> AsyncIterator[ListedDocument]:
-        """Documents whose uri begins so, of one source or of all, by uri; unknown project: none."""
+        """Documents whose uri begins with ``prefix``, by uri; empty if the project is unknown.
+
+        ``source_id`` None: the documents of all sources.
+        """
         project_id = await self._projects.find(project)
         after = "", ""
         while project_id is not None:
@@ -91,7 +97,7 @@ class Documents:
             after = rows[-1]["uri"], rows[-1]["agent"]
 
     async def find(self, project: str, uri: str, agent: str = "") -> DocumentText | None:
-        """A document that is shared, or private to ``agent``; None: there is none."""
+        """Document that is shared, or private to ``agent``. Returns None if it does not exist."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return None
@@ -117,7 +123,7 @@ class Documents:
     async def known(
         self, project: str, agent: str, *, uris: Collection[str] = (), prefix: str | None = None
     ) -> list[str]:
-        """Uris among ``uris``, or that begin with ``prefix``; those of deleted documents too."""
+        """Stored uris that are in ``uris`` or begin with ``prefix``, deleted documents included."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return []

@@ -1,7 +1,7 @@
-"""Upkeep of the index in the background: segments folded, words sorted in, vector indexes built.
+"""Background maintenance: merges segments, extends the vocabulary, builds vector indexes.
 
 Any number of workers may run it at once: an advisory lock per generation lets one of them work.
-Questions and writers never wait for it, but for one case that ``store.vector_indexes`` names.
+Queries and writers never wait for it, except in one case that ``store.vector_indexes`` describes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXACT_CHUNKS = 10_000
 INTERVAL = timedelta(seconds=2)
 SWEEP_INTERVAL = timedelta(minutes=5)
 LOCK_SPACE = 0x48444B57
-"""Of the advisory locks that keep two from doing the upkeep of one generation at a time."""
+"""Space of the advisory locks that prevent concurrent maintenance of one generation."""
 
 _QUERIES = named("maintenance")
 _ANALYZE_TIMEOUT_S = 60.0
@@ -46,20 +46,20 @@ _ANALYZE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Swept:
-    """When a project's live generation was swept last, or first seen."""
+    """Time at which a project's live generation was last swept or first seen."""
 
     generation_id: int
     at: float
 
 
 class Maintenance:
-    """Keeps the live generation of every project quick to search.
+    """Keeps the live generation of every project fast to search.
 
-    Every ``interval`` it sees to the projects that were written to of late, and every
-    ``sweep_interval`` to all, so that idle projects cost next to nothing.
+    Every ``interval`` it maintains the projects that were written to recently, and every
+    ``sweep_interval`` all projects, so that idle projects cost almost nothing.
 
-    ``owner_url`` belongs to the owner of the tables; without it, building a vector index makes
-    writers wait. ``exact_chunks``: up to so many vectors, a generation gets no index.
+    ``owner_url`` is the URL of the owner of the tables; without it, building a vector index blocks
+    writers. ``exact_chunks``: a generation gets no index for up to this many vectors.
     """
 
     def __init__(
@@ -80,19 +80,19 @@ class Maintenance:
         self._swept: dict[int, _Swept] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until told to stop; what fails is logged and tried again at the next turn.
+        """Run until ``stop`` is set; failures are logged, and retried in the next round.
 
-        A vector index can take minutes to build; segments are folded all the while.
+        A vector index can take minutes to build; segments continue to be merged during that time.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat(self._keep_keywords, stop))
             tasks.create_task(self._repeat(self._keep_vectors, stop))
 
     async def run_once(self) -> None:
-        """Do all that is due in every project; one that fails keeps no other from its turn.
+        """Do all that is due in every project; a failure in one does not affect the others.
 
         Raises:
-            ExceptionGroup: what failed, once all have had their turn.
+            ExceptionGroup: the failures, raised after all projects were processed.
         """
         await self._analyze()
         activity = Activity(self._database, self._sweep_interval)
@@ -102,7 +102,7 @@ class Maintenance:
         while not stop.is_set():
             try:
                 await work()
-            except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
+            except Exception as error:  # noqa: BLE001 - failed maintenance must not end the worker
                 log.warning("maintenance.failed", error=repr(error))
             await _sleep(stop, self._interval)
 
@@ -116,7 +116,7 @@ class Maintenance:
     async def _for_each(
         self, activity: Activity, *chores: Callable[[Generation], Awaitable[None]]
     ) -> None:
-        """For the generation that is live by now; whoever builds another sees to that."""
+        """Run chores for each due live generation; a replay maintains the one that it builds."""
         failures: list[Exception] = []
         for project_id in await activity.due():
             try:
@@ -124,11 +124,11 @@ class Maintenance:
                     live = await generations.live(connection, project_id)
                 for chore in chores:
                     await chore(live)
-            except Exception as error:  # noqa: BLE001 - handed on below
+            except Exception as error:  # noqa: BLE001 - raised below
                 activity.keep(project_id)
                 failures.append(error)
         if failures:
-            raise ExceptionGroup("upkeep failed", failures)
+            raise ExceptionGroup("maintenance failed", failures)
 
     async def _refresh_indexes(self, live: Generation) -> None:
         await self._indexes.refresh(live.project_id, live.id, after_import=True)
@@ -139,14 +139,14 @@ class Maintenance:
                 await connection.execute(_QUERIES["analyze_new_tables"], timeout=_ANALYZE_TIMEOUT_S)
 
     async def tidy_keywords(self, generation: Generation) -> None:
-        """Fold a generation's segments and sort in its words, each step in a transaction."""
+        """Merge a generation's segments and add its new words, each step in a transaction."""
         while await self._fold(generation):
             pass
         if self._sweep_is_due(generation):
             await self._sweep(generation)
 
     async def _fold(self, generation: Generation) -> bool:
-        """One transaction's worth of work; false: nothing is due, or another worker is at it."""
+        """Do one transaction of work; false if nothing is due or another worker holds the lock."""
         async with self._locked(generation) as connection:
             if connection is None:
                 return False
@@ -157,7 +157,7 @@ class Maintenance:
         return sorted_in or bool(groups)
 
     async def _sweep(self, generation: Generation) -> None:
-        """Rewrite the segments that hold too many dead chunks."""
+        """Rewrite the segments that hold too many deleted chunks."""
         async with self._locked(generation) as connection:
             if connection is None:
                 return
@@ -166,7 +166,7 @@ class Maintenance:
 
     @asynccontextmanager
     async def _locked(self, generation: Generation) -> AsyncIterator[asyncpg.Connection | None]:
-        """A transaction that has the generation's maintenance lock; None: another has it."""
+        """Begin a transaction with the maintenance lock; yields None if another one holds it."""
         place = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation.id)

@@ -1,6 +1,7 @@
-"""Taking back what the log never had, and making room for what it has.
+"""Repairs of documents, vectors and ledger entries that do not match the log.
 
-Each is one transaction that holds the document; where a worker was there first, nothing happens.
+Each repair of a document is one transaction that locks it. If a worker has changed the document
+before, nothing happens.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Order = tuple[int, int]
 async def remove_document(
     database: Database, generation: Generation, key: Key, seen_at: Order
 ) -> bool:
-    """Delete a document with all its rows, if it still stands where it was seen."""
+    """Delete a document with all its rows, if its log position is still ``seen_at``."""
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
         at = generation.id, *key, *seen_at
         document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
@@ -46,9 +47,10 @@ async def place_document(
     place: Order,
     origin: Origin | None,
 ) -> bool:
-    """Say that a document is of another change of the log, if it still stands where it was seen.
+    """Assign a document to another change of the log, if its log position is still ``seen_at``.
 
-    For one that stands where the log has nothing of it: its rows are to be written anew then.
+    This is for a document at a position where the log has no change of it. Its rows must then be
+    written again.
     """
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
         at = generation.id, *key, *seen_at
@@ -64,7 +66,7 @@ async def place_document(
 async def forget_vectors(
     database: Database, generation: Generation, model: str, hashes: Collection[bytes]
 ) -> None:
-    """Take texts for never embedded by a model."""
+    """Remove the cached vectors of texts, so that the model embeds them again."""
     async with database.scope(generation.project_id) as connection:
         await connection.execute(
             _QUERIES["forget_vectors"], generation.project_id, model, list(hashes)
@@ -78,10 +80,10 @@ async def enter_outcome(
     rank: Rank,
     entry: ledger.Entry,
 ) -> bool:
-    """Note in the ledger that a change is applied, if its documents stand there or further on.
+    """Record in the ledger that a change is applied, if its documents have its rank or a higher.
 
-    ``keys``: the document that it is of first; ``rank``: that of the change; ``entry`` calls it
-    indexed.
+    ``keys``: the documents of the change, its main document first; ``rank``: rank of the change;
+    ``entry``: its ledger entry, with the outcome "indexed".
     """
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
         ranks: list[Rank] = []

@@ -1,4 +1,4 @@
-"""Whole files in the place of damaged ones, where what they held can still be had."""
+"""Replacement of damaged archive files by intact ones, if their contents exist elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 
 
 class ArchiveMender:
-    """Replaces files of one project. A file that can't be made whole again is left as it is."""
+    """Repairs files of one project. A file that cannot be repaired is left as it is."""
 
     def __init__(self, database: Database, url: str, project: str, project_id: int) -> None:
         self._index = Index(database)
@@ -43,9 +43,9 @@ class ArchiveMender:
         self._project_id = project_id
 
     async def events(self, paths: Iterable[str], at_hand: Sequence[LoggedChange]) -> list[str]:
-        """Replace files of events, by full path; what can't be, and why.
+        """Replace files of events, by full path; return why files could not be replaced.
 
-        ``at_hand``: changes, without content, that no file has that can be read.
+        ``at_hand``: changes, without content, that no readable file holds.
         """
         wanted = set(paths)
         failures = []
@@ -56,7 +56,7 @@ class ArchiveMender:
 
     async def _replace_events(self, segment: Segment, at_hand: Sequence[LoggedChange]) -> list[str]:
         span = range(segment.first_position, segment.last_position + 1)
-        whole = {one.order: one for one in at_hand if one.position in span}
+        whole = {change.order: change for change in at_hand if change.position in span}
         async for change in self._reader.segment(self._project_id, segment, _ignore):
             whole[change.order] = change
         lost = segment.entries - len(whole)
@@ -64,7 +64,7 @@ class ArchiveMender:
             return [self._failure(segment.path, lost, "changes")]
         files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
-            await files.events(sorted(whole.values(), key=lambda one: one.order))
+            await files.events(sorted(whole.values(), key=lambda change: change.order))
             old = [segment.segment_id]
             await self._replacing.events(
                 self._project_id, old, files.files, dropped=0, complete_from=None
@@ -72,9 +72,9 @@ class ArchiveMender:
         return []
 
     async def contents(self, paths: Iterable[str], elsewhere: Elsewhere) -> list[str]:
-        """Replace packs of contents, by full path; what can't be, and why.
+        """Replace packs of contents, by full path; return why packs could not be replaced.
 
-        ``elsewhere``: looks texts up by hash in hex, outside of archive and Postgres.
+        ``elsewhere``: function that looks up texts by hash (hex) outside of archive and Postgres.
         """
         wanted = set(paths)
         failures = []
@@ -100,7 +100,7 @@ class ArchiveMender:
         return []
 
     async def leftovers(self) -> None:
-        """Take files in that the index doesn't know, if they are whole, and remove the others."""
+        """Add intact orphaned files to the index, and remove the other orphans."""
         before = datetime.now(UTC) - GRACE
         async with self._alone():
             await take_in_orphans(
@@ -116,10 +116,10 @@ class ArchiveMender:
 
     def _failure(self, path: str, lost: int, what: str) -> str:
         return (
-            f"{self._storage.full(path)}: {lost:,} {what} of it are nowhere else: "
-            "put it back from a backup of the archive"
+            f"{self._storage.full(path)}: {lost:,} of its {what} exist nowhere else: "
+            "restore the file from a backup of the archive"
         )
 
 
 def _ignore(_: DamagedSegment) -> None:
-    """What is damaged is known."""
+    """Discard a report of damage: the damage is already known."""

@@ -1,4 +1,4 @@
-"""Writing postings anew: those of broken segments, and of chunks that have none."""
+"""Repair of the keyword index: rewrites the postings of broken segments and missing chunks."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _PAUSE_S = 0.2
 
 
 async def repost(database: Database, generation: Generation) -> int:
-    """Put sound segments in the place of broken ones; how many chunks were posted anew.
+    """Replace broken segments by intact ones; return the number of chunks indexed again.
 
-    One transaction, in which no other process folds segments; writers and questions go on.
+    This is one transaction, during which no other process merges segments. Writers and queries are
+    not blocked.
 
     Raises:
-        Unavailable: the server can't be reached, or upkeep went on for too long.
+        Unavailable: the server cannot be reached, or maintenance held its lock for too long.
     """
     for _ in range(_TRIES):
         async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
             if await connection.fetchval(_UPKEEP["try_lock"], LOCK_SPACE, generation.id):
                 return await _repost(connection, generation.id)
         await asyncio.sleep(_PAUSE_S)
-    raise Unavailable(f"the segments of generation {generation.id} are being folded: try again")
+    raise Unavailable(f"the segments of generation {generation.id} are being merged: try again")
 
 
 async def _repost(connection: asyncpg.Connection, generation_id: int) -> int:

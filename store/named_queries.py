@@ -1,6 +1,6 @@
-"""SQL lives in ``store/queries/*.sql`` as named, described statements; this finds them.
+"""Loads the named SQL statements in ``store/queries/*.sql``.
 
-A statement begins with ``-- name: its_name`` and runs to the next such line. The comment lines
+A statement begins with ``-- name: its_name`` and ends before the next such line. The comment lines
 under the name describe it.
 """
 
@@ -22,7 +22,7 @@ def named(family: str) -> Mapping[str, str]:
     """The statements of ``queries/<family>.sql`` by name.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file does not exist.
     """
     text = files("store").joinpath("queries", f"{family}.sql").read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)

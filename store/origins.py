@@ -1,4 +1,4 @@
-"""The origin of a document, in the two columns that keep it."""
+"""Conversion between a document's origin and the two columns that store it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["columns_of", "origin_of"]
 
 
 def origin_of(row: Mapping[str, Any]) -> Origin | None:
-    """What ``source_id`` and ``source_revision`` of a row say."""
+    """Origin in ``source_id`` and ``source_revision`` of a row, or None without a source."""
     if row["source_id"] is None:
         return None
     return Origin(source=row["source_id"], revision=row["source_revision"])

@@ -1,4 +1,4 @@
-"""Events that were published durably, until the archive has them."""
+"""Outbox of durably published events, which are kept until the archive has them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _QUERIES = named("outbox")
 
 
 class PostgresOutbox:
-    """The table of that name. The archive takes events out of it as it enters them.
+    """Outbox in a Postgres table. The archive removes events from it as it stores them.
 
-    Every method raises Unavailable when Postgres can't be reached, and ConfigurationError when its
-    schema isn't the one expected.
+    Every method raises Unavailable if Postgres cannot be reached, and ConfigurationError if its
+    schema is not the expected one.
     """
 
     def __init__(self, database: Database, projects: Projects) -> None:
@@ -30,48 +30,48 @@ class PostgresOutbox:
         self._projects = projects
 
     async def keep(self, events: Sequence[KeptEvent]) -> None:
-        """Keep events: they are committed when this returns. Creates projects that don't exist.
+        """Store events, committed when this returns. Creates projects that do not exist.
 
-        An event that is kept already stays as it is.
+        An event that is already stored stays unchanged.
         """
-        for project, some in _by_project(events).items():
+        for project, group in _by_project(events).items():
             project_id = await self._projects.ensure(project)
             async with self._database.scope(project_id) as connection:
                 await connection.execute(
                     _QUERIES["keep"],
                     project_id,
-                    [event.event_id for event in some],
-                    [event.lane.value for event in some],
-                    [event.partition for event in some],
-                    [event.body for event in some],
-                    [event.signature for event in some],
+                    [event.event_id for event in group],
+                    [event.lane.value for event in group],
+                    [event.partition for event in group],
+                    [event.body for event in group],
+                    [event.signature for event in group],
                 )
 
     async def place(self, placed: Sequence[Placed]) -> None:
-        """Note where events came to stand; those that are taken out by now are passed over."""
-        for project, some in _by_project(placed).items():
+        """Record the log positions of events; events that are already removed are ignored."""
+        for project, group in _by_project(placed).items():
             project_id = await self._projects.ensure(project)
-            positions = [Position.from_token(one.token).number for one in some]
+            positions = [Position.from_token(entry.token).number for entry in group]
             async with self._database.scope(project_id) as connection:
                 await connection.execute(
-                    _QUERIES["place"], project_id, [one.event_id for one in some], positions
+                    _QUERIES["place"], project_id, [entry.event_id for entry in group], positions
                 )
 
     async def drop(self, project: str, refused: Sequence[tuple[bytes, bytes]]) -> None:
-        """Forget events that nobody takes, by their bytes and signature: they are dead letters."""
+        """Remove rejected events, given by bytes and signature; they are dead-lettered."""
         project_id = await self._projects.ensure(project)
         bodies, signatures = zip(*refused, strict=True)
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["drop"], project_id, bodies, signatures)
 
     async def projects(self) -> list[str]:
-        """Names of all projects that may have events here."""
+        """Names of all projects that may have events in the outbox."""
         return list(await self._projects.all())
 
     async def waiting(
         self, project: str, older_than: timedelta, *, after: str = "", limit: int = 500
     ) -> list[WaitingEvent]:
-        """Events that have been here for longer than that, by id, beginning behind one."""
+        """Events that have been stored for longer than ``older_than``, by id, after ``after``."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(
@@ -92,20 +92,20 @@ class PostgresOutbox:
         ]
 
     async def count(self, project: str) -> int:
-        """How many events of a project are here."""
+        """Number of events of a project in the outbox."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             return int(await connection.fetchval(_QUERIES["count"], project_id))
 
     async def bodies(self, project: str, event_ids: Sequence[str]) -> dict[str, bytes]:
-        """Events by id; those that are taken out by now are absent."""
+        """Bodies of events by id; events that are already removed are absent."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["bodies"], project_id, event_ids)
         return {row["event_id"]: row["event"] for row in rows}
 
     async def handled(self, project: str, event_ids: Sequence[str]) -> dict[str, int]:
-        """First position of events that the index has met, by event id."""
+        """First log position of events that the index has handled, by event id."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["handled"], project_id, event_ids)

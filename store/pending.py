@@ -1,4 +1,4 @@
-"""Chunks that wait for their vectors, by document, and those that a model refuses."""
+"""Pending chunks, which have no vector yet, by document; and chunks that a model rejects."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What one document lacks: chunk ids, each with the header that is embedded before its text.
+    """Vectors that one document lacks.
 
     ``since``: position of the oldest change of the document whose vectors were never complete.
+    ``headers``: by chunk id, the header that is embedded before the chunk's text.
     """
 
     document_id: int
@@ -59,7 +60,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class PendingText:
-    """A chunk that waits. ``text`` None: the chunk has gone. ``cached``: its vector is known."""
+    """A pending chunk. ``text`` None: the chunk is deleted. ``cached``: its vector is cached."""
 
     place: Place
     document_id: int
@@ -72,9 +73,9 @@ class PendingText:
 
 @dataclass(frozen=True, slots=True)
 class PendingDocument:
-    """A document with chunks that wait; ``agent`` is '' for a shared one.
+    """A document with pending chunks; ``agent`` is '' for a shared one.
 
-    ``event_id`` is that of its change, '' where the ledger lacks it.
+    ``event_id`` is that of its change, or '' if the ledger lacks it.
     """
 
     event_id: str
@@ -88,7 +89,7 @@ class PendingDocument:
 
 @dataclass(frozen=True, slots=True)
 class RefusedChunk:
-    """A chunk whose text its model refuses."""
+    """A chunk whose text its model rejects."""
 
     agent: str
     uri: str
@@ -99,7 +100,7 @@ class RefusedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Chunks of a generation: all, those that wait for a vector, those that never get one."""
+    """Numbers of chunks of a generation: all, pending ones, and those that never get a vector."""
 
     chunks: int
     pending: int
@@ -108,7 +109,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """What a document lacked before a write: chunk ids, and since which position."""
+    """Vectors that a document lacked before a write: chunk ids, and since which position."""
 
     chunk_ids: Collection[int]
     since: int
@@ -117,7 +118,7 @@ class Lacking:
 async def hold(
     connection: asyncpg.Connection, generation_id: int, document_ids: Sequence[int]
 ) -> dict[int, Lacking]:
-    """What documents lack, by document id, held until the transaction ends."""
+    """Lock the records of missing vectors for the transaction; return them by document id."""
     rows = await connection.fetch(_QUERIES["hold_pending"], generation_id, document_ids)
     return {
         row["document_id"]: Lacking(frozenset(row["chunk_ids"]), row["since_position"])
@@ -132,15 +133,15 @@ async def note(
     missing: Sequence[Missing],
     former: Collection[int],
 ) -> None:
-    """Replace what documents lack. ``former``: ids of the documents that lacked something."""
+    """Replace the records of missing vectors. ``former``: ids of documents that have a record."""
     if former:
         await connection.execute(_QUERIES["forget_pending"], generation_id, list(former))
     rows = [
         (
-            *(generation_id, agent, one.document_id, *one.place, one.since, one.model_id),
-            *(list(one.headers), list(one.headers.values())),
+            *(generation_id, agent, lack.document_id, *lack.place, lack.since, lack.model_id),
+            *(list(lack.headers), list(lack.headers.values())),
         )
-        for one in missing
+        for lack in missing
     ]
     if rows:
         await connection.executemany(_QUERIES["note_pending"], rows)
@@ -164,28 +165,28 @@ async def documents(
     generation: Generation,
     limit: int | None = None,
 ) -> list[PendingDocument]:
-    """Documents with chunks that wait, oldest first; ``limit`` None: all of them."""
+    """Documents with pending chunks, oldest first. ``limit`` None: all of them."""
     query = _QUERIES["pending_documents"]
     rows = await connection.fetch(query, generation.id, generation.project_id, limit)
     return [PendingDocument(**row) for row in rows]
 
 
 async def refused(connection: asyncpg.Connection, generation_id: int) -> list[RefusedChunk]:
-    """Every chunk whose text a model refuses."""
+    """Every chunk whose text a model rejects."""
     rows = await connection.fetch(_QUERIES["refused_chunks"], generation_id)
     return [RefusedChunk(**row) for row in rows]
 
 
 async def count(connection: asyncpg.Connection, generation_id: int) -> Counts:
-    """Chunks of a generation, in the connection's scope."""
+    """Count the chunks of a generation, in the connection's scope."""
     row = await connection.fetchrow(_QUERIES["count_all"], generation_id)
     return Counts(**row)
 
 
 class PendingVectors:
-    """Reads texts that wait for a vector, and writes their vectors.
+    """Reads the texts of pending chunks, and writes their vectors.
 
-    Every method raises ``Unavailable`` when Postgres cannot be reached.
+    Every method raises ``Unavailable`` if Postgres cannot be reached.
     """
 
     def __init__(self, database: Database, projects: Projects) -> None:
@@ -201,10 +202,10 @@ class PendingVectors:
         limit: int,
         without: Collection[str] = (),
     ) -> list[PendingText]:
-        """The first ``limit`` chunks that wait, of the documents that some changes wrote.
+        """The first ``limit`` pending chunks, in log order, of documents that some changes wrote.
 
-        In log order; ``places`` None: of every document; none of the models ``without``. Empty
-        where the project or the generation does not exist any more.
+        ``places``: log positions of the changes, or None for every document. ``without``: models
+        to exclude. Returns an empty list if the project or the generation no longer exists.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
@@ -222,7 +223,7 @@ class PendingVectors:
         return [_pending_text(row) for row in rows]
 
     async def remember(self, project: str, model: str, vectors: Mapping[bytes, Vector]) -> None:
-        """Put vectors into the project's cache, by content hash.
+        """Store vectors in the project's cache, by content hash.
 
         Raises:
             ConfigurationError: a vector's width is not that of its model.
@@ -241,9 +242,10 @@ class PendingVectors:
         texts: Sequence[PendingText],
         refusals: Mapping[int, str],
     ) -> None:
-        """Give chunks the cached vectors of their texts; ``refusals``: why, by chunk id.
+        """Give chunks the cached vectors of their texts; ``refusals``: reasons by chunk id.
 
-        Only rows that still exist change. A text that the cache lacks goes on waiting.
+        Only rows that still exist are changed. A chunk whose text is not in the cache stays
+        pending.
         """
         project_id = await self._projects.find(project)
         if project_id is None or not texts:
@@ -265,9 +267,9 @@ class PendingVectors:
             await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
 
     async def refuse(self, project: str, generation_id: int, place: Place, reason: str) -> int:
-        """Record the chunks that wait at a change as refused; how many.
+        """Record the pending chunks of a change as refused; return their number.
 
-        Those whose vector is cached get it.
+        Chunks whose vector is cached get it instead.
         """
         refused = 0
         while waiting := await self.texts(project, generation_id, [place], _PAGE):
@@ -281,7 +283,7 @@ class PendingVectors:
         return refused
 
     async def is_waiting_for(self, project: str, place: Place) -> bool:
-        """Whether a change, or a newer one of its document, has chunks that wait."""
+        """Return whether a change, or a newer one of its document, has pending chunks."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return False
@@ -290,7 +292,7 @@ class PendingVectors:
             return bool(await connection.fetchval(query, generation.id, *place))
 
     async def counts(self, project: str) -> Counts:
-        """Chunks of the project's live generation, private ones included."""
+        """Count the chunks of the project's live generation, private ones included."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return Counts(0, 0, 0)
@@ -300,9 +302,9 @@ class PendingVectors:
     async def counts_at(
         self, project: str, places: Collection[Place]
     ) -> tuple[Generation | None, dict[Place, int]]:
-        """The live generation, and how many chunks wait there by the change that wrote them.
+        """The live generation, and the number of its pending chunks by the change that wrote them.
 
-        Changes without any are absent.
+        Changes without pending chunks are absent.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
@@ -313,26 +315,26 @@ class PendingVectors:
     async def counts_in(
         self, generation: Generation, places: Collection[Place]
     ) -> dict[Place, int]:
-        """How many chunks of a generation wait, by the change that wrote them."""
+        """Number of pending chunks of a generation, by the change that wrote them."""
         async with self._scope(generation) as connection:
             return await _count_at(connection, generation, places)
 
     async def count(self, generation: Generation) -> Counts:
-        """Chunks of a generation, private ones included."""
+        """Count the chunks of a generation, private ones included."""
         async with self._scope(generation) as connection:
             return await count(connection, generation.id)
 
     async def waiting(self, generation: Generation, limit: int) -> list[PendingDocument]:
-        """Documents of a generation with chunks that wait, oldest first."""
+        """Documents of a generation with pending chunks, oldest first."""
         async with self._scope(generation) as connection:
             return await documents(connection, generation, limit)
 
     async def overdue(
         self, older_than_s: float, limit: int
     ) -> dict[str, tuple[Generation, list[PendingDocument]]]:
-        """Documents of live generations that have waited for some seconds, by project.
+        """Documents of live generations that were pending for ``older_than_s`` seconds, by project.
 
-        Each is given to one caller only, until it has waited for as long again.
+        Each document is returned to one caller only, until the same time has passed again.
         """
         overdue: dict[str, tuple[Generation, list[PendingDocument]]] = {}
         waiting = await waiting_projects(self._database)
@@ -352,7 +354,7 @@ class PendingVectors:
 
     @asynccontextmanager
     async def _live(self, project_id: int) -> AsyncIterator[tuple[asyncpg.Connection, Generation]]:
-        """A transaction in the scope of a project's live generation."""
+        """Begin a transaction in the scope of a project's live generation."""
         async with self._database.scope(project_id, EVERY_AGENT) as connection:
             yield connection, await enter_live(connection, project_id)
 

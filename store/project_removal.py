@@ -1,4 +1,4 @@
-"""The end of a deleted project: its archive goes, and its last rows with it."""
+"""Final removal of a deleted project, with its archive and its last rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["remove_project"]
 
 
 async def remove_project(database: Database, archive: Archive, project_id: int) -> int:
-    """Remove the files of a deleted project, and the project; how many files.
+    """Remove the files of a deleted project, then the project; return the number of files.
 
     Raises:
-        Unavailable: Postgres or the archive's storage can't be reached. Again does no harm.
+        Unavailable: Postgres or the archive's storage cannot be reached; the call can be repeated.
     """
     deleted = DeletedProjects(database)
     files = await archive.drop(project_id)

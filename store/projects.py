@@ -1,4 +1,4 @@
-"""Names of projects and models, and the numbers that stand for them in every row."""
+"""Names of projects and models, and the ids that represent them in every row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from store.named_queries import named
 __all__ = ["REMEMBERED", "Models", "Projects", "unknown_project"]
 
 REMEMBERED = timedelta(seconds=2)
-"""How long a process may take a project that was deleted for one that is there."""
+"""Longest time for which a process may still use the id of a deleted project."""
 
 _QUERIES = named("projects")
 
 
 def unknown_project(name: str) -> UsageError:
-    """The error of a command or question that names a project which does not exist."""
+    """Error of a command or query that names a project which does not exist."""
     return UsageError(
         f"there is no project {name[:80]!r}: check its name, or publish to it first "
         "(`headrace project list` lists the projects)"
@@ -28,10 +28,9 @@ def unknown_project(name: str) -> UsageError:
 
 
 class Projects:
-    """Ids of projects; a found one is remembered for a short time.
+    """Ids of projects, cached for a short time.
 
-    ``recipe``: what the first generation of a new project is made by; without one, no project can
-    be created here.
+    ``recipe``: recipe of a new project's first generation; without it, no project can be created.
     """
 
     def __init__(self, database: Database, recipe: Recipe | None = None) -> None:
@@ -40,22 +39,22 @@ class Projects:
         self._ids: dict[str, tuple[int, float]] = {}
 
     async def find(self, name: str) -> int | None:
-        """The project's id, or None: nothing was ever written to it."""
-        known, until = self._ids.get(name, (None, 0.0))
-        if known is not None and monotonic() < until:
-            return known
+        """The project's id. Returns None if the project does not exist."""
+        remembered, until = self._ids.get(name, (None, 0.0))
+        if remembered is not None and monotonic() < until:
+            return remembered
         async with self._database.connection() as connection:
-            found: int | None = await connection.fetchval(_QUERIES["find_project"], name)
-        if found is None:
+            project_id: int | None = await connection.fetchval(_QUERIES["find_project"], name)
+        if project_id is None:
             self._ids.pop(name, None)
             return None
-        return self._remember(name, found)
+        return self._remember(name, project_id)
 
     async def require(self, name: str) -> int:
         """The project's id.
 
         Raises:
-            UsageError: there is no such project.
+            UsageError: the project does not exist.
         """
         project_id = await self.find(name)
         if project_id is None:
@@ -63,7 +62,7 @@ class Projects:
         return project_id
 
     async def ensure(self, name: str) -> int:
-        """The project's id; creates the project with a live generation where there is none."""
+        """The project's id; creates the project, with a live generation, if it does not exist."""
         return await self.find(name) or await self._create(name)
 
     async def all(self) -> dict[str, int]:
@@ -93,20 +92,20 @@ class Projects:
 
 
 class Models:
-    """Ids of embedding models, remembered."""
+    """Ids of embedding models, cached."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: dict[str, tuple[int, int | None]] = {}
 
     async def width(self, name: str) -> int | None:
-        """Width of the model's stored vectors, or None: there are none."""
+        """Width of the model's stored vectors. Returns None if there are none."""
         async with self._database.connection() as connection:
             width: int | None = await connection.fetchval(_QUERIES["model_width"], name)
         return width
 
     async def ensure(self, name: str, dimensions: int | None) -> int:
-        """The model's id; ``dimensions`` None: the width of its vectors is not known yet.
+        """The model's id. ``dimensions`` is None if the width of its vectors is not known yet.
 
         Raises:
             ConfigurationError: the model's stored vectors have another width.
@@ -118,8 +117,8 @@ class Models:
         model_id, width = self._known[name]
         if dimensions is not None and width != dimensions:
             raise ConfigurationError(
-                f"{name} gave {dimensions} dimensions, but the vectors stored for it have {width}: "
-                f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project anew "
+                f"{name} returned {dimensions} dimensions, but its stored vectors have {width}: "
+                f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project again "
                 f"(`headrace replay --model {name}@{dimensions}`)"
             )
         return model_id

@@ -1,4 +1,4 @@
-"""The keys that publishers of a project sign with."""
+"""Signing keys of a project's publishers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["KeyRecord", "KeyRegister", "PublisherKeys"]
 
 _QUERIES = named("publisher_keys")
 _LOCK_SPACE = 0x48444B59
-"""Of the advisory locks that let one change a project's keys at a time."""
+"""Space of the advisory locks that serialise changes of a project's keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """A key without its secret; ``retired_at`` None: it is active."""
+    """A key without its secret. ``retired_at`` is None while the key is active."""
 
     key_id: str
     created_at: datetime
@@ -33,7 +33,7 @@ class KeyRecord:
 class PublisherKeys:
     """Reads keys, as workers do.
 
-    Methods raise Unavailable when Postgres can't be reached.
+    Methods raise Unavailable if Postgres cannot be reached.
     """
 
     def __init__(self, database: Database, projects: Projects) -> None:
@@ -51,7 +51,7 @@ class PublisherKeys:
         return Keys(active, frozenset(row["key_id"] for row in rows) - active.keys())
 
     async def active_ids(self, project: str) -> frozenset[str]:
-        """Ids of the keys that count; a publisher may ask for these, but for no secret."""
+        """Ids of the active keys; a publisher may read these, but no secrets."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return frozenset()
@@ -63,8 +63,8 @@ class PublisherKeys:
 class KeyRegister:
     """Changes the keys of projects, as an operator.
 
-    Methods raise Unavailable when Postgres can't be reached, and ConfigurationError when it refuses
-    the role.
+    Methods raise Unavailable if Postgres cannot be reached, and ConfigurationError if it denies
+    permission to the role.
     """
 
     def __init__(self, database: Database, projects: Projects) -> None:
@@ -72,40 +72,41 @@ class KeyRegister:
         self._projects = projects
 
     async def add(self, project: str, key: SigningKey) -> None:
-        """Let a project take what is signed with this key, and nothing unsigned any more.
+        """Add a key: the project then accepts changes signed with it, and none without a signature.
 
-        Creates the project where there is none.
+        Creates the project if it does not exist.
 
         Raises:
-            UsageError: it has, or had, a key of this id.
+            UsageError: the project has, or had, a key with this id.
         """
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             added = await connection.fetchval(_QUERIES["add"], project_id, key.id, key.secret)
         if added is None:
-            raise UsageError(f"{project} has, or had, a key {key.id}: take another id")
+            raise UsageError(f"{project} has, or had, a key {key.id}: choose another id")
 
     async def list(self, project: str) -> list[KeyRecord]:
         """All keys of a project, oldest first.
 
         Raises:
-            UsageError: no such project.
+            UsageError: the project does not exist.
         """
         async with self._database.scope(await self._projects.require(project)) as connection:
             return await _records(connection)
 
     async def retire(self, project: str, key_id: str, *, also_last: bool = False) -> None:
-        """Refuse what is signed with a key from now on; its secret is forgotten.
+        """Retire a key: changes signed with it are refused, and its secret is deleted.
 
         Raises:
-            UsageError: no such project, or no such active key; or it is the last one, without which
-                the project takes what anybody publishes, and not ``also_last``.
+            UsageError: the project or an active key with this id does not exist; or it is the last
+                key, without which the project accepts changes of every publisher, and ``also_last``
+                is false.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["lock"], _LOCK_SPACE, project_id)
             records = await _records(connection)
-            active = {one.key_id for one in records if one.retired_at is None}
+            active = {record.key_id for record in records if record.retired_at is None}
             _check_retirement(project, key_id, active, also_last=also_last)
             await connection.execute(_QUERIES["retire"], key_id)
 
@@ -120,10 +121,10 @@ def _check_retirement(
     if key_id not in active:
         raise UsageError(
             f"{project} has no active key {key_id[:80]!r}: "
-            f"`headrace keys list --project {project}` prints those there are"
+            f"`headrace keys list --project {project}` prints its keys"
         )
     if len(active) == 1 and not also_last:
         raise UsageError(
-            f"{key_id} is the last key of {project}: without one, anybody who reaches Redis may "
-            "change the project; add another key first, or say --last"
+            f"{key_id} is the last key of {project}: without a key, anyone who can reach Redis may "
+            "change the project; add another key first, or pass --last"
         )

@@ -1,4 +1,4 @@
-"""Removing from Postgres what deleted documents have left in it; see ``store.rewriting`` too."""
+"""Removal of the data that deleted documents leave in Postgres; see also ``store.rewriting``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _AT_ONCE = 5_000
 
 
 class Leftovers:
-    """What stays behind when documents are deleted, of one project.
+    """Leftovers of one project's deleted documents.
 
-    Every method raises ``Unavailable`` when Postgres can't be reached; what was done before stays
-    done, and doing it again does no harm.
+    Every method raises ``Unavailable`` if Postgres cannot be reached. Work done before stays done,
+    and every method can be called again.
     """
 
     def __init__(self, database: Database, project_id: int) -> None:
@@ -29,16 +29,16 @@ class Leftovers:
         self._project_id = project_id
 
     async def purge_words(self, generation: Generation) -> PurgedWords:
-        """Drop postings of deleted chunks, and words that no chunk has any more."""
+        """Drop postings of deleted chunks, and words that no remaining chunk has."""
         place = self._project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             await connection.execute(_MAINTENANCE["lock"], LOCK_SPACE, generation.id)
             return await purge_words(connection, generation.id)
 
     async def purge_vectors(self, generations: Sequence[Generation]) -> int:
-        """Drop cached vectors of texts that no chunk of any generation has; how many.
+        """Drop cached vectors whose text no chunk of any generation has; return their number.
 
-        ``generations``: all that the project has.
+        ``generations``: all generations of the project.
         """
         unused = await self._unused_vectors(generations[0])
         for generation in generations[1:]:
@@ -50,7 +50,7 @@ class Leftovers:
         return gone
 
     async def silence_rejections(self, places: Collection[tuple[int, int]]) -> int:
-        """Forget why changes were rejected, by partition and position; how many there were."""
+        """Delete the reasons of rejections, by partition and position; return their number."""
         partitions = [partition for partition, _ in places]
         positions = [position for _, position in places]
         async with self._database.scope(self._project_id) as connection:
@@ -58,7 +58,7 @@ class Leftovers:
             return int(await connection.fetchval(query, self._project_id, partitions, positions))
 
     async def drop_contents(self, hashes: Collection[str]) -> int:
-        """Drop contents that travelled by reference, by their hashes in hex; how many."""
+        """Drop contents that were published by reference, by hash (hex); return their number."""
         gone = 0
         for part in _parts({bytes.fromhex(sha256) for sha256 in hashes}):
             async with self._database.scope(self._project_id) as connection:
@@ -66,19 +66,19 @@ class Leftovers:
         return gone
 
     async def outbox(self) -> dict[str, bytes]:
-        """Events that wait in the outbox, by id."""
+        """Events in the outbox, by id."""
         async with self._database.scope(self._project_id) as connection:
             rows = await connection.fetch(_QUERIES["outbox_events"], self._project_id)
         return {row["event_id"]: row["event"] for row in rows}
 
     async def drop_outbox(self, event_ids: Collection[str]) -> int:
-        """Forget events of the outbox; how many there were."""
+        """Remove events from the outbox; return their number."""
         async with self._database.scope(self._project_id) as connection:
             query = _QUERIES["drop_outbox"]
             return int(await connection.fetchval(query, self._project_id, list(event_ids)))
 
     async def count_chunks(self, generation: Generation, agent: str, uris: Collection[str]) -> int:
-        """Chunks that a generation holds of some documents of an agent."""
+        """Number of chunks that a generation holds of some documents of an agent."""
         place = self._project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             query = _QUERIES["count_chunks"]

@@ -1,4 +1,4 @@
-"""Contents that travelled by reference leave Postgres when the archive has them."""
+"""Removal of contents that were published by reference, once the archive has them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _AT_ONCE = 500
 
 
 async def release_contents(database: Database, project_id: int, before: datetime) -> int:
-    """Drop contents that are archived, were last put before a time, and wait in no outbox.
+    """Drop contents that are archived, were last put before a time, and are not in the outbox.
 
     Returns:
-        How many went.
+        Number of dropped contents.
 
     Raises:
-        Unavailable: Postgres can't be reached.
+        Unavailable: Postgres cannot be reached.
     """
     released = 0
     while True:

@@ -1,4 +1,4 @@
-"""Memory for what is looked up often, seldom changes, and may go away."""
+"""Cache for values that are looked up often, rarely change, and may disappear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Key, Value]):
-    """Keeps values for some seconds, and so many of them at most: the last ones put."""
+    """Keeps the latest ``limit`` values, each for some seconds."""
 
     def __init__(self, seconds: float, limit: int = 1024) -> None:
         self._seconds = seconds
@@ -21,12 +21,12 @@ class Recent(Generic[Key, Value]):
         self._values: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
-        """The value, or None: never put, or too long ago."""
+        """The value. Returns None if it was never put, or too long ago."""
         put_at, value = self._values.get(key, (0.0, None))
         return value if monotonic() - put_at <= self._seconds else None
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value from now on."""
+        """Store a value."""
         self._values[key] = monotonic(), value
         self._values.move_to_end(key)
         if len(self._values) > self._limit:

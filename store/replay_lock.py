@@ -1,4 +1,4 @@
-"""One replay of a project at a time, across all processes."""
+"""Lock that allows one replay of a project at a time, across all processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from store.named_queries import named
 __all__ = ["LOCK_SPACE", "ReplayLock", "replay_lock"]
 
 LOCK_SPACE = 0x48445250
-"""Of the advisory locks that replays hold, by project."""
+"""Space of the advisory locks that replays hold, by project."""
 
 _QUERIES = named("switching")
 
@@ -29,29 +29,32 @@ class ReplayLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is known to be gone; the pool takes back one that breaks."""
+        """Return whether the connection is known to be lost.
+
+        The pool takes back a connection that breaks.
+        """
         try:
             return bool(self._connection.is_closed())
         except asyncpg.InterfaceError:
             return True
 
     def check(self) -> None:
-        """Make sure, at no cost, that the connection isn't known to be lost.
+        """Raise Unavailable if the connection is known to be lost. Sends nothing to the server.
 
         Raises:
-            Unavailable: it is, and another process may have the lock.
+            Unavailable: the connection is lost, and another process may hold the lock.
         """
         if self.is_lost:
             raise Unavailable(
-                f"the replay of {self._project} lost its lock, for its connection to Postgres "
-                "broke: nothing was switched; run it again to go on where it was"
+                f"the replay of {self._project} lost its lock because its connection to Postgres "
+                "broke; nothing was switched: run it again to resume it"
             )
 
     async def prove(self) -> None:
-        """Make sure, by asking the server, that the lock is held.
+        """Make sure that the lock is held, by a query to the server.
 
         Raises:
-            Unavailable: it isn't, or the server can't be reached.
+            Unavailable: the lock is lost, or the server cannot be reached.
         """
         self.check()
         with explained():
@@ -62,16 +65,16 @@ class ReplayLock:
 async def replay_lock(
     database: Database, project: str, project_id: int
 ) -> AsyncIterator[ReplayLock]:
-    """Hold the project's replay lock; it goes with the process, however that ends.
+    """Hold the project's replay lock, which is released however the process ends.
 
     Raises:
-        UsageError: another process has it.
-        Unavailable: Postgres can't be reached.
+        UsageError: another process holds it.
+        Unavailable: Postgres cannot be reached.
     """
     async with database.connection() as connection:
         if not await connection.fetchval(_QUERIES["try_hold"], LOCK_SPACE, project_id):
             raise UsageError(
-                f"project {project} is being replayed by another process: wait for its end"
+                f"project {project} is being replayed by another process: wait until that is done"
             )
         lock = ReplayLock(connection, project)
         try:

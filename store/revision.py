@@ -1,4 +1,4 @@
-"""Which revision of the schema a database has, and whether this code may use it."""
+"""Revision of a database's schema, and the check that this code may use it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _QUERIES = named("revision")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """How far a database is migrated, by numbers of migrations; ``revision`` None: not at all.
+    """Migration state of a database. ``revision`` is None if it was never migrated.
 
-    ``oldest_code``: the newest migration that the oldest code knows which may use this schema.
-    Only databases that are newer than this code are asked for it.
+    ``revision`` is the number of its newest migration. ``oldest_code`` identifies the oldest code
+    that may use this schema, by the newest migration of that code. It is read only from databases
+    that are newer than this code.
     """
 
     revision: str | None
@@ -29,12 +30,12 @@ class Schema:
 
     @property
     def is_newer(self) -> bool:
-        """A migration was applied that this code doesn't know."""
+        """True if a migration was applied that this code does not have."""
         return self.revision is not None and self.revision not in revisions()
 
     @property
     def flaw(self) -> tuple[str, str] | None:
-        """Why this code may not use it, and the cure; None: it may."""
+        """Reason why this code may not use the schema, and the remedy. None if it may use it."""
         head = head_revision()
         if self.is_newer:
             if self.oldest_code is not None and self.oldest_code <= head:
@@ -52,34 +53,34 @@ async def check(connection: asyncpg.Connection) -> None:
     """Make sure that the database has the schema of this code, or a newer one that it may use.
 
     Raises:
-        ConfigurationError: it hasn't; the message names the cure.
+        ConfigurationError: the database has another schema; the message names the remedy.
     """
     refuse_flawed(await read_schema(connection))
 
 
 def refuse_flawed(schema: Schema) -> None:
-    """Let only a schema pass that this code may use.
+    """Raise ConfigurationError if this code may not use the schema.
 
     Raises:
-        ConfigurationError: it is another one; the message names the cure.
+        ConfigurationError: the schema is not usable; the message names the remedy.
     """
     if schema.flaw is not None:
         raise ConfigurationError("the database schema is at {}: {}".format(*schema.flaw))
 
 
 async def read_schema(connection: asyncpg.Connection) -> Schema:
-    """How far the database is migrated.
+    """Read the migration state of the database.
 
     Raises:
-        asyncpg.PostgresError: it failed.
+        asyncpg.PostgresError: the server failed.
     """
     if not await connection.fetchval(_QUERIES["is_migrated"]):
         return Schema(None)
-    found = Schema(await connection.fetchval(_QUERIES["revision"]))
-    if not found.is_newer:
-        return found
-    oldest_code = await connection.fetchval(_QUERIES["oldest_code"], found.revision)
-    return Schema(found.revision, oldest_code)
+    schema = Schema(await connection.fetchval(_QUERIES["revision"]))
+    if not schema.is_newer:
+        return schema
+    oldest_code = await connection.fetchval(_QUERIES["oldest_code"], schema.revision)
+    return Schema(schema.revision, oldest_code)
 
 
 @cache

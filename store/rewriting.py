@@ -1,7 +1,7 @@
-"""Rewriting Postgres' files, so that they hold no byte of a row that is deleted.
+"""Rewrites the files of Postgres, so that they hold no byte of a deleted row.
 
-Postgres leaves the bytes of deleted rows in the pages of their tables, even after VACUUM; samples
-of columns in its statistics; and rows as they were written in its log.
+Postgres keeps the bytes of deleted rows in the pages of their tables, even after VACUUM; samples of
+columns in its statistics; and written rows in its write-ahead log.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ TABLES = (
     "ledger",
     "archive_contents",
 )
-"""Those with texts, or with what is made of texts."""
+"""Tables with texts, or with data derived from texts."""
 
 _QUERIES = named("rewriting")
 _LOOK_EVERY_S = 0.5
 
 
 class Rewriter:
-    """Works as the owner of the tables, on a connection of its own without time limits."""
+    """Works as the owner of the tables, on a connection of its own without timeouts."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -56,12 +56,12 @@ class Rewriter:
         """Connect, and make sure that the tables can be rewritten.
 
         Raises:
-            ConfigurationError: there is no URL of the owner, or it isn't theirs.
-            Unavailable: the server can't be reached.
+            ConfigurationError: the owner's URL is missing, or names a user that is not the owner.
+            Unavailable: the server cannot be reached.
         """
         if not owner_url:
             raise ConfigurationError(
-                "purging rewrites tables, which only their owner may: set "
+                "purging rewrites tables, which requires their owner: set "
                 "HEADRACE_OWNER_DATABASE_URL"
             )
         connection = await connect(owner_url)
@@ -70,21 +70,22 @@ class Rewriter:
                 foreign = await connection.fetch(_QUERIES["foreign_tables"], TABLES)
             if foreign:
                 raise ConfigurationError(
-                    f"purging rewrites tables, but the user of HEADRACE_OWNER_DATABASE_URL doesn't "
-                    f"own {foreign[0]['relname']}: name their owner there"
+                    "purging rewrites tables, but the user in HEADRACE_OWNER_DATABASE_URL does not "
+                    f"own {foreign[0]['relname']}: set it to the URL of the owner"
                 )
             yield cls(connection)
         finally:
             await connection.close()
 
     async def rewrite(self, patience: timedelta) -> list[str]:
-        """Rewrite tables and statistics; tables that still hold deleted rows then.
+        """Rewrite tables and statistics; return the tables that still hold deleted rows.
 
-        Such rows are kept for transactions that began before they were deleted. Each table is
-        locked while it is rewritten: questions and writers wait.
+        Such rows are kept for transactions that began before the deletion; tables with them are
+        rewritten again for ``patience``. Each table is locked while it is rewritten: queries and
+        writers wait.
 
         Raises:
-            Unavailable: the server can't be reached or has no room.
+            Unavailable: the server cannot be reached or is out of disk space.
         """
         deadline = monotonic() + patience.total_seconds()
         left = list(TABLES)
@@ -93,20 +94,20 @@ class Rewriter:
                 left = [table for table in left if await self._vacuum(table)]
                 if left:
                     await asyncio.sleep(_LOOK_EVERY_S)
-            with suppress(asyncpg.InsufficientPrivilegeError):  # nor may it rewrite them then
+            with suppress(asyncpg.InsufficientPrivilegeError):  # pg_statistic is reported below
                 await self._connection.execute(_QUERIES["forget_statistics"], TABLES)
             for table in TABLES:
                 await self._connection.execute(f"analyze {table}", timeout=None)
             return left + (["pg_statistic"] if await self._vacuum("pg_statistic") else [])
 
     async def renew_log(self) -> str | None:
-        """Overwrite or remove all files of the write-ahead log; why it can't be done, or None.
+        """Overwrite or remove all files of the write-ahead log.
 
-        A checkpoint renames files that aren't needed any more, to be written again later, so each
-        of them is gone through once.
+        Returns the reason if old log remains, or None. A checkpoint recycles files that are no
+        longer needed by renaming them, so this switches through all of them once.
 
         Raises:
-            Unavailable: the server can't be reached.
+            Unavailable: the server cannot be reached.
         """
         with explained():
             try:
@@ -117,19 +118,20 @@ class Rewriter:
                 keepers = await self._connection.fetchrow(_QUERIES["wal_keepers"])
             except asyncpg.InsufficientPrivilegeError as error:
                 return (
-                    f"the owner may not renew the write-ahead log ({error}): as a superuser, run "
-                    "CHECKPOINT, then pg_switch_wal() once for each file in pg_wal, then CHECKPOINT"
+                    f"the owner may not overwrite the write-ahead log ({error}): as a superuser, "
+                    "run CHECKPOINT, then pg_switch_wal() once for each file in pg_wal, then "
+                    "CHECKPOINT"
                 )
         if keepers["slots"]:
-            return "replication slots keep write-ahead log until their readers have it"
-        return "archived write-ahead log is out of reach" if keepers["archives"] else None
+            return "replication slots keep write-ahead log until their consumers have read it"
+        return "archived write-ahead log cannot be purged" if keepers["archives"] else None
 
     async def _checkpoint(self) -> None:
         await self._connection.execute(_QUERIES["next_wal_file"], timeout=None)
         await self._connection.execute("checkpoint", timeout=None)
 
     async def _vacuum(self, table: str) -> bool:
-        """Rewrite a table; whether deleted rows are left, or it was not ours to rewrite."""
+        """Rewrite a table; true if deleted rows are left, or if the role may not rewrite it."""
         details: list[str] = []
 
         def listen(_: Any, message: Any) -> None:
@@ -144,9 +146,9 @@ class Rewriter:
 
 
 def _dead_rows(details: Sequence[str]) -> int | None:
-    """Rows that could not be removed yet, by what the server says; None: it says nothing."""
+    """Number of rows that could not be removed yet. Returns None if the server reports none."""
     for line in details:
-        found = re.search(r"(\d+) dead row versions cannot be removed yet", line)
-        if found is not None:
-            return int(found[1])
+        match = re.search(r"(\d+) dead row versions cannot be removed yet", line)
+        if match is not None:
+            return int(match[1])
     return None

@@ -1,4 +1,4 @@
-"""Postgres roles, each with the rights that its processes need; the migrations grant them."""
+"""Postgres roles with the permissions that their processes need; migrations grant these."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _SALT_BYTES = 16
 
 
 async def take_role(connection: asyncpg.Connection, role: str) -> None:
-    """Go on as ``role``, where the user who is connected is a member of it.
+    """Switch the session to ``role``, if the connected user is a member of it.
 
-    Another user stays what it is: whoever connects as an answerer doesn't become a worker.
+    Otherwise the session keeps its role: an answerer cannot become a worker.
 
     Raises:
-        asyncpg.UndefinedObjectError: there is no such role.
+        asyncpg.UndefinedObjectError: the role does not exist.
     """
     await connection.execute(_QUERIES["take_role"], role)
 
 
 async def set_passwords(owner_url: str, passwords: Mapping[str, str]) -> None:
-    """Let roles log in with a password each; all of them or none. The server sees no password.
+    """Enable login with a password for each role, all or none. No password is sent to the server.
 
     Raises:
-        Unavailable: the server can't be reached.
-        ConfigurationError: the owner may not do that, or there is no such role yet.
+        Unavailable: the server cannot be reached.
+        ConfigurationError: the owner lacks the permission, or a role does not exist yet.
     """
     connection = await connect(owner_url)
     try:
@@ -61,8 +61,8 @@ async def set_passwords(owner_url: str, passwords: Mapping[str, str]) -> None:
                 )
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(
-            f"Postgres refuses: {error}: HEADRACE_OWNER_DATABASE_URL must name a superuser, or who "
-            "has created these roles"
+            f"Postgres denied permission: {error}. HEADRACE_OWNER_DATABASE_URL must name a "
+            "superuser, or the user that created these roles"
         ) from None
     except asyncpg.UndefinedObjectError as error:
         raise ConfigurationError(f"{error}: run `headrace migrate` first") from None
@@ -76,7 +76,7 @@ async def set_passwords(owner_url: str, passwords: Mapping[str, str]) -> None:
 def scram_verifier(
     password: str, salt: bytes | None = None, iterations: int = _SCRAM_ITERATIONS
 ) -> str:
-    """What Postgres keeps of an ASCII password (RFC 5803), which tells nobody the password."""
+    """SCRAM verifier that Postgres stores for an ASCII password (RFC 5803), not the password."""
     salt = os.urandom(_SALT_BYTES) if salt is None else salt
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations)
     stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()

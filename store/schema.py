@@ -1,4 +1,4 @@
-"""Brings a database to the schema that this code expects."""
+"""Migrates a database to the schema that this code expects."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ log = structlog.get_logger(__name__)
 
 _ONE_AT_A_TIME = text("select pg_advisory_xact_lock(7235171042)")
 _LOCK_TIMEOUT = text("set local lock_timeout = '1s'")
-"""A migration that waits for a table makes everybody wait who comes after it."""
+"""A migration that waits for a table blocks every session that needs the table after it."""
 _TRIES = 40
 _LONGEST_PAUSE_S = 2.0
 
 
 async def upgrade(owner_url: str) -> str:
-    """Apply the migrations that the database lacks; returns the revision it is at then.
+    """Apply the migrations that the database lacks; return its new revision.
 
-    All of them commit together or not at all. Several processes may do it at once: the later ones
-    wait and find nothing to do. Nor does code that is older than the database, but may use it.
-    Who works meanwhile waits for it a second at the most: then it gives way, and tries again.
+    They commit together or not at all. Several processes may call this at once: the later ones wait
+    and find nothing to do. Code that is older than the database, but may use it, changes nothing.
+    Other sessions are blocked for at most a second: then the migration rolls back and tries again.
 
     Raises:
-        Unavailable: the server can't be reached, or others use its tables without a pause.
+        Unavailable: the server cannot be reached, or other sessions lock its tables continuously.
         ConfigurationError: the database is too new for this code, or the user may not change it.
     """
     engine = create_async_engine(
@@ -62,12 +62,14 @@ async def _insist(engine: AsyncEngine) -> str:
         except WriteConflict as conflict:
             log.warning("migration.gave_way", error=str(conflict))
             await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
-    raise Unavailable(f"{_TRIES} tries to migrate met others at work in the tables; try again")
+    raise Unavailable(
+        f"migration gave up after {_TRIES} attempts: tables are locked by other sessions; try again"
+    )
 
 
 @contextmanager
 def _errors_of_the_driver() -> Iterator[None]:
-    """Unpack what SQLAlchemy has wrapped."""
+    """Raise the driver's error that SQLAlchemy has wrapped."""
     try:
         yield
     except DBAPIError as error:
@@ -77,10 +79,10 @@ def _errors_of_the_driver() -> Iterator[None]:
 
 async def _upgrade(connection: AsyncConnection) -> str:
     raw = await connection.get_raw_connection()
-    found = await read_schema(raw.driver_connection)
-    if found.revision is not None and found.is_newer:
-        refuse_flawed(found)
-        return found.revision
+    schema = await read_schema(raw.driver_connection)
+    if schema.revision is not None and schema.is_newer:
+        refuse_flawed(schema)
+        return schema.revision
     await connection.run_sync(_apply_migrations)
     return head_revision()
 

@@ -1,4 +1,4 @@
-"""Ends a process whose database has been migrated to what its code may not use."""
+"""Ends a process after its database was migrated to a schema that its code may not use."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from store.revision import Schema, read_schema, refuse_flawed
 __all__ = ["SchemaWatch"]
 
 _INTERVAL = timedelta(seconds=2)
-"""Well below the attempts of an event times their delay: a schema must cost no dead letters."""
+"""Well below the number of attempts of an event times their delay, so that a new schema causes no
+dead letters."""
 
 
 class SchemaWatch:
-    """Looks again and again at what was checked when the database was opened."""
+    """Repeats the check of the schema that was made when the database was opened."""
 
     def __init__(self, database: Database, *, interval: timedelta = _INTERVAL) -> None:
         self._database = database
         self._interval = interval
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look until ``stop`` is set; while Postgres is away or refuses us, nothing is seen.
+        """Check until ``stop`` is set; checks are skipped while Postgres is down or denies access.
 
         Raises:
-            ConfigurationError: a migration has shut this code out; the message names the cure.
+            ConfigurationError: a migration made the schema unusable for this code; the message
+                names the remedy.
         """
         while not stop.is_set():
             schema = await self._look()

@@ -1,4 +1,4 @@
-"""Questions to one generation: both legs at once, and the rows that they found."""
+"""Search in one generation: both retrievers in parallel, and the rows of their results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Similar = dict[str, list[tuple[int, float]]]
 
 @dataclass
 class _Run:
-    """One search in the making: what took how long, and what failed."""
+    """State of one search: durations, errors, models without a query vector, and coverage."""
 
     timings_ms: dict[str, float] = field(default_factory=dict)
     errors: dict[str, Exception] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _Run:
     coverage: float = 1.0
 
     async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
-        """Run a leg; where it fails, note that and go on with nothing found."""
+        """Run a retriever; if it fails, record the error and return ``otherwise``."""
         begin = perf_counter()
         try:
             return await search
@@ -61,7 +61,7 @@ class _Run:
 
 
 class Search:
-    """Finds chunks. One per process: it remembers what never changes."""
+    """Finds chunks. One instance per process, because it caches immutable data."""
 
     def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
         self._database = database
@@ -72,41 +72,40 @@ class Search:
         self._coverage = Coverage()
 
     async def live(self, project: str) -> Generation:
-        """The generation that answers by now. One question asks for it once.
+        """The live generation; a query looks it up once.
 
         Raises:
-            UsageError: no such project.
+            UsageError: the project does not exist.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             return await generations.live(connection, project_id)
 
     async def generation(self, project: str, generation_id: int) -> Generation:
-        """Some generation of a project.
+        """A generation of a project by id.
 
         Raises:
-            UsageError: no such project, or it has no such generation.
+            UsageError: the project or the generation does not exist.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
-            found = await generations.find(connection, project_id, generation_id)
-        if found is None:
+            generation = await generations.find(connection, project_id, generation_id)
+        if generation is None:
             raise UsageError(
                 f"project {project} has no generation {generation_id}: "
-                "`headrace replay list` shows those there are"
+                "`headrace replay list` shows its generations"
             )
-        return found
+        return generation
 
     async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
-        """What each leg asked for finds in a generation, both at once on connections of their own.
+        """Run the requested retrievers in parallel, each on a connection of its own.
 
-        A leg that fails is named in ``degraded``, and so is each model (``vector:<model>``) that
-        the generation has vectors of and the question none; ``vector`` is named too where chunks
-        have no vector yet. Not guaranteed: that both legs see the
-        same moment.
+        ``degraded`` names each retriever that failed; each model (``vector:<model>``) of which the
+        generation has vectors and the query has none; and ``vector`` if some chunks have no vector
+        yet. The retrievers may see different snapshots.
 
         Raises:
-            Unavailable, ConfigurationError: every leg that was asked for failed.
+            Unavailable, ConfigurationError: every requested retriever failed.
         """
         run = _Run()
         vector, keyword = await asyncio.gather(
@@ -122,8 +121,8 @@ class Search:
             error = next(iter(run.errors.values()))
             if isinstance(error, HeadraceError):
                 raise error
-            raise Unavailable(f"the index can't be searched: {error}") from error
-        # where the look-up fails, no keyword candidate may count as dissimilar
+            raise Unavailable(f"the index cannot be searched: {error}") from error
+        # if the look-up fails, no keyword candidate may count as dissimilar
         unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
         chunk_ids = _to_fuse(vector, keyword)
         documents, pending = await run.leg(
@@ -144,7 +143,7 @@ class Search:
     async def rows(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> dict[int, ChunkRow]:
-        """The rows of some chunks by id; those deleted meanwhile, or not visible, are absent."""
+        """The rows of some chunks by id; deleted or invisible chunks are absent."""
         async with self._scope(generation, agent) as connection:
             rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
         return {row["chunk_id"]: _chunk_row(row) for row in rows}
@@ -152,7 +151,7 @@ class Search:
     async def _documents(
         self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
     ) -> tuple[dict[int, int], frozenset[int]]:
-        """Document id by chunk id, and those of the chunks that have no vector yet."""
+        """Document id by chunk id, and the ids of the chunks that have no vector yet."""
         if not chunk_ids:
             return {}, frozenset()
         async with self._scope(generation, agent) as connection:
@@ -198,7 +197,7 @@ class Search:
 
 
 def _to_fuse(vector: Similar, keyword: KeywordFound) -> list[int]:
-    """Chunk ids of both legs; empty where only one of them found any."""
+    """Chunk ids of both retrievers; empty if only one of them found any."""
     if not keyword.ranked or not any(vector.values()):
         return []
     legs = [*vector.values(), keyword.ranked]

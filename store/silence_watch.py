@@ -1,4 +1,4 @@
-"""Ends sessions of stopped processes that keep the transactions of this process waiting."""
+"""Ends sessions of stopped processes that block the transactions of this process."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ log = structlog.get_logger(__name__)
 
 _QUERIES = named("database")
 _PATIENCE_S = 0.3
-"""Below ``store.switching.LOCK_WAIT_MS``, so that a switch looks while it waits."""
+"""Below ``store.switching.LOCK_WAIT_MS``, so that a switch checks while it waits."""
 _INTERVAL_S = 0.5
 _CLOSE_TIMEOUT_S = 1.0
 
 
 class SilenceWatch:
-    """Looks for silent sessions for as long as a transaction takes longer than usual.
+    """Checks for silent sessions while a transaction takes longer than usual.
 
-    The waiting side has to look: the server itself never ends a session whose client is silent in
-    the middle of a statement. A transaction that takes long for another reason costs a query or
-    two in a second.
+    The waiting side must check: the server itself never ends a session whose client is silent in
+    the middle of a statement. While a transaction takes long for another reason, this costs one or
+    two SQL queries per second.
 
     Args:
-        pool: a connection for the looks; those of the transactions may all be waiting.
+        pool: a connection for the checks; those of the transactions may all be waiting.
         silence: longest time that a client may be silent in the middle of a statement.
     """
 
@@ -45,9 +45,10 @@ class SilenceWatch:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Look again and again from 0.3 s after the begin of the block until its end.
+        """Check repeatedly, from 0.3 s after the beginning of the block until its end.
 
-        A look that has begun is finished even then: whoever gave up waiting will come again.
+        A check that has begun is completed even then, because a transaction that gave up waiting is
+        usually tried again.
         """
         block = object()
         timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._begin, block)
@@ -58,7 +59,7 @@ class SilenceWatch:
             self._late.discard(block)
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop checking."""
         self._pool.terminate()
         if self._looking is not None:
             self._looking.cancel()
@@ -83,13 +84,13 @@ class SilenceWatch:
                 async with asyncio.timeout(self._silence.total_seconds()):
                     ended = await self._ended(connection)
             except BaseException:
-                connection.terminate()  # the network may have forgotten it
+                connection.terminate()  # the network may have dropped it
                 raise
         if ended:
             log.warning("silent_sessions.ended", sessions=ended)
 
     async def _ended(self, connection: asyncpg.Connection) -> int:
-        """Number of sessions that were ended; takes a fifth of the silence where one is suspect."""
+        """Number of sessions that were ended; takes a fifth of ``silence`` if one is suspect."""
         if not await connection.fetchval(_QUERIES["may_end_silent_sessions"]):
             return 0
         return int(await connection.fetchval(_QUERIES["end_silent_sessions"], self._silence))

@@ -1,4 +1,4 @@
-"""Sources: what a project's documents come from, and the lease of who publishes one."""
+"""Sources of a project's documents, and the leases of the syncs that publish them."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _ID_CHARACTERS = 32
 class RegisteredSource:
     """A source as it was last synced.
 
-    ``id`` is 32 hex characters. ``key`` says what the source is, ``name`` is what people call it,
-    ``location`` is where it was read last. ``revision`` is that of the latest sync that began (0:
-    none did). ``documents`` counts the living ones, where they were asked for.
+    ``id`` is 32 hex characters. ``key`` identifies the source, ``name`` is its name for users,
+    ``location`` is where it was last read. ``revision`` is that of the latest sync that began, or
+    0. ``documents`` counts its documents that are not deleted, if the caller requested that.
     """
 
     project: str
@@ -60,7 +60,7 @@ class RegisteredSource:
 
 @dataclass(frozen=True, slots=True)
 class TakenSource:
-    """A source whose lease is ours. ``state`` is what the last sync has left, ``{}`` at first."""
+    """A source whose lease the caller holds. ``state``: saved by the last sync, at first ``{}``."""
 
     source: RegisteredSource
     revision: int
@@ -70,13 +70,13 @@ class TakenSource:
 
     @property
     def origin(self) -> Origin:
-        """What every change of this sync carries."""
+        """Origin that every change of this sync carries."""
         return Origin(source=self.source.id, revision=self.revision)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedDocument:
-    """What the index holds of a document. ``content_hash`` is a SHA-256 in hex.
+    """A document in the index. ``content_hash`` is a SHA-256 in hex.
 
     ``permalink`` is the template that it was published with.
     """
@@ -93,7 +93,7 @@ class IndexedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Living documents that aren't of a source: those of ``others`` by uri, and those of none."""
+    """Documents, not deleted, of ``others`` (other sources) by uri, and ``without`` a source."""
 
     others: Mapping[str, RegisteredSource]
     without: frozenset[str]
@@ -101,16 +101,16 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What became of a change: ``indexed``, ``superseded`` or ``rejected``, and why it was."""
+    """Outcome of a change: ``indexed``, ``superseded`` or ``rejected``, and why it was rejected."""
 
     outcome: str
     reason: str | None
 
 
 class Sources:
-    """Registers sources, leases them, and reads what the index holds of them.
+    """Registers and leases sources, and reads their documents in the index.
 
-    Every method raises ``Unavailable`` when Postgres can't be reached. A publisher's role may call
+    Every method raises ``Unavailable`` if Postgres cannot be reached. A publisher's role may call
     all of them.
     """
 
@@ -127,9 +127,9 @@ class Sources:
         location: str,
         uri_prefix: str | None = None,
     ) -> RegisteredSource:
-        """The source with this key, which is created where there is none; so is the project.
+        """The source with this key; creates it, and its project, if it does not exist.
 
-        ``uri_prefix`` None: what was chosen before, else none. Another one can be chosen until the
+        ``uri_prefix`` None: the prefix chosen before, or no prefix. It can be changed until the
         first sync has published something.
 
         Raises:
@@ -155,7 +155,7 @@ class Sources:
         return _registered(project, row)
 
     async def list(self, project: str) -> list[RegisteredSource]:
-        """All sources of a project by name, with their documents; unknown: an empty list."""
+        """All sources of a project by name, with their documents; empty if it is unknown."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return []
@@ -170,14 +170,14 @@ class Sources:
 
         Args:
             source: the source.
-            lease: how long it is ours without being renewed.
-            horizon: the position of the log at this moment (``Client.horizon``). The revision is
-                not below it, so that the sync goes before what was published until now.
-            holder: whom to name to others that want it; None: this host and process.
+            lease: duration of the lease unless it is renewed.
+            horizon: current position of the log (``Client.horizon``). The revision is not below it,
+                so that the sync outranks everything that was published before.
+            holder: name of the holder for messages to other syncs; None: this host and process.
 
         Raises:
-            SourceBusy: another sync holds it.
-            UsageError: it isn't registered any more.
+            SourceBusy: another sync holds the lease.
+            UsageError: the source is not registered any more.
         """
         project_id = await self._projects.ensure(source.project)
         token = secrets.token_hex(16)
@@ -195,7 +195,7 @@ class Sources:
     async def renew(
         self, taken: TakenSource, lease: timedelta, state: Mapping[str, Any] | None = None
     ) -> None:
-        """Hold the lease for longer, from now on; ``state`` replaces the saved one.
+        """Extend the lease to ``lease`` from now; ``state`` replaces the saved one.
 
         Raises:
             SourceLost: another sync has taken the source over.
@@ -206,7 +206,7 @@ class Sources:
     async def finish(
         self, taken: TakenSource, state: Mapping[str, Any] | None, commit: str | None
     ) -> None:
-        """Save what the sync has left (None: the saved state stays) and give the lease back.
+        """Save the state of the sync (None: keep the saved one) and release the lease.
 
         Raises:
             SourceLost: another sync has taken the source over.
@@ -215,7 +215,7 @@ class Sources:
         await self._update("finish", taken, kept, commit)
 
     async def release(self, taken: TakenSource) -> None:
-        """Give the lease back; nothing else changes.
+        """Release the lease; nothing else changes.
 
         Raises:
             SourceLost: another sync has taken the source over.
@@ -231,7 +231,7 @@ class Sources:
         await self._update("forget", taken)
 
     async def contents(self, source: RegisteredSource) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """As ``documents``, but no more than the hash of each text and its collections."""
+        """Like ``documents``, but returns only the hash of each text and its collections."""
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
@@ -240,7 +240,7 @@ class Sources:
         return {uri: (content_hash, tuple(names)) for uri, content_hash, names in rows}
 
     async def documents(self, source: RegisteredSource) -> dict[str, IndexedDocument]:
-        """Living documents of a source in the live generation, by uri."""
+        """Documents of a source in the live generation that are not deleted, by uri."""
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return {}
@@ -249,9 +249,9 @@ class Sources:
         return {row["uri"]: _indexed(row) for row in rows}
 
     async def owners(self, source: RegisteredSource, uris: Iterable[str]) -> Owners:
-        """Those of some uris that are living shared documents, but not of ``source``.
+        """Owners of the existing shared documents among ``uris`` that do not belong to ``source``.
 
-        A document counts as one without a source when its source isn't registered any more.
+        A document counts as one without a source if its source is not registered any more.
         """
         project_id = await self._projects.find(source.project)
         if project_id is None:
@@ -260,29 +260,29 @@ class Sources:
             rows = await connection.fetch(_QUERIES["document_sources"], list(uris))
             ids = {row["uri"]: row["source_id"] for row in rows if row["source_id"] != source.id}
             wanted = sorted({source_id for source_id in ids.values() if source_id})
-            found = await connection.fetch(_QUERIES["named"], project_id, wanted)
-        known = {row["id"]: _registered(source.project, row) for row in found}
-        others = {uri: known[source_id] for uri, source_id in ids.items() if source_id in known}
+            registered = await connection.fetch(_QUERIES["named"], project_id, wanted)
+        by_id = {row["id"]: _registered(source.project, row) for row in registered}
+        others = {uri: by_id[source_id] for uri, source_id in ids.items() if source_id in by_id}
         return Owners(others, frozenset(ids.keys() - others.keys()))
 
     async def states_of_others(
         self, source: RegisteredSource
     ) -> Sequence[tuple[RegisteredSource, Mapping[str, Any]]]:
-        """Other sources of the project with changes on their way: `version` and `pending` alone."""
+        """Other sources with changes in flight; of their states, only `version` and `pending`."""
         project_id = await self._projects.find(source.project)
         if project_id is None:
             return []
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["states_of_others"], project_id, source.id)
-        found = []
+        states = []
         for row in rows:
             values = dict(row)
             state = json.loads(values.pop("state"))
-            found.append((_registered(source.project, values), state))
-        return found
+            states.append((_registered(source.project, values), state))
+        return states
 
     async def handled(self, project: str, tokens: Iterable[str]) -> dict[str, Handled]:
-        """Those of some tokens whose changes are in the ledger, rejected ones too."""
+        """Outcomes of changes by token, rejected ones too; changes not in the ledger are absent."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
@@ -303,13 +303,13 @@ class Sources:
         source = taken.source
         project_id = await self._projects.ensure(source.project)
         async with self._database.scope(project_id) as connection:
-            found = await connection.fetchval(
+            updated = await connection.fetchval(
                 _QUERIES[query], project_id, source.id, taken.token, *values
             )
-        if found is None:
+        if updated is None:
             raise SourceLost(
-                f"another sync has taken source {source.name} over, since this one stood still: "
-                "run it again"
+                f"another sync has taken over source {source.name} because this one did not renew "
+                "its lease in time: run it again"
             )
 
 
@@ -320,15 +320,15 @@ async def names_of(connection: asyncpg.Connection, project_id: int) -> dict[str,
 
 
 def source_id_of(key: str) -> str:
-    """Id of the source with a key: 32 hex characters, in every database the same."""
+    """Id of the source with a key: 32 hex characters, the same in every database."""
     return hashlib.sha256(key.encode()).hexdigest()[:_ID_CHARACTERS]
 
 
 def _busy(source: RegisteredSource, held: Mapping[str, Any] | None) -> SourceBusy | UsageError:
     if held is None:
-        return UsageError(f"source {source.name} isn't registered any more: sync it again")
+        return UsageError(f"source {source.name} is not registered any more: sync it again")
     holder, until = held["lease_holder"], held["lease_until"]
-    end = "" if until is None else f" until {until:%H:%M:%S} UTC at least"
+    end = "" if until is None else f" until at least {until:%H:%M:%S} UTC"
     return SourceBusy(
         f"{holder} is syncing source {source.name}{end}: try again when it is done", holder, until
     )

@@ -1,4 +1,4 @@
-"""Where documents stand: which change of the log each of them is as it is by."""
+"""Log position of each stored document: the position of the change that produced it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Order = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A stored document without its content: the change that made it so, and what it is."""
+    """A stored document without its content, and the change that produced this version."""
 
     agent: str
     uri: str
@@ -38,73 +38,76 @@ class Standing:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
-        """Of a row of documents."""
+        """Create from a row of documents."""
         values = {name: value for name, value in row.items() if not name.startswith("source_")}
         return cls(**values, origin=origin_of(row))
 
     @property
     def key(self) -> Key:
-        """Agent ('' for what is shared) and uri."""
+        """Agent ('' for a shared document) and uri."""
         return self.agent, self.uri
 
     @property
     def order(self) -> Order:
-        """Place in the log."""
+        """Log position: position and partition."""
         return self.position, self.partition
 
     @property
     def rank(self) -> Rank:
-        """Of the change that it is as it is by."""
+        """Rank of the change that produced the document's current version."""
         return rank_of(self.position, self.partition, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the change at a place of the log.
+    """Outcome of the change at a log position.
 
-    ``claimant``: SHA-256 (hex) of the event, where it was applied from another place, as a redrive
-    does it; None: it was that of the place itself.
+    ``claimant``: SHA-256 (hex) of the event if it was applied from another position, as a redrive
+    does. It is None if the event at the position itself was applied.
     """
 
     outcome: str
     claimant: str | None
 
     def takes(self, event: bytes) -> bool:
-        """Whether an event that lies at the place is the one that was taken."""
+        """Return whether an event at the position is the one that was applied."""
         if self.outcome == "rejected":
             return False
         return self.claimant in (None, hashlib.sha256(event).hexdigest())
 
 
 class Standings:
-    """Reads where the documents of generations stand, private ones included.
+    """Reads the log positions of the documents of generations, private ones included.
 
-    Every method raises ``Unavailable`` when Postgres can't be reached.
+    Every method raises ``Unavailable`` if Postgres cannot be reached.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def of(self, generation: Generation) -> dict[Key, Standing]:
-        """All documents of a generation, tombstones too."""
+        """All documents of a generation, tombstones included."""
         place = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             rows = await connection.fetch(_QUERIES["standings"], generation.id)
-        found = (Standing.of(row) for row in rows)
-        return {one.key: one for one in found}
+        standings = (Standing.of(row) for row in rows)
+        return {standing.key: standing for standing in standings}
 
     async def moment(self, project_id: int) -> int:
-        """A transaction id: those before it are done, and seen by whatever is read after this."""
+        """The snapshot's xmin.
+
+        Every transaction with a lower id has finished and is visible to later reads.
+        """
         async with self._database.scope(project_id) as connection:
             return int(await connection.fetchval(_QUERIES["moment"]))
 
     async def newer(
         self, here: Generation, there: Generation, since: int | None = None
     ) -> list[Standing]:
-        """Documents of ``here`` that ``there`` lacks or has older, in the order of the log.
+        """Documents of ``here`` that ``there`` lacks or has in an older version, in log order.
 
-        ``since``: a ``moment``; only those are looked at that were written after it, or by a
-        transaction that wasn't done then.
+        ``since``: a result of ``moment``; only documents are compared that were written after it,
+        or by a transaction that had not finished then.
         """
         place = here.project_id, EVERY_AGENT, here.id
         query = _QUERIES["keep_standings" if since is None else "keep_changed_standings"]
@@ -127,20 +130,20 @@ class Standings:
         return {(row["agent"], row["uri"]) for row in rows}
 
     async def sizes(self, generation: Generation) -> tuple[int, int]:
-        """How many living documents and chunks a generation has."""
+        """Number of documents (not deleted) and of chunks in a generation."""
         place = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*place) as connection:
             row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
         return row["documents"], row["chunks"]
 
     async def rejected(self, project_id: int) -> set[Order]:
-        """Places of the changes that went to the dead letters."""
+        """Log positions of the changes that were dead-lettered."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["rejected"], project_id)
         return {(row["position"], row["partition"]) for row in rows}
 
     async def outcomes(self, project_id: int, places: Collection[Order]) -> dict[Order, str]:
-        """What the ledger says of some changes; those that it doesn't know are absent."""
+        """Ledger outcomes of changes by log position; changes without an entry are absent."""
         positions = [position for position, _ in places]
         partitions = [partition for _, partition in places]
         async with self._database.scope(project_id) as connection:
@@ -150,7 +153,7 @@ class Standings:
         return {(row["position"], row["partition"]): row["outcome"] for row in rows}
 
     async def verdicts(self, project_id: int, places: Collection[Order]) -> dict[Order, Verdict]:
-        """The same, and of which event it is said."""
+        """Ledger outcomes as ``outcomes`` returns them, and the event that each applies to."""
         positions = [position for position, _ in places]
         partitions = [partition for _, partition in places]
         async with self._database.scope(project_id) as connection:

@@ -1,4 +1,4 @@
-"""What ``status`` shows of a project."""
+"""Statistics of a project, shown by ``status``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _QUERIES = named("statistics")
 class ProjectStatistics:
     """Counts, private documents included, and freshness: from publish to searchable by keyword.
 
-    ``pending`` chunks wait for their vectors; of ``refused`` ones the model refuses the text.
-    ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied changes;
-    None: there is none. What is counted is the live generation, ``generation``; ``generations`` is
-    how many there are.
+    ``pending`` chunks have no vector yet; the texts of ``refused`` chunks are rejected by the
+    model. ``outcomes`` counts the ledger's entries. Freshness is that of the last 1,000 applied
+    changes, or None if there are none. The counts are of the live generation, ``generation``;
+    ``generations`` is the number of generations.
     """
 
     project: str
@@ -39,7 +39,7 @@ class ProjectStatistics:
 
     @property
     def coverage(self) -> float:
-        """Share (0 to 1) of the chunks that have a vector; 1 where there are no chunks."""
+        """Share (0 to 1) of the chunks that have a vector; 1 if there are no chunks."""
         return 1.0 - (self.pending + self.refused) / self.chunks if self.chunks else 1.0
 
 

@@ -1,4 +1,4 @@
-"""What the pipelines keep and look up: the write side of the store."""
+"""The write side of the store, used by the pipelines."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MAX_TRIES = 6
 
 
 class Store:
-    """Everything that changes the index.
+    """All operations that change the index.
 
-    Every method raises ``Unavailable`` when Postgres can't be reached, and ``ConfigurationError``
-    when its schema isn't the one expected; nothing is written then.
+    Every method raises ``Unavailable`` if Postgres cannot be reached, and ``ConfigurationError`` if
+    its schema is not the expected one; nothing is written in these cases.
 
-    ``recipe``: what the first generation of a new project is made by.
+    ``recipe``: recipe of a new project's first generation.
     """
 
     def __init__(self, database: Database, recipe: Recipe) -> None:
@@ -48,7 +48,7 @@ class Store:
         self.sources = Sources(database, self._projects)
 
     async def has_project(self, project: str) -> bool:
-        """Whether anything was ever written to a project of this name."""
+        """Return whether a project of this name exists."""
         return await self._projects.find(project) is not None
 
     async def projects(self) -> list[str]:
@@ -56,13 +56,13 @@ class Store:
         return sorted(await self._projects.all())
 
     async def generation(self, project: str) -> Generation:
-        """The live generation; creates the project where there is none."""
+        """The live generation; creates the project if it does not exist."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             return await generations.live(connection, project_id)
 
     async def live(self, project: str) -> Generation | None:
-        """The live generation, or None: no such project."""
+        """The live generation. Returns None if the project does not exist."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return None
@@ -70,7 +70,7 @@ class Store:
             return await generations.live(connection, project_id)
 
     async def generations(self, project: str) -> list[Generation]:
-        """All generations of a project, oldest first; unknown project: an empty list."""
+        """All generations of a project, oldest first; empty if the project is unknown."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return []
@@ -78,13 +78,13 @@ class Store:
             return await generations.listed(connection, project_id)
 
     async def model_width(self, model: str) -> int | None:
-        """Width of the vectors stored for a model, or None: there are none."""
+        """Width of the vectors stored for a model. Returns None if there are none."""
         return await self._models.width(model)
 
     async def known_vectors(
         self, project: str, model: str, hashes: Sequence[bytes]
     ) -> dict[bytes, Vector]:
-        """Vectors of texts that were embedded before, by content hash; others are absent."""
+        """Cached vectors of texts, by content hash; texts without one are absent."""
         project_id = await self._projects.find(project)
         if project_id is None or not hashes:
             return {}
@@ -92,7 +92,7 @@ class Store:
             return await embeddings.cached(connection, project_id, model, hashes)
 
     async def known_hashes(self, project: str, model: str, hashes: Sequence[bytes]) -> set[bytes]:
-        """Those of some content hashes whose vectors are cached."""
+        """Return the content hashes whose vectors are cached."""
         project_id = await self._projects.find(project)
         if project_id is None or not hashes:
             return set()
@@ -102,18 +102,18 @@ class Store:
     async def apply(
         self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True
     ) -> list[Applied]:
-        """Apply changes to the live generations; what became of each, in order.
+        """Apply changes to the live generations; return the results in the order of ``writes``.
 
-        One transaction for each project and agent among them. A change is visible, whole, when
-        this returns; one that is older than what is stored changes nothing, and neither does one
-        of a source to a living document of another.
+        Each project and agent gets a transaction. A change is completely visible when this returns.
+        A change has no effect if it is older than what is stored, or if it is of one source and its
+        document exists and belongs to another.
 
         Raises:
-            LateChanges: some are older than what is stored, and ``may_be_late`` is false; as with
-                ``GenerationMoved``, others may be applied by then.
-            ConfigurationError: a vector's width isn't that of its model.
-            GenerationMoved: a project was switched since a change was prepared for it. Changes of
-                other projects and agents may be applied by then; applying them again does no harm.
+            LateChanges: changes are older than what is stored, and ``may_be_late`` is false. As
+                with ``GenerationMoved``, other changes may already be applied.
+            ConfigurationError: a vector's width is not that of its model.
+            GenerationMoved: a project was switched after a change was prepared for it. Changes of
+                other projects and agents may already be applied; applying them again is harmless.
         """
         groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         for index, write in enumerate(writes):
@@ -129,14 +129,14 @@ class Store:
     async def rebuild(
         self, generation: Generation, writes: Sequence[DocumentWrite], *, force: bool = False
     ) -> list[Applied]:
-        """Bring documents of one generation, live or not, to what the log says.
+        """Write documents of one generation, live or not, as the log has them.
 
-        Like ``apply``, but nothing is entered into the ledger, and a switch doesn't wait for it.
-        ``force``: mend a document whose stored position is equal too; everything that is stored of
-        it is written anew.
+        Like ``apply``, but nothing is entered into the ledger, and a switch does not wait for it.
+        ``force``: also write documents whose stored position is equal, replacing everything that
+        is stored of them.
 
         Raises:
-            ConfigurationError: a vector's width isn't that of its model.
+            ConfigurationError: a vector's width is not that of its model.
         """
         by_agent: defaultdict[str, list[int]] = defaultdict(list)
         for index, write in enumerate(writes):
@@ -150,15 +150,16 @@ class Store:
     async def handled(
         self, changes: Sequence[Change], proofs: Mapping[Change, str] = {}
     ) -> set[Change]:
-        """Those that are applied or superseded. A rejected one isn't: it may be redriven.
+        """Return the changes that are applied or superseded.
 
-        ``proofs``: SHA-256 (hex) of the events of those that don't count where another event was
-        applied that claimed their place.
+        Rejected changes are not included, because they may be redriven. ``proofs``: SHA-256 (hex)
+        of the events of some changes; such a change is not included if another event, which
+        claimed its position, was applied instead.
         """
         places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for project, partition, position in changes:
             places[project].append((partition, position))
-        found: set[Change] = set()
+        handled: set[Change] = set()
         for project, wanted in places.items():
             project_id = await self._projects.find(project)
             if project_id is None:
@@ -168,11 +169,11 @@ class Store:
             for (partition, position), claimant in done.items():
                 change = project, partition, position
                 if claimant in (None, proofs.get(change, claimant)):
-                    found.add(change)
-        return found
+                    handled.add(change)
+        return handled
 
     async def reach(self, project: str) -> ledger.Reach:
-        """How far a project's changes reach that were handled."""
+        """Highest positions of a project that were handled."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return ledger.Reach({}, 0)
@@ -182,7 +183,7 @@ class Store:
     async def record_rejected(
         self, *, project: str, partition: int, position: int, event_id: str, problem: Problem
     ) -> None:
-        """Note that a change went to the dead letters, and why."""
+        """Record that a change was dead-lettered, and why."""
         project_id = await self._projects.ensure(project)
         detail = problem.model_dump(mode="json")
         entry = ledger.Entry((partition, position), event_id, "rejected", detail=detail)
@@ -190,21 +191,21 @@ class Store:
             await ledger.record(connection, project_id, [entry])
 
     async def put(self, project: str, content: str) -> ContentReference:
-        """Keep content that is too big for an event.
+        """Store content that is too large for an event.
 
         Raises:
-            UnsupportedContent: it is not text.
-            LimitExceeded: it is too big.
+            UnsupportedContent: the content is not text.
+            LimitExceeded: the content is too large.
         """
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
             return await contents.put(connection, project_id, content)
 
     async def get_content(self, project: str, sha256: str) -> str:
-        """Content by its hash in hex.
+        """Content by its hash (hex).
 
         Raises:
-            UnsupportedContent: the project has none of this hash.
+            UnsupportedContent: the project has no content with this hash.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
@@ -213,10 +214,10 @@ class Store:
             return await contents.get(connection, project_id, sha256)
 
     async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
-        """Counts and freshness of one project, or of all, by name; unknown: an empty list."""
-        known = await self._projects.all()
-        wanted = sorted(known) if project is None else [project] if project in known else []
-        return [await self._measure(name, known[name]) for name in wanted]
+        """Counts and freshness of one project, or of all by name; empty if it is unknown."""
+        ids = await self._projects.all()
+        wanted = sorted(ids) if project is None else [project] if project in ids else []
+        return [await self._measure(name, ids[name]) for name in wanted]
 
     async def _measure(self, project: str, project_id: int) -> ProjectStatistics:
         async with self._database.scope(project_id, EVERY_AGENT) as connection:
@@ -267,18 +268,19 @@ def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> No
     others = {write.generation_id for write in writes} - {0, live.id}
     if others:
         raise GenerationMoved(
-            f"generation {min(others)} isn't live any more, {live.id} is: prepare the changes again"
+            f"generation {min(others)} is not live any more ({live.id} is): "
+            "prepare the changes again"
         )
 
 
 async def _insist(
     target: str, attempt: Callable[[], Coroutine[Any, Any, list[Applied]]]
 ) -> list[Applied]:
-    """Try a transaction again where other writers were in its way."""
+    """Run a transaction, and repeat it after conflicts with other writers."""
     for tried in range(_MAX_TRIES):
         try:
             return await attempt()
         except WriteConflict as error:
             log.info("write.conflict", target=target, tried=tried, error=str(error))
             await asyncio.sleep(0.01 * 2**tried)
-    raise Unavailable(f"{_MAX_TRIES} tries to write {target} met other writers; try again")
+    raise Unavailable(f"write conflict on {target} after {_MAX_TRIES} attempts; try again")

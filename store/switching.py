@@ -1,4 +1,4 @@
-"""The switch of a project from one generation to another, and how writers keep clear of it."""
+"""The switch of a project from one generation to another, and its locks against writers."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ SWITCH = 0x48445357
 """Space of the advisory locks that a switch takes, by project."""
 
 LOCK_WAIT_MS = 500
-"""A switch that waits for the lock makes new writers wait too: rather give up and come again."""
+"""A switch that waits for the lock blocks new writers too, so it gives up early and tries again."""
 
 IDLE_LIMIT_MS = 10_000
-"""A switch whose process has stopped ends after this, and writers go on."""
+"""The server ends a switch whose process has stopped after this time, which unblocks writers."""
 
 _QUERIES = named("switching")
 _GENERATIONS = named("generations")
 
 
 class GenerationMoved(Unavailable):
-    """Changes were prepared for a generation that isn't live any more: prepare them again."""
+    """Changes were prepared for a generation that is not live any more: prepare them again."""
 
 
 async def switch_lock_shared(connection: asyncpg.Connection, project_id: int) -> None:
-    """Keep the project from being switched until the transaction ends.
+    """Prevent a switch of the project until the transaction ends.
 
-    Waits for a switch that is going on; the statements after this one see what it did. Writers
-    don't wait for each other.
+    Waits for a switch in progress; later statements of the transaction see its result. Writers do
+    not wait for each other.
     """
     await connection.execute(_QUERIES["lock_shared"], SWITCH, project_id)
 
 
 @asynccontextmanager
 async def exclusive(database: Database, project_id: int) -> AsyncIterator[asyncpg.Connection]:
-    """A transaction that keeps the writers of a project out; questions don't notice.
+    """Begin a transaction that excludes the writers of a project; queries are not affected.
 
-    It begins when the writers in flight are done. It commits at the end of the block, on disk.
+    It begins when the in-flight writers are done. It commits to disk at the end of the block.
 
     Raises:
-        WriteConflict: writers were in the way for ``LOCK_WAIT_MS``; nothing has happened.
-        Unavailable: the server can't be reached, or the block left the connection idle for longer
-            than ``IDLE_LIMIT_MS``; nothing has happened, unless the commit itself was interrupted.
+        WriteConflict: writers held the lock for ``LOCK_WAIT_MS``; nothing has changed.
+        Unavailable: the server cannot be reached, or the block left the connection idle for longer
+            than ``IDLE_LIMIT_MS``; nothing has changed, unless the commit itself was interrupted.
     """
     async with database.scope(project_id) as connection:
         await connection.execute(
@@ -61,12 +61,14 @@ async def exclusive(database: Database, project_id: int) -> AsyncIterator[asyncp
 
 
 async def switch(connection: asyncpg.Connection, live: Generation, chosen: Generation) -> None:
-    """Make ``chosen`` the live generation in the place of ``live``, inside ``exclusive``.
+    """Make ``chosen`` the live generation instead of ``live``, inside ``exclusive``.
 
     Raises:
-        WriteConflict: one of them isn't any more what it was.
+        WriteConflict: the state of one of them has changed.
     """
     for query, generation in (("retire_live", live), ("make_live", chosen)):
         status = await connection.execute(_GENERATIONS[query], generation.project_id, generation.id)
         if status != "UPDATE 1":
-            raise WriteConflict(f"generation {generation.id} was switched or dropped meanwhile")
+            raise WriteConflict(
+                f"generation {generation.id} was switched or dropped by another process"
+            )

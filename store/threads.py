@@ -1,4 +1,4 @@
-"""Long work on the processor, in the middle of a transaction."""
+"""Long computations in the middle of a transaction."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def in_thread(
 async def result_of(connection: asyncpg.Connection, task: asyncio.Task[T]) -> T:
     """Wait for work in a thread, and send the server a statement every second until it is done.
 
-    The server ends transactions that are silent for long (``store.database``). The same work would
-    then begin again and again: the larger a document is, the longer it takes.
+    The server ends transactions that are silent for long (``store.database``). The work for a large
+    document, which takes longer, would then start again and again.
 
     Raises:
         asyncpg.PostgresError: the server failed.

@@ -1,4 +1,4 @@
-"""What the pipelines hand to the store, and what they get back."""
+"""Arguments and results of the store's operations."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ Vector = npt.NDArray[np.float16]
 
 @dataclass(frozen=True, slots=True)
 class ChunkWrite:
-    """One chunk as it shall be stored.
+    """One chunk to be stored.
 
-    ``content_hash`` (32 bytes) is the SHA-256 of what is embedded (header and text), and of the
-    agent of a private document: equal hashes
-    under one model have equal vectors. ``content`` is the source text itself. Without a ``vector``
-    the chunk gets the cached one of its text, or waits for one; an empty ``model`` means that it
-    gets none.
+    ``content_hash`` (32 bytes) is the SHA-256 of the embedded text (header and text) and, for a
+    private document, of its agent: under one model, equal hashes have equal vectors. ``content`` is
+    the source text itself. Without a ``vector``, the chunk gets the cached vector of its text, or
+    stays pending until it has one. With an empty ``model``, it gets no vector.
     """
 
     ordinal: int
@@ -56,8 +55,8 @@ class ChunkWrite:
 class DocumentWrite:
     """One change, ready to be applied. ``chunks`` is empty for a delete.
 
-    ``generation_id``: which generation the chunks were made for; 0: whichever is live.
-    ``claimant``: SHA-256 (hex) of an event whose entry lies at another position than this one.
+    ``generation_id``: generation that the chunks were made for, or 0 for the live one.
+    ``claimant``: SHA-256 (hex) of the event, if its stream entry has another position than this.
     """
 
     event_id: str
@@ -84,21 +83,21 @@ class DocumentWrite:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place in the log: position and partition."""
+        """Log position: position and partition."""
         return self.position, self.partition
 
     @property
     def rank(self) -> Rank:
-        """Of two changes of one document, the greater rank stands."""
+        """Rank of the change; of two changes of one document, the higher rank wins."""
         return rank_of(self.position, self.partition, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one change did; superseded: something newer is stored, duplicate: done before.
+    """Result of one change. Superseded: something newer is stored; duplicate: applied before.
 
-    ``conflict``: why a rejected one did nothing; it isn't in the ledger yet.
-    ``chunks_pending``: chunks of the document that wait for their vectors.
+    ``conflict``: reason why a rejected change had no effect; it is not in the ledger yet.
+    ``chunks_pending``: number of the document's chunks that have no vector yet.
     """
 
     event_id: str
@@ -112,9 +111,10 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search. ``vectors``: the query's unit vector by model name; empty: no vector leg.
+    """One search. ``vectors``: the query's unit vector by model name; empty: no vector retriever.
 
-    ``text`` None: no keyword leg. ``candidates`` is how many chunks each leg shall return.
+    ``text`` None: no keyword retriever. ``candidates``: number of chunks that each retriever must
+    return at most.
     """
 
     project: str
@@ -127,13 +127,13 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Chunk ids with raw scores, best first, for each leg; visible to the asker and filtered.
+    """Chunk ids with raw scores, best first, for each retriever; visible to the agent and filtered.
 
-    ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded`` names a leg that failed.
-    ``corrections``: query term → the indexed term used in its place. ``documents``: chunk id →
-    document id; a chunk that it lacks counts as a document of its own. ``pending``: ids of
-    candidates that have no vector yet. ``coverage``: share (0 to 1) of the chunks that pass the
-    filters and have a vector.
+    ``vector``: cosine similarity by model; ``keyword``: BM25. ``degraded``: retrievers that failed
+    or are incomplete. ``corrections``: query term → indexed term used instead.
+    ``documents``: chunk id → document id; an absent chunk counts as a document of its own.
+    ``pending``: ids of candidates that have no vector yet. ``coverage``: share (0 to 1) of the
+    chunks that have a vector, among those that pass the filters.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -148,7 +148,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A stored chunk with what a citation needs of its document."""
+    """A stored chunk with the attributes of its document that a citation needs."""
 
     chunk_id: int
     document_id: int

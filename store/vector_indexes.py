@@ -1,8 +1,8 @@
 """HNSW indexes over a generation's older vectors, built in the background.
 
-A build needs the owner of the table. With the owner's URL the index is built CONCURRENTLY, and
-writers go on; without, a function of the owner builds it, and writers wait meanwhile (about 0.4 ms
-for each vector), which fits small installations only. Questions go on in both cases.
+A build requires the owner of the table. With the owner's URL, the index is built CONCURRENTLY and
+writers are not blocked. Without it, a function of the owner builds the index and blocks writers
+(about 0.4 ms for each vector), which suits small installations only. Queries are never blocked.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ __all__ = ["LOCK_SPACE", "VectorIndexes"]
 log = structlog.get_logger(__name__)
 
 MIN_TAIL = 10_000
-"""So many vectors outside of an index are compared one by one without harm."""
+"""Number of vectors outside of an index that can be compared one by one at low cost."""
 
 MAX_TAIL_SHARE = 4
-"""An index is rebuilt when more than a fourth of what it covers lies outside."""
+"""An index is rebuilt when the vectors outside exceed a fourth of the vectors that it covers."""
 
 POURING_PER_S = 500.0
-"""At this rate an index is outgrown (``MAX_TAIL_SHARE``) by the time that it is built."""
+"""Vectors per second. At this rate an index is too small (``MAX_TAIL_SHARE``) once it is built."""
 
 MAX_DEFERRAL_S = 600.0
-"""So long may the imports of other projects put off a build."""
+"""Longest time for which imports of other projects may defer a build."""
 
 CALM_S = 5.0
-"""A build waits for so long after the last chunk of an import has its vector: the next import may
-follow at once."""
+"""A build is deferred for this long after the last chunk of an import has its vector, because the
+next import may follow at once."""
 
 MAX_POURING_TAIL = 100_000
-"""So many may an import leave outside of an index: to compare them all takes about 0.1 s."""
+"""Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
 LOCK_SPACE = 0x48445645
-"""Of the advisory locks that builders of indexes hold, by generation."""
+"""Space of the advisory locks that builders of indexes hold, by generation."""
 
 _ANY_GENERATION = 0
-"""The lock that every builder holds: of two commands that work CONCURRENTLY on one table, each may
-wait for the other, and Postgres ends one as a deadlock."""
+"""Lock that every builder holds: two CONCURRENTLY commands on one table may wait for each other,
+and Postgres aborts one of them as a deadlock."""
 
 _POLL_SECONDS = 0.25
 
@@ -82,7 +82,7 @@ class _Build:
 
 
 class VectorIndexes:
-    """Keeps the HNSW indexes of generations near to what is stored."""
+    """Keeps the HNSW indexes of generations up to date."""
 
     def __init__(self, database: Database, owner_url: str | None, exact_chunks: int) -> None:
         self._database = database
@@ -100,17 +100,17 @@ class VectorIndexes:
         wait: bool = False,
         after_import: bool = False,
     ) -> int:
-        """Build what is due in one generation; returns how many indexes were built.
+        """Build the indexes that are due in one generation; return the number of built indexes.
 
-        Does nothing where another process builds for this generation, or for any; with ``wait``,
-        takes its turn after one that builds for another. With ``after_import``, for callers that
-        come again and again, a build waits while more than ``POURING_PER_S`` vectors a second come
-        in: it costs several times what indexing them does, and would have to be done again and
-        again. It also waits while other projects have chunks without vectors, for at most
-        ``MAX_DEFERRAL_S``: it takes the cores from their import.
+        Does nothing if another process builds indexes of this or any other generation; with
+        ``wait``, waits for one that builds for another generation. With ``after_import`` (for
+        periodic callers), defers the build while vectors arrive faster than ``POURING_PER_S``: a
+        build costs several times as much as indexing them, and would have to be repeated. It also
+        defers the build, for at most ``MAX_DEFERRAL_S``, while other projects have chunks without
+        vectors, because a build takes CPU time from their import.
 
         Raises:
-            Unavailable: the server can't be reached, or a lock can't be had for now.
+            Unavailable: the server cannot be reached, or a lock is held by another session.
         """
         due = await self._due(project_id, generation_id, after_import)
         if not due:
@@ -136,10 +136,10 @@ class VectorIndexes:
         return now - self._imported_at < CALM_S
 
     async def drop(self, project_id: int, generation_id: int) -> None:
-        """Drop every index of one generation, those that a build left behind too.
+        """Drop every index of one generation, including those that a failed build left behind.
 
         Raises:
-            Unavailable: one of them is being built, or a lock can't be had for now.
+            Unavailable: one of them is being built, or a lock is held by another session.
         """
         place = project_id, EVERY_AGENT, generation_id
         pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
@@ -213,7 +213,7 @@ class VectorIndexes:
     async def _builder(
         self, generation_id: int, *, wait: bool = False
     ) -> AsyncIterator[_Builder | None]:
-        """Who builds; None where another process does. Holds both locks meanwhile."""
+        """Yield a builder while holding both locks; yields None if another process builds."""
         async with self._locks(generation_id, wait=wait) as locked:
             if not locked:
                 yield None
@@ -229,7 +229,7 @@ class VectorIndexes:
 
     @asynccontextmanager
     async def _locks(self, generation_id: int, *, wait: bool) -> AsyncIterator[bool]:
-        """Advisory locks outside of any transaction: an open one would hold up the build."""
+        """Hold advisory locks outside of any transaction; an open one would delay the build."""
         async with self._database.connection() as connection:
             held: list[int] = []
             try:
@@ -244,7 +244,7 @@ class VectorIndexes:
 
 
 async def _take(connection: asyncpg.Connection, key: int, *, wait: bool) -> bool:
-    """Take a lock. To queue for it in Postgres would hold up the build that is waited for."""
+    """Acquire a lock by polling; queueing for it in Postgres would delay the build it waits for."""
     while not await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, key):
         if not wait:
             return False
@@ -253,7 +253,7 @@ async def _take(connection: asyncpg.Connection, key: int, *, wait: bool) -> bool
 
 
 class _Builder:
-    """Builds and drops indexes in somebody's name."""
+    """Builds and drops indexes."""
 
     async def build(self, build: _Build) -> None:
         raise NotImplementedError
@@ -263,7 +263,7 @@ class _Builder:
 
 
 class _OwnerBuilder(_Builder):
-    """The owner of the table: nobody waits."""
+    """Builds as the owner of the table, which blocks no other session."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -286,7 +286,7 @@ class _OwnerBuilder(_Builder):
 
 
 class _WorkerBuilder(_Builder):
-    """A worker, through the owner's functions: writers wait during a build."""
+    """Builds as a worker, through functions of the owner; writers wait during a build."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

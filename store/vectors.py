@@ -1,4 +1,4 @@
-"""The vector leg: a query's vector → the chunks whose vectors are nearest by cosine."""
+"""The vector retriever: finds the chunks whose vectors are nearest to the query's by cosine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["VectorLeg"]
 _QUERIES = named("vectors")
 _REMEMBERED_S = 5.0
 _MAX_SCANNED = 2_000
-"""So many of the nearest are looked at before a rare filter is answered by comparing all that pass.
-Comparing costs less than looking further from about here on."""
+"""Number of nearest vectors that the index scan examines. If too few of them pass the filters, all
+vectors that pass are compared instead, which is cheaper than scanning further."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What is known of a generation's vectors of one model; ``watermark`` None: no index."""
+    """A generation's vectors of one model. ``watermark`` is None if they have no index."""
 
     model_id: int
     dimensions: int
@@ -32,10 +32,10 @@ class _Index:
 
 
 class VectorLeg:
-    """Searches by meaning. One per process: it remembers for some seconds which indexes exist.
+    """Searches by meaning. One instance per process: it caches the list of indexes for 5 seconds.
 
-    An index that went away meanwhile makes a question slower, never wrong: what a newer one covers
-    includes what the older one did.
+    An index that was dropped in that time makes a query slower, but never wrong: a newer index
+    covers everything that the older one did.
     """
 
     def __init__(self, ef_search: int) -> None:
@@ -53,7 +53,7 @@ class VectorLeg:
     ) -> list[tuple[int, float]]:
         """Ids of visible chunks with their cosine similarity, best first.
 
-        Without an index the result is exact. Not guaranteed with one: that the best are all found.
+        Without an index the result is exact. With an index, some of the best may be missing.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -69,21 +69,21 @@ class VectorLeg:
         await connection.execute(
             _QUERIES["settings"], str(max(self._ef_search, limit)), str(_MAX_SCANNED)
         )
-        found = await search.indexed()
-        return found if len(found) >= limit else await search.exact()
+        hits = await search.indexed()
+        return hits if len(hits) >= limit else await search.exact()
 
     async def _find(
         self, connection: asyncpg.Connection, generation_id: int, model: str
     ) -> _Index | None:
-        known = self._indexes.get((generation_id, model))
-        if known is not None:
-            return known
+        remembered = self._indexes.get((generation_id, model))
+        if remembered is not None:
+            return remembered
         row = await connection.fetchrow(_QUERIES["find_index"], generation_id, model)
         if row is None or row["dimensions"] is None:
-            return None  # not remembered: the first vector may come at any moment
-        found = _Index(row["model_id"], row["dimensions"], row["watermark"])
-        self._indexes.put((generation_id, model), found)
-        return found
+            return None  # not cached: the first vector may arrive at any moment
+        index = _Index(row["model_id"], row["dimensions"], row["watermark"])
+        self._indexes.put((generation_id, model), index)
+        return index
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The one write transaction: fence → compare → rows → words → vectors → ledger, all or nothing."""
+"""The atomic write transaction: fence → compare → rows → words → vectors → ledger."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = tuple[int, Revision, NewChunk]
 
 @dataclass
 class _Batch:
-    """A batch inside its transaction, and what it found there."""
+    """A batch inside its transaction, and the state that it read there."""
 
     connection: asyncpg.Connection
     generation: Generation
@@ -55,25 +55,26 @@ async def write_batch(
     anew: bool = False,
     may_be_late: bool = True,
 ) -> list[Applied]:
-    """Apply changes of one project and agent; what became of each, in order.
+    """Apply changes of one project and agent; return the results in the order of ``writes``.
 
     Runs in the caller's transaction, which must be in the scope of generation and agent.
 
     Args:
-        connection: the transaction's.
-        generation: where to write.
-        agent: '' or whose private documents these are.
-        models: id of every model that a vector in ``writes`` is of.
+        connection: connection of the transaction.
+        generation: generation to write to.
+        agent: owner of these private documents, or '' for shared ones.
+        models: ids of all models in ``writes``, by name.
         writes: the changes.
-        in_ledger: enter them there, and tell those that are there from the rest. Without it the
-            log has decided already: no change is in conflict with another source.
-        anew: write a document whose stored position is equal too, and every chunk of a document
-            that is written, so that nothing which stood there remains.
-        may_be_late: whether changes may be older than what is stored.
+        in_ledger: record the changes in the ledger, and detect duplicates by it. Without it,
+            conflicts between sources are not checked, because the log has decided them already.
+        anew: also write documents whose stored position is equal, and write every chunk of a
+            written document, so that none of its former rows remain.
+        may_be_late: accept changes that are older than what is stored.
 
     Raises:
-        LateChanges: some are, and ``may_be_late`` is false.
-        WriteConflict: another writer was in the way; the same transaction may succeed at once.
+        LateChanges: changes are older than what is stored, and ``may_be_late`` is false.
+        WriteConflict: another writer conflicted; the same transaction may succeed if repeated at
+            once.
     """
     batch = _Batch(connection, generation, agent, models, anew)
     batch.first = _first_positions(writes)
@@ -96,7 +97,7 @@ async def write_batch(
 
 
 def _first_positions(writes: Sequence[DocumentWrite]) -> dict[str, int]:
-    """Lowest position of the batch by uri: older changes of it may never have stood."""
+    """Lowest position in the batch by uri; an earlier change in it may never have been stored."""
     first: dict[str, int] = {}
     for write in writes:
         first[write.uri] = min(first.get(write.uri, write.position), write.position)
@@ -112,7 +113,7 @@ async def _rule(batch: _Batch, writes: Sequence[DocumentWrite], *, may_be_late: 
 
 
 async def _fence(batch: _Batch) -> None:
-    """Find out which revisions are newer than what is stored, and hold what their chunks lack."""
+    """Store the revisions that are newer than the stored ones; lock their missing vectors."""
     if not batch.revisions:
         return
     at = batch.connection, batch.generation.id, batch.agent
@@ -124,23 +125,23 @@ async def _fence(batch: _Batch) -> None:
 
 
 async def _compare(batch: _Batch) -> dict[str, Difference]:
-    """What changes in each document that moves on, by uri."""
-    existing = [one.document_id for one in batch.won.values() if not one.created]
+    """Differences of the documents that were advanced, by uri."""
+    existing = [document.document_id for document in batch.won.values() if not document.created]
     rows = await chunks.stored(batch.connection, batch.generation.id, existing) if existing else {}
     return {
-        uri: _difference(batch, batch.revisions[uri], rows.get(one.document_id, []))
-        for uri, one in batch.won.items()
+        uri: _difference(batch, batch.revisions[uri], rows.get(document.document_id, []))
+        for uri, document in batch.won.items()
     }
 
 
 def _difference(
     batch: _Batch, revision: Revision, rows: Sequence[chunks.StoredChunk]
 ) -> Difference:
-    after = [] if revision.deleted else [_new(batch, one) for one in revision.write.chunks]
+    after = [] if revision.deleted else [_new(batch, chunk) for chunk in revision.write.chunks]
     before = batch.before.get(revision.uri)
     if batch.anew or before is None or before.title != revision.write.title:
-        # chunks are found by the words of the title too: under another one, or one that we
-        # didn't see because the document was created meanwhile, all are indexed again
+        # chunks are found by the words of the title too: if it changed, or was not read because
+        # another writer has just created the document, all chunks are indexed again
         return Difference(after, [], [row.chunk_id for row in rows], kept=[])
     return chunks.compare(rows, after)
 
@@ -150,7 +151,7 @@ def _new(batch: _Batch, write: ChunkWrite) -> NewChunk:
 
 
 async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> list[int]:
-    """Remove, move and add rows; the ids of the added ones, in order of the differences."""
+    """Remove, move and add rows; return the ids of the added ones, in order of the differences."""
     removed = [row for difference in differences.values() for row in difference.removed]
     moved = [row for difference in differences.values() for row in difference.moved]
     added = [
@@ -166,7 +167,7 @@ async def _write_rows(batch: _Batch, differences: Mapping[str, Difference]) -> l
 
 
 async def _add(batch: _Batch, added: Sequence[Row]) -> list[int]:
-    """Insert chunks with their words, which are worked out while the server inserts the rows."""
+    """Insert chunks with their words, which are computed while the server inserts the rows."""
     at = batch.connection, batch.generation.id
     chunk_ids = await chunks.take_ids(batch.connection, len(added))
     texts = [_text(chunk_id, row) for chunk_id, row in zip(chunk_ids, added, strict=True)]
@@ -196,7 +197,7 @@ def _text(chunk_id: int, row: Row) -> ChunkText:
 async def _write_vectors(
     batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
 ) -> None:
-    """Give chunks the vectors that are known, and note those that wait for one."""
+    """Give chunks the given or cached vectors, and record the chunks that stay pending."""
     wanting = _wanting(batch, differences, added)
     given = [row for rows in wanting.values() for row in rows if row[1].write.vector is not None]
     if given:
@@ -219,7 +220,7 @@ async def _write_vectors(
 def _wanting(
     batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
 ) -> dict[str, list[tuple[int, NewChunk]]]:
-    """Chunks without a vector that are to have one, by uri: new ones, and kept ones that wait."""
+    """Chunks that need a vector, by uri: new ones, and kept ones that are pending."""
     ids = iter(added)
     wanting: dict[str, list[tuple[int, NewChunk]]] = {}
     for uri, difference in differences.items():
@@ -264,7 +265,7 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
 
 
 async def _count_standing(batch: _Batch) -> None:
-    """Count what waits of documents that stand at their change already, as a replay wrote them."""
+    """Count pending chunks of documents already at their change, because a replay wrote them."""
     standing = {
         uri: batch.before[uri].document_id
         for uri, revision in batch.revisions.items()
@@ -288,17 +289,17 @@ async def _count_standing(batch: _Batch) -> None:
 
 async def _join_collections(batch: _Batch) -> None:
     members = {
-        one.document_id: () if revision.deleted else revision.write.collections
-        for uri, one in batch.won.items()
-        if (revision := batch.revisions[uri]).write.collections or not one.created
+        document.document_id: () if revision.deleted else revision.write.collections
+        for uri, document in batch.won.items()
+        if (revision := batch.revisions[uri]).write.collections or not document.created
     }
     if members:
         await collections.replace(batch.connection, batch.generation.id, batch.agent, members)
 
 
 async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[ledger.Place]:
-    """Those that the ledger knows."""
-    places = [(one.partition, one.position) for one in writes]
+    """Return the positions of changes that the ledger has as applied or superseded."""
+    places = [(write.partition, write.position) for write in writes]
     return set(await ledger.applied(batch.connection, batch.generation.project_id, places))
 
 
@@ -309,7 +310,7 @@ def _results(
     differences: Mapping[str, Difference],
     done: set[ledger.Place],
 ) -> tuple[list[Applied], list[ledger.Entry]]:
-    """What every change did, and the entries of those that were not done before."""
+    """Result of every change, and the ledger entries of those that were not handled before."""
     by_write: defaultdict[int, list[Difference]] = defaultdict(list)
     for uri, difference in differences.items():
         by_write[id(batch.revisions[uri].write)].append(difference)

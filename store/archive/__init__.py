@@ -1,4 +1,4 @@
-"""The archive: every change of every document, compressed, in files outside Redis."""
+"""The archive: every change of every document, in compressed files outside Redis."""
 
 from store.archive.archive import Archive
 from store.archive.damage import DamagedSegment

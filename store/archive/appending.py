@@ -1,4 +1,4 @@
-"""Adding changes to the archive: files first, then one transaction that makes them count."""
+"""Appends changes to the archive: writes files first, then enters them in one transaction."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = structlog.get_logger(__name__)
 _MAX_TRIES = 3
 _FETCHED_BYTES = 32 * 2**20
 _LONGEST_S = 1800.0
-"""Compaction takes files for orphans that aren't in the index after twice this time."""
+"""Compaction treats files that are not in the index after twice this time as orphans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What was archived. ``lost``: contents that events refer to and that are nowhere."""
+    """Numbers of archived items. ``lost``: contents that events refer to, but that do not exist."""
 
     events: int = 0
     contents: int = 0
@@ -36,7 +36,7 @@ class Appended:
 
 
 class _ContentLetGo(Exception):
-    """Content that was archived a moment ago isn't any more."""
+    """Content that was archived when the append began has been dropped since."""
 
 
 class Appender:
@@ -47,14 +47,14 @@ class Appender:
         self._storage = storage
 
     async def append(self, project_id: int, changes: Sequence[LoggedChange]) -> Appended:
-        """Archive changes, and what they refer to; see ``Archive.append``."""
+        """Archive changes, and the contents that they refer to; see ``Archive.append``."""
         claims = await asyncio.to_thread(claim, changes)
         for _ in range(_MAX_TRIES):
             try:
                 return await self._append(project_id, claims)
             except _ContentLetGo:
                 log.info("archive.append_repeated", project_id=project_id)
-        raise Unavailable("contents were let go while changes that need them came in; try again")
+        raise Unavailable("contents were dropped while changes that need them arrived; try again")
 
     async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()
@@ -63,7 +63,7 @@ class Appender:
         async with writing(files):
             await self._write(files, project_id, claims, relied_on)
             if monotonic() - began > _LONGEST_S:
-                raise Unavailable("writing to the archive took too long; it is tried again")
+                raise Unavailable("writing to the archive took too long; it will be tried again")
         lost = set(claims.contents) - relied_on - files.hashes
         if lost:
             log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
@@ -98,7 +98,7 @@ class Appender:
 
 
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
-    """Names in groups of about ``_FETCHED_BYTES``, so that no more is in memory at once."""
+    """Names in groups of about ``_FETCHED_BYTES``, to limit the memory in use."""
     groups: list[list[str]] = [[]]
     filled = 0
     for name, size in sizes.items():

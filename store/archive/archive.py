@@ -30,15 +30,16 @@ _CONTENTS_AT_ONCE = 10_000
 class Archive:
     """Every change of every document, outside Redis.
 
-    Files lie under ``url``, any that fsspec knows, a path included; Postgres has their index. Every
-    method raises ``Unavailable`` when storage or Postgres fails; nothing is half written then.
+    Files are stored under ``url``, a path or any URL that fsspec supports; Postgres has their
+    index. Every method raises ``Unavailable`` if storage or Postgres fails, and leaves nothing
+    partly written.
     """
 
     def __init__(self, database: Database, projects: Projects, url: str) -> None:
-        """Touches nothing yet.
+        """Create the archive's objects without any I/O.
 
         Raises:
-            ConfigurationError: no file system is known for the URL, or its package is absent.
+            ConfigurationError: the URL has no known file system, or its package is not installed.
         """
         self._database = database
         self._projects = projects
@@ -51,18 +52,18 @@ class Archive:
         self._redactor = Redactor(self._index, replacing, self._storage)
 
     async def claim(self, prefix: str) -> None:
-        """Make sure that this database alone writes to the folder of its deployment.
+        """Make sure that only this database writes to the folder of its deployment.
 
         Raises:
-            ConfigurationError: a copy of it, or one of another stream prefix, does already.
+            ConfigurationError: a copy of it, or one with another stream prefix, already does.
         """
         await claim_folder(self._database, self._storage, prefix, writes=True)
 
     async def append(self, project: str, changes: Sequence[LoggedChange]) -> Appended:
         """Archive changes, and each content that they carry or refer to once.
 
-        They are safe when this returns. Archiving a change again is harmless. A change whose
-        content is nowhere is archived all the same, and counted as ``lost``.
+        They are stored durably when this returns. Archiving a change again is harmless. A change
+        whose content does not exist is archived nevertheless, and counted as ``lost``.
         """
         if not changes:
             return Appended()
@@ -72,61 +73,63 @@ class Archive:
     async def events(
         self, project: str, after: int = -1, *, damaged: Report = raise_damage
     ) -> AsyncIterator[LoggedChange]:
-        """Changes after a position, roughly by position, contents by reference.
+        """Changes after a position, roughly in order of position, contents by reference.
 
-        What is archived while this reads is left out. A change may come twice, though hardly ever.
-        ``damaged`` is told of each damaged file, after the changes of it that are whole.
+        Changes archived during the iteration are left out. In rare cases a change is yielded twice.
+        ``damaged`` is called for each damaged file, after its intact changes.
 
         Raises:
-            DamagedSegment: a file is damaged, unless ``damaged`` lets the reader go on.
+            DamagedSegment: a file is damaged, and ``damaged`` raised this error.
         """
         project_id = await self._projects.find(project)
         if project_id is not None:
             async for change in self._reader.events(project_id, after, damaged):
-                # an earlier version could take in files of another deployment
+                # an earlier version could add files of another deployment
                 if change.event.data.project == project:
                     yield change
 
     async def content(self, project: str, sha256: str) -> str | None:
-        """The content of a hash in hex, or None; see ``contents``."""
+        """Content by its hash (hex). Returns None if it does not exist; see ``contents``."""
         return (await self.contents(project, [sha256])).get(sha256)
 
     async def contents(
         self, project: str, sha256s: Collection[str], *, damaged: Report = raise_damage
     ) -> dict[str, str]:
-        """Contents by their hashes in hex, verified; those that are nowhere are absent.
+        """Contents by their hashes (hex), verified; contents that do not exist are absent.
 
-        What the archive lacks may have travelled by reference just now, so that is looked up too.
+        Contents that were published by reference but are not archived yet are looked up too.
 
         Raises:
-            DamagedSegment: a file is damaged, unless ``damaged`` lets the reader go on.
+            DamagedSegment: a file is damaged, and ``damaged`` raised this error.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
         wanted = list(dict.fromkeys(sha256s))
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for start in range(0, len(wanted), _CONTENTS_AT_ONCE):
             part = wanted[start : start + _CONTENTS_AT_ONCE]
-            found |= await self._reader.contents(project_id, part, damaged)
-        absent = [sha256 for sha256 in wanted if sha256 not in found]
-        return found | (await self._index.references(project_id, absent) if absent else {})
+            texts |= await self._reader.contents(project_id, part, damaged)
+        absent = [sha256 for sha256 in wanted if sha256 not in texts]
+        return texts | (await self._index.references(project_id, absent) if absent else {})
 
     async def statistics(self, project: str) -> ArchiveStatistics | None:
-        """What the archive holds of a project; None: there is no such project."""
+        """Statistics of a project's archive. Returns None if the project does not exist."""
         project_id = await self._projects.find(project)
         return None if project_id is None else await measure(self._index, project_id)
 
     async def beginning(self, project: str) -> Beginning | None:
-        """From where on every change is archived; None: none is."""
-        found = await self.statistics(project)
-        return None if found is None else found.beginning
+        """Position from which on every change is archived. Returns None if none is archived."""
+        statistics = await self.statistics(project)
+        return None if statistics is None else statistics.beginning
 
     async def position_of(self, project: str, event_id: str) -> int | None:
-        """Where an event first stood in the log, by the ledger or else the archive; or None.
+        """First log position of an event, from the ledger or else the archive.
+
+        Returns None if neither has the event.
 
         Raises:
-            DamagedSegment: it isn't in what can be read of the archive, and not all can.
+            DamagedSegment: a part of the archive is unreadable, and the rest lacks the event.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
@@ -150,15 +153,16 @@ class Archive:
         *,
         grace: timedelta = GRACE,
     ) -> Compacted:
-        """Let go of what needn't be kept, and make large files of small ones.
+        """Drop changes and contents past retention, and merge small files.
 
-        Changes from ``older_than`` on stay, and of those before it, each document's last (a rename
-        is a change of both its documents). Contents go that no change refers to any more, unless
-        they were archived since ``older_than``. ``rejected`` (partition, position) never took
-        effect, so that none of them is a last; None: as the ledger says.
+        Changes from ``older_than`` on are kept, and of the older ones each document's last (a
+        rename is a change of both its documents). Contents that no change refers to are dropped,
+        unless they were archived since ``older_than``. Changes in ``rejected`` (partition,
+        position) never took effect, so they do not count as a document's last; None: take the
+        rejected changes from the ledger.
 
-        Appends and readers go on meanwhile. Files without use are removed after ``grace``. Where
-        another compaction of the project is at work, nothing is done.
+        Appends and readers are not blocked. Unused files are removed after ``grace``. Nothing is
+        done while another compaction of the project runs.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
@@ -166,7 +170,10 @@ class Archive:
         return await self._compactor.compact(project, project_id, older_than, rejected, grace)
 
     async def survey(self, project_id: int, before: Mapping[Document, tuple[int, int]]) -> Purged:
-        """What the archive holds of documents (agent, uri) before an order each; reads all."""
+        """Report what the archive holds of documents, each before a log position; reads all files.
+
+        ``before``: log position (position, partition) by document (agent, uri).
+        """
         return await self._redactor.survey(project_id, before)
 
     async def purge(
@@ -177,14 +184,15 @@ class Archive:
         *,
         grace: timedelta = GRACE,
     ) -> Purged | None:
-        """Take the text out of all changes of documents before an order each.
+        """Remove the text from all changes of documents, each before a log position.
 
-        None: a compaction of the project is at work; nothing is done then. ``grace``: as ``check``.
+        Returns None, and does nothing, while a compaction of the project runs. ``before``: as in
+        ``survey``; ``grace``: as in ``check``.
         """
         return await self._redactor.purge(project, project_id, before, grace)
 
     async def drop(self, project_id: int) -> int:
-        """Remove all files of a project that is deleted, known to the index or not; how many."""
+        """Remove all files of a deleted project, in the index or not; return their number."""
         folder = await self._index.folder(project_id)
         listed = await asyncio.to_thread(self._storage.listed, folder)
         paths = {file.path for file in listed} | await self._index.paths(project_id)
@@ -193,10 +201,10 @@ class Archive:
         return len(paths)
 
     async def check(self, project: str, *, grace: timedelta = GRACE) -> Check:
-        """Read everything, and say what is damaged, missing or too much.
+        """Read everything, and report damaged, missing and orphaned files.
 
-        A file that the index doesn't know is an orphan once it is older than ``grace``: before, it
-        may be a part of an append that is going on.
+        A file that is not in the index is an orphan once it is older than ``grace``: until then it
+        may belong to an append in progress.
         """
         project_id = await self._projects.find(project)
         if project_id is None:

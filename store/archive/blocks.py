@@ -1,8 +1,8 @@
-"""The format of every file: a run of blocks, each compressed and verified by itself.
+"""Format of archive files: a sequence of blocks, each compressed and verified by itself.
 
-A block is a Zstandard frame behind a header that tells its size and the SHA-256 of what it holds.
-The header is a skippable frame of the format, so that ``zstd -dc FILE`` prints what the file holds;
-and a reader that meets damage finds the next whole block by its header.
+A block is a Zstandard frame after a header with its size and the SHA-256 of its raw data. The
+header is a skippable frame of the format, so that ``zstd -dc FILE`` prints the contents of the
+file. After damage, a reader finds the next intact block by its header.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _PREFIX = struct.pack("<II4s", _SKIPPABLE, HEADER_BYTES - 8, _MARK)
 
 
 class BadBlock(Exception):
-    """The bytes aren't what was written; says how it shows."""
+    """The bytes differ from what was written; the message says how this was detected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where a block's frame lies in its file, and what it must hold; sizes in bytes."""
+    """Location of a block's frame in its file, and its expected contents; sizes in bytes."""
 
     start: int
     size: int
@@ -41,52 +41,52 @@ class Block:
 
 
 class Compressor:
-    """Makes blocks. For one thread at a time."""
+    """Creates blocks. Must be used by one thread at a time."""
 
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
 
     def block(self, raw: bytes, sha256: bytes) -> bytes:
-        """Header and frame of ``raw``, whose SHA-256 is given."""
+        """Compress ``raw``, whose SHA-256 is given, to a header and a frame."""
         return framed(self._zstd.compress(raw), len(raw), sha256)
 
 
 def framed(frame: bytes, raw_size: int, sha256: bytes) -> bytes:
-    """A compressed frame behind its header."""
+    """A compressed frame after its header."""
     header = _HEADER.pack(_SKIPPABLE, HEADER_BYTES - 8, _MARK, len(frame), raw_size, sha256)
     return header + _CHECKSUM.pack(zlib.crc32(header)) + frame
 
 
 class Decompressor:
-    """Reads frames back. For one thread at a time."""
+    """Decompresses frames. Must be used by one thread at a time."""
 
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdDecompressor()
 
     def raw(self, frame: bytes, raw_size: int, sha256: bytes) -> bytes:
-        """What a frame holds, verified.
+        """Decompress a frame, and verify it.
 
         Raises:
-            BadBlock: it isn't what was written.
+            BadBlock: the frame differs from what was written.
         """
         try:
             if zstandard.frame_content_size(frame) != raw_size:
-                raise BadBlock("its size isn't the one that was written")
+                raise BadBlock("its size differs from the one that was written")
             raw = self._zstd.decompress(frame)
         except zstandard.ZstdError as error:
-            raise BadBlock(f"it can't be decompressed ({error})") from None
+            raise BadBlock(f"it cannot be decompressed ({error})") from None
         if hashlib.sha256(raw).digest() != sha256:
-            raise BadBlock("its checksum isn't the one that was written")
+            raise BadBlock("its checksum differs from the one that was written")
         return raw
 
 
 def blocks(data: bytes) -> Iterator[Block | BadBlock]:
-    """The blocks of a file in order; for each stretch without a sound header, one ``BadBlock``."""
+    """The blocks of a file in order; one ``BadBlock`` for each stretch without a valid header."""
     at = 0
     while at < len(data):
         block = _header_at(data, at)
         if block is None:
-            yield BadBlock(f"no sound block begins at byte {at:,}")
+            yield BadBlock(f"no valid block begins at byte {at:,}")
             at = _next_header(data, at + 1)
         else:
             yield block
@@ -105,7 +105,7 @@ def _header_at(data: bytes, at: int) -> Block | None:
 
 
 def _next_header(data: bytes, start: int) -> int:
-    """Where the next sound header begins, or the end of the data."""
+    """Offset of the next valid header, or the end of the data."""
     at = data.find(_PREFIX, start)
     while at >= 0 and _header_at(data, at) is None:
         at = data.find(_PREFIX, at + 1)

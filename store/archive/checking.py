@@ -1,4 +1,4 @@
-"""Looks at every byte of a project's archive."""
+"""Checks every byte of a project's archive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Check", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What is wrong with the archive. Paths are full, hashes in hex.
+    """Findings of a check of the archive. Paths are full, hashes in hex.
 
-    ``missing``: files that the index knows and that aren't there. ``orphans``: files that it
-    doesn't know; compaction takes in those that are whole, and removes the others.
-    ``lost_contents``: what changes refer to and is nowhere.
+    ``missing``: files in the index that do not exist. ``orphans``: files that are not in the index;
+    compaction adds the intact ones to it, and removes the others. ``lost_contents``: contents that
+    changes refer to, but that do not exist.
     """
 
     files: int = 0
@@ -36,12 +36,12 @@ class Check:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing is wrong."""
+        """True if nothing is wrong."""
         return not (self.damaged or self.missing or self.orphans or self.lost_contents)
 
 
 async def check(index: Index, storage: Files, project_id: int, grace: timedelta) -> Check:
-    """See ``Archive.check``."""
+    """Check a project's archive: see ``Archive.check``."""
     orphans = await find_orphans(index, storage, project_id, datetime.now(UTC) - grace)
     files = await index.files(project_id)
     damaged: list[DamagedSegment] = []
@@ -64,7 +64,7 @@ async def check(index: Index, storage: Files, project_id: int, grace: timedelta)
 
 
 def _inspect(storage: Files, file: IndexedFile) -> DamagedSegment | None:
-    """Compare a file with what was written; where it differs, find the blocks that suffered."""
+    """Compare a file with what was written; if it differs, find the damaged blocks."""
     data = storage.read(file.path)
     if hashlib.sha256(data).digest() == file.sha256:
         return None
@@ -77,7 +77,7 @@ def _inspect(storage: Files, file: IndexedFile) -> DamagedSegment | None:
             bad.append((number, error))
         else:
             whole += len(lines) if file.kind == "events" else 1
-    reason = str(bad[0][1]) if bad else "its checksum isn't the one that was written"
+    reason = str(bad[0][1]) if bad else "its checksum differs from the one that was written"
     numbers = [number for number, _ in bad]
     return DamagedSegment(storage.full(file.path), reason, numbers, max(file.entries - whole, 0))
 
@@ -86,10 +86,10 @@ async def _lost_contents(index: Index, storage: Files, project_id: int) -> list[
     lost: set[str] = set()
     for segment in await index.segments(project_id):
         try:
-            found = await asyncio.to_thread(contents_of, storage, segment)
+            hashes = await asyncio.to_thread(contents_of, storage, segment)
         except DamagedSegment:
             continue
-        lost |= await _nowhere(index, project_id, {sha256.hex() for sha256 in found})
+        lost |= await _nowhere(index, project_id, {sha256.hex() for sha256 in hashes})
     return sorted(lost)
 
 

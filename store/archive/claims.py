@@ -1,4 +1,4 @@
-"""Claim checks: an event is archived without its content, which is kept once by its hash."""
+"""Claim checks: an event is archived without its content, which is stored once by its hash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Claims", "claim", "reference"]
 class Claims:
     """Changes without content, and the contents that they came with.
 
-    ``contents``: text by hash in hex; None where the change came with a reference only.
+    ``contents``: text by hash (hex), or None if the change had a reference only.
     """
 
     changes: tuple[LoggedChange, ...]
@@ -23,12 +23,12 @@ class Claims:
 
     @property
     def inline(self) -> dict[str, str]:
-        """The contents that are here."""
+        """The contents whose text is included."""
         return {sha256: text for sha256, text in self.contents.items() if text is not None}
 
 
 def claim(changes: Iterable[LoggedChange]) -> Claims:
-    """Part changes from their contents; of two with one place in the log, the first stays."""
+    """Separate changes from contents; of changes with the same log position, keep the first."""
     claimed: dict[tuple[int, int], LoggedChange] = {}
     contents: dict[str, str | None] = {}
     for change in changes:
@@ -42,9 +42,9 @@ def claim(changes: Iterable[LoggedChange]) -> Claims:
 
 
 def reference(change: LoggedChange) -> str | None:
-    """The hash in hex of the content that a claimed change refers to; None: it has none."""
-    found = change.event.data.content_ref
-    return None if found is None else found.sha256
+    """Hash (hex) of the content that a claimed change refers to. None if it has no content."""
+    content_ref = change.event.data.content_ref
+    return None if content_ref is None else content_ref.sha256
 
 
 def _checked(change: LoggedChange, text: str) -> LoggedChange:

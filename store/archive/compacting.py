@@ -1,7 +1,7 @@
-"""Compaction: what retention lets go of goes, small files become large, leftovers are tidied up.
+"""Compaction: drops what is past retention, merges small files, and removes leftovers.
 
-It may be killed at any moment, beside appends and readers: new files count, and old ones cease to,
-in one transaction; and no file is removed before its readers had time to finish.
+It is safe to kill at any moment, and to run beside appends and readers: one transaction makes new
+files valid and old ones invalid, and no file is removed before its readers had time to finish.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["GRACE", "Compacted", "Compactor"]
 log = structlog.get_logger(__name__)
 
 GRACE = timedelta(hours=1)
-"""How long a retired file can be read yet, and how old a file must be to count as an orphan."""
+"""Time for which a retired file stays readable, and the age from which a file may be an orphan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one run did. ``damaged``: files that were left alone."""
+    """Result of one run. ``damaged``: files that were not changed because they are damaged."""
 
     freed_bytes: int = 0
     dropped_events: int = 0
@@ -56,7 +56,7 @@ class Compactor:
         rejected: Collection[tuple[int, int]] | None,
         grace: timedelta,
     ) -> Compacted:
-        """See ``Archive.compact``."""
+        """Compact a project's archive: see ``Archive.compact``."""
         async with self._replacing.alone(project_id) as is_mine:
             if not is_mine:
                 return Compacted()

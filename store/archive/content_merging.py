@@ -1,4 +1,4 @@
-"""Compaction of packs: contents that no change refers to go, small packs become large."""
+"""Compaction of packs: drops contents that no change refers to, and merges small packs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A pack, and how much of it stays."""
+    """A pack, and the size of its part that is kept."""
 
     pack: PackFile
     live_bytes: int
@@ -34,7 +34,7 @@ class _Plan:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is worth merging with another one."""
+        """Return whether the pack is worth merging with another one."""
         return (
             self.pack.size_bytes < _SMALL_SHARE * PACK_BYTES
             and self.pack.entries < _SMALL_SHARE * PACK_CONTENTS
@@ -42,7 +42,7 @@ class _Plan:
 
     @property
     def is_wasteful(self) -> bool:
-        """Whether rewriting it alone frees something; small packs are rewritten for less."""
+        """Return whether rewriting it alone pays; for small packs, freeing less is enough."""
         dead = self.pack.size_bytes - self.live_bytes
         for_less = self.is_small or self.thorough
         return dead > (0 if for_less else _WORTHWHILE_SHARE * self.pack.size_bytes)
@@ -50,7 +50,7 @@ class _Plan:
 
 @dataclass(slots=True)
 class _Copied:
-    """New packs in the making, which lack what is ``dropped`` of the ``old`` ones."""
+    """New packs being built, without what is ``dropped`` of the ``old`` ones."""
 
     files: Writing
     created_at: datetime
@@ -59,7 +59,7 @@ class _Copied:
     pack: Pack = field(default_factory=Pack)
 
     def add(self, plan: _Plan, frames: Sequence[tuple[Span, bytes]], dead: Sequence[Span]) -> None:
-        """Take over what is live in a pack; blocks."""
+        """Copy the live contents of a pack; blocks."""
         self.old.append(plan)
         self.dropped.update(span.sha256 for span in dead)
         for span, frame in frames:
@@ -68,7 +68,7 @@ class _Copied:
                 self.flush()
 
     def flush(self) -> None:
-        """Write what is at hand; blocks."""
+        """Write the contents collected so far; blocks."""
         if self.pack.spans:
             self.files.write_pack(self.pack, self.created_at)
             self.pack = Pack()
@@ -76,9 +76,9 @@ class _Copied:
 
 @dataclass(slots=True)
 class ContentMerging:
-    """One run over one project. ``older_than``: packs that are younger lose nothing.
+    """One run over one project. ``older_than``: younger packs lose nothing.
 
-    ``thorough``: rewrite a pack for the least content that nothing refers to.
+    ``thorough``: rewrite a pack even if only one small content is unreferenced.
     """
 
     project_id: int
@@ -96,10 +96,10 @@ class ContentMerging:
     _referred: set[bytes] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Merge what is worth it. Where a file of events is damaged, nothing is let go of.
+        """Merge packs where it is worthwhile. If a file of events is damaged, nothing is dropped.
 
-        Of references only those to contents in old packs are kept in mind: of the young, which
-        stay in any case, there may be millions.
+        Only references to contents in old packs are kept in memory: there may be millions to
+        contents in young packs, which are kept in any case.
         """
         packs = await self.index.packs(self.project_id)
         for pack in packs:
@@ -112,14 +112,14 @@ class ContentMerging:
             await self._merge(group)
 
     async def _learn_references(self) -> bool:
-        """Read the files of events that aren't known yet; false: one can't be read."""
+        """Read the references of new files of events; false if a file cannot be read."""
         for segment in await self.index.segments(self.project_id):
             if segment.segment_id not in self._known_events:
                 try:
-                    found = await asyncio.to_thread(contents_of, self.storage, segment)
+                    hashes = await asyncio.to_thread(contents_of, self.storage, segment)
                 except DamagedSegment:
                     return False
-                self._referred |= found & self._old
+                self._referred |= hashes & self._old
                 self._known_events.add(segment.segment_id)
         return True
 
@@ -149,7 +149,7 @@ class ContentMerging:
             await files.discard()
 
     async def _exchange(self, copied: _Copied) -> bool:
-        """Let the new files count; false: what came in meanwhile needs what was to go."""
+        """Replace old files by the new ones; false if new changes need contents to be dropped."""
         old = [plan.pack.segment_id for plan in copied.old]
         for _ in range(_MAX_TRIES):
             events = self._known_events if copied.dropped else None
@@ -165,7 +165,7 @@ class ContentMerging:
         return False
 
     def _copy(self, plan: _Plan, spans: Sequence[Span], copied: _Copied) -> None:
-        """Take a pack over, unless it is damaged; blocks."""
+        """Copy a pack, unless it is damaged; blocks."""
         live = [span for span in spans if self._stays(plan.pack, span)]
         dead = [span for span in spans if not self._stays(plan.pack, span)]
         try:
@@ -176,10 +176,10 @@ class ContentMerging:
             copied.add(plan, frames, dead)
 
     def _frames(self, pack: PackFile, live: Sequence[Span]) -> list[tuple[Span, bytes]]:
-        """What is live in a pack, verified.
+        """Live contents of a pack, verified.
 
         Raises:
-            DamagedSegment: something isn't what was written.
+            DamagedSegment: a content differs from what was written.
         """
         decompressor = Decompressor()
         path = self.storage.full(pack.path)
@@ -196,12 +196,12 @@ class ContentMerging:
 
 
 def _worth_merging(plans: Sequence[_Plan]) -> Iterator[list[_Plan]]:
-    """Groups of packs to rewrite as one; none would stay as it is."""
+    """Groups of packs to rewrite together; every pack in them would change."""
     group: list[_Plan] = []
     for plan in plans:
         if not plan.is_wasteful and not plan.is_small:
             continue
-        if group and sum(one.live_bytes for one in group) + plan.live_bytes > _GROUP_BYTES:
+        if group and sum(other.live_bytes for other in group) + plan.live_bytes > _GROUP_BYTES:
             yield group
             group = []
         group.append(plan)

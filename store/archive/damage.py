@@ -1,4 +1,4 @@
-"""What a reader says of a file of the archive that isn't as it was written."""
+"""Error and report for archive files that differ from what was written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BLOCKS_NAMED = 5
 class DamagedSegment(OperatorError):
     """A file of the archive is damaged or gone.
 
-    ``path`` is the file in full, ``blocks`` counts from 0 and is empty where no single block can be
-    blamed; ``lost``: how many of its events or contents can't be read.
+    ``path`` is the full path. ``blocks``: numbers of the damaged blocks, from 0; empty if the
+    damage is not in single blocks. ``lost``: number of events or contents that cannot be read.
     """
 
     def __init__(self, path: str, reason: str, blocks: Sequence[int] = (), lost: int = 0) -> None:
@@ -25,7 +25,7 @@ class DamagedSegment(OperatorError):
         self.lost = lost
         super().__init__(
             f"the archive's file {path}{self._where()} is damaged: {reason}; "
-            f"{lost:,} entries can't be read: put it back from a backup of the archive"
+            f"{lost:,} entries cannot be read: restore the file from a backup of the archive"
         )
 
     def _where(self) -> str:
@@ -37,11 +37,11 @@ class DamagedSegment(OperatorError):
 
 
 Report = Callable[[DamagedSegment], None]
-"""Told of each damaged file; reading goes on with what is whole."""
+"""Called for each damaged file; unless it raises, reading continues with what is intact."""
 
 
 def raise_damage(error: DamagedSegment) -> None:
-    """A report that doesn't let the reader go on.
+    """Raise the error, as a report that stops the reader at the first damaged file.
 
     Raises:
         DamagedSegment: always.

@@ -1,4 +1,4 @@
-"""Compaction of files of events: what retention lets go of goes, small files become large."""
+"""Compaction of event files: drops changes past retention, and merges small files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORTHWHILE_SHARE = 0.05
 
 @dataclass(slots=True)
 class Merged:
-    """What merging a group of files let go of."""
+    """Changes that were dropped while merging a group of files."""
 
     dropped: int = 0
     complete_from: int | None = None
@@ -39,10 +39,10 @@ class Merged:
 
 @dataclass(slots=True)
 class EventMerging:
-    """One run over one project. Files that are damaged are left alone and end in ``damaged``.
+    """One run over one project. Damaged files are not changed, and listed in ``damaged``.
 
-    Changes of other projects came in by a mistake of an earlier version: ``foreign`` are files that
-    hold nothing else, and belong to somebody else; from other files these changes are left out.
+    An error in an earlier version could add changes of other projects. ``foreign``: files that hold
+    only such changes, and belong to another project; in other files these changes are dropped.
     """
 
     project: str
@@ -58,14 +58,16 @@ class EventMerging:
     _mixed: set[int] = field(default_factory=set)
 
     async def run(self, segments: Sequence[Segment]) -> None:
-        """Merge what is worth it."""
+        """Merge files where it is worthwhile."""
         sound = [segment for segment in segments if await asyncio.to_thread(self._learn, segment)]
-        droppable = {one.segment_id: await asyncio.to_thread(self._count, one) for one in sound}
+        droppable = {
+            segment.segment_id: await asyncio.to_thread(self._count, segment) for segment in sound
+        }
         for group in _worth_merging(sound, droppable):
             await self._merge(group)
 
     def _learn(self, segment: Segment) -> bool:
-        """Take a file into account; false: it is damaged or foreign, so that it proves nothing."""
+        """Read the changes of a file; false if it is damaged or foreign and must be ignored."""
         own = others = 0
         try:
             for record, _ in read_records(self.storage, segment):
@@ -88,7 +90,7 @@ class EventMerging:
         return record.project == self.project and self.retention.keeps(record)
 
     def _count(self, segment: Segment) -> int:
-        """How many of a file's changes may go."""
+        """Number of a file's changes that may be dropped."""
         is_young = segment.first_position >= self.retention.limit
         if is_young and segment.segment_id not in self._mixed:
             return 0
@@ -110,7 +112,7 @@ class EventMerging:
         self.dropped_events += merged.dropped
 
     def _kept(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
-        """Lines in the order of the log, each once."""
+        """Lines in log order, each once."""
         readers = [read_records(self.storage, segment) for segment in group]
         before: tuple[int, int] | None = None
         for record, line in merge(*readers, key=lambda pair: pair[0].order):
@@ -126,13 +128,13 @@ class EventMerging:
 def _worth_merging(
     segments: Sequence[Segment], droppable: dict[int, int]
 ) -> Iterator[Sequence[Segment]]:
-    """Groups of files to rewrite as one, in the order of the log; none would stay as it is."""
+    """Groups of files to rewrite together, in log order; every file in them would change."""
     group: list[Segment] = []
     for segment in segments:
         share = droppable[segment.segment_id] / max(segment.entries, 1)
         if segment.size_bytes >= _SMALL_BYTES and share < _WORTHWHILE_SHARE:
             continue
-        if group and sum(one.size_bytes for one in group) + segment.size_bytes > _GROUP_BYTES:
+        if group and sum(other.size_bytes for other in group) + segment.size_bytes > _GROUP_BYTES:
             yield group
             group = []
         group.append(segment)
@@ -144,14 +146,14 @@ def read_records(storage: Files, segment: Segment) -> Iterator[tuple[Record, byt
     """The changes of a file with their lines; blocks.
 
     Raises:
-        DamagedSegment: the file isn't what was written. Nothing came of it then.
+        DamagedSegment: the file differs from what was written.
     """
     try:
         data = storage.read(segment.path)
     except FileNotFoundError:
         raise _damage(storage, segment, "it is missing") from None
     if hashlib.sha256(data).digest() != segment.sha256:
-        raise _damage(storage, segment, "its checksum isn't the one that was written")
+        raise _damage(storage, segment, "its checksum differs from the one that was written")
     for block in blocks(data):
         try:
             lines = raw_lines(data, block)

@@ -1,4 +1,4 @@
-"""Files under one URL, in a local directory or wherever fsspec reaches.
+"""Files under one URL, in a local directory or in any storage that fsspec supports.
 
 Every method blocks: call it in a thread.
 """
@@ -25,7 +25,7 @@ __all__ = ["Files", "StoredFile"]
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that is there; ``path`` is relative to the archive's URL."""
+    """An existing file; ``path`` is relative to the archive's URL."""
 
     path: str
     size_bytes: int
@@ -33,27 +33,27 @@ class StoredFile:
 
 
 class Files:
-    """Immutable files: written once, whole or not at all, read by anybody, removed.
+    """Immutable files, each of which is written once, completely or not at all.
 
-    Every method raises ``Unavailable``, naming the path, when the storage fails.
+    Every method raises ``Unavailable``, with the path in its message, if the storage fails.
     """
 
     def __init__(self, url: str) -> None:
-        """Take the directory or bucket at ``url``; nothing is touched yet.
+        """Use the directory or bucket at ``url``; does no I/O.
 
         Raises:
-            ConfigurationError: no file system is known for the URL, or its package is absent.
+            ConfigurationError: the URL has no known file system, or its package is not installed.
         """
         self._url = url.rstrip("/")
         self._remote, self._root = _file_system(self._url)
         self._is_local = isinstance(self._remote, LocalFileSystem)
 
     def full(self, path: str) -> str:
-        """A file's path as a person would look for it."""
+        """Full path or URL of a file, for messages."""
         return f"{self._root if self._is_local else self._url}/{path}"
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file; it is there whole when this returns, and not at all when it raises."""
+        """Write a file completely; if this raises, the file does not exist."""
         with self._explained(path, "written"):
             if self._is_local:
                 _write_local(Path(self._at(path)), data)
@@ -61,42 +61,42 @@ class Files:
                 self._remote.pipe_file(self._at(path), data)
 
     def read(self, path: str) -> bytes:
-        """All of a file.
+        """Read a whole file.
 
         Raises:
-            FileNotFoundError: it isn't there.
+            FileNotFoundError: the file does not exist.
         """
         with self._explained(path, "read"):
             return bytes(self._remote.cat_file(self._at(path)))
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Parts of a file, each from its start up to its end; short where the file is.
+        """Read parts of a file, each from start to end; shorter if the file ends before.
 
         Raises:
-            FileNotFoundError: it isn't there.
+            FileNotFoundError: the file does not exist.
         """
         with self._explained(path, "read"):
             if self._is_local:
                 return _read_local(Path(self._at(path)), ranges)
             starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
             paths = [self._at(path)] * len(ranges)
-            found = self._remote.cat_ranges(paths, starts, ends, on_error="raise")
-            return [bytes(part) for part in found]
+            parts = self._remote.cat_ranges(paths, starts, ends, on_error="raise")
+            return [bytes(part) for part in parts]
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file; it need not exist."""
         with self._explained(path, "removed"), suppress(FileNotFoundError):
             self._remote.rm_file(self._at(path))
 
     def listed(self, folder: str) -> list[StoredFile]:
-        """All files of a folder and those in it, unfinished ones too."""
+        """All files in a folder and its subfolders, including unfinished ones."""
         with self._explained(folder, "listed"):
             self._remote.invalidate_cache()
             try:
-                found = self._remote.find(self._at(folder), detail=True)
+                entries = self._remote.find(self._at(folder), detail=True)
             except FileNotFoundError:
                 return []
-            return [self._stored(path, details) for path, details in sorted(found.items())]
+            return [self._stored(path, details) for path, details in sorted(entries.items())]
 
     def _at(self, path: str) -> str:
         return f"{self._root}/{path}"
@@ -114,7 +114,7 @@ class Files:
                 raise
             raise Unavailable(
                 f"{self.full(path)} can't be {verb} ({_reason(error)}): "
-                "is there room on the archive's storage, and HEADRACE_ARCHIVE_URL right?"
+                "check the free space of the archive's storage, and HEADRACE_ARCHIVE_URL"
             ) from error
 
 
@@ -123,7 +123,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         file_system, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
         raise ConfigurationError(
-            f"HEADRACE_ARCHIVE_URL={url} needs a package that isn't installed ({error})"
+            f"HEADRACE_ARCHIVE_URL={url} needs a package that is not installed ({error})"
         ) from error
     except ValueError as error:
         raise ConfigurationError(f"HEADRACE_ARCHIVE_URL={url}: {error}") from error
@@ -137,12 +137,12 @@ def _reason(error: Exception) -> str:
 
 
 def _modified(details: dict[str, Any]) -> datetime:
-    """Each kind of file system has its own name for it."""
-    found = details.get("mtime") or details.get("LastModified") or details.get("created")
-    if isinstance(found, datetime):
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-    if isinstance(found, int | float):
-        return datetime.fromtimestamp(found, UTC)
+    """Time of modification, which file systems report under different names."""
+    modified = details.get("mtime") or details.get("LastModified") or details.get("created")
+    if isinstance(modified, datetime):
+        return modified if modified.tzinfo else modified.replace(tzinfo=UTC)
+    if isinstance(modified, int | float):
+        return datetime.fromtimestamp(modified, UTC)
     return datetime.now(UTC)
 
 
@@ -163,7 +163,7 @@ def _write_local(path: Path, data: bytes) -> None:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and what it lies in, for the owner alone."""
+    """Create a directory and its parents, accessible by the owner only."""
     if directory.is_dir():
         return
     _make_private(directory.parent)
@@ -172,7 +172,7 @@ def _make_private(directory: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Let new names in a directory outlive a power cut."""
+    """Make new names in a directory survive a power failure."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The archive's index in Postgres: which files there are, and where each content lies."""
+"""The archive's index in Postgres: its files, and the location of each content."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 LOCK_SPACE = 0x48444152
-"""Of the advisory locks that keep letting go and adding apart, one for each project."""
+"""Space of the advisory locks that prevent dropping while adding, one for each project."""
 
 _QUERIES = named("archive")
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that is written, but not yet in the index. ``spans``: the contents that it holds."""
+    """A written file that is not in the index yet. ``spans``: the contents that it holds."""
 
     kind: Literal["events", "contents"]
     path: str
@@ -77,7 +77,7 @@ class PackFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """Any file that counts."""
+    """A file of either kind in the index."""
 
     kind: Literal["events", "contents"]
     path: str
@@ -93,26 +93,26 @@ class Index:
         self._deployment_id: str | None = None
 
     async def folder(self, project_id: int) -> str:
-        """Where new files of a project lie; no other deployment has this folder."""
+        """Folder of a project's new files; no other deployment uses it."""
         if self._deployment_id is None:
             self._deployment_id = (await read_deployment(self._database)).id
         return f"{self._deployment_id}/{project_id}"
 
     async def known(self, project_id: int, hashes: Collection[str]) -> set[str]:
-        """Those of the contents that are archived."""
+        """Return the hashes of the contents that are archived."""
         async with self._database.scope(project_id) as connection:
             return await known(connection, project_id, hashes)
 
     async def spans(
         self, project_id: int, hashes: Collection[str]
     ) -> dict[tuple[int, str], list[Span]]:
-        """Where contents lie, by segment id and path of their pack; as far as archived."""
+        """Location of archived contents, by segment id and path of their pack."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["find_spans"], project_id, binary(hashes))
-        found: dict[tuple[int, str], list[Span]] = {}
+        spans: dict[tuple[int, str], list[Span]] = {}
         for row in rows:
-            found.setdefault((row["segment_id"], row["path"]), []).append(_span(row))
-        return found
+            spans.setdefault((row["segment_id"], row["path"]), []).append(_span(row))
+        return spans
 
     async def segments(self, project_id: int, after: int = -1) -> list[Segment]:
         """Files with events after a position, by their first position."""
@@ -121,18 +121,18 @@ class Index:
         return [Segment(**row) for row in rows]
 
     async def is_current(self, project_id: int, segment_id: int) -> bool:
-        """Whether readers of now are still sent to a file."""
+        """Return whether a file is still in use, so that new readers read it."""
         async with self._database.scope(project_id) as connection:
             return bool(await connection.fetchval(_QUERIES["is_current"], project_id, segment_id))
 
     async def reference_sizes(self, project_id: int, hashes: Collection[str]) -> dict[str, int]:
-        """Size in bytes of those contents that travelled by reference and are kept."""
+        """Sizes in bytes of the contents that were published by reference and are stored."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["size_references"], project_id, binary(hashes))
         return {row["sha256"].hex(): row["size_bytes"] for row in rows}
 
     async def references(self, project_id: int, hashes: Collection[str]) -> dict[str, str]:
-        """The contents among these that travelled by reference and are kept."""
+        """The contents among these that were published by reference and are stored."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["get_references"], project_id, binary(hashes))
         return {row["sha256"].hex(): row["content"] for row in rows}
@@ -144,7 +144,7 @@ class Index:
         return [PackFile(**row) for row in rows]
 
     async def pack_spans(self, project_id: int, segment_id: int) -> list[Span]:
-        """What a pack holds that counts."""
+        """Locations of a pack's contents that are in the index."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["pack_spans"], project_id, segment_id)
         return [_span(row) for row in rows]
@@ -157,50 +157,50 @@ class Index:
         return {(row["partition"], row["position"]) for row in rows}
 
     async def handled_position(self, project_id: int, event_id: str) -> int | None:
-        """Where an event stands in the ledger; the first place, if it was published again."""
+        """Position of an event in the ledger; the first one, if it was published again."""
         async with self._database.scope(project_id) as connection:
-            found = await connection.fetchval(_QUERIES["handled_position"], project_id, event_id)
-        return None if found is None else int(found)
+            position = await connection.fetchval(_QUERIES["handled_position"], project_id, event_id)
+        return None if position is None else int(position)
 
     async def files(self, project_id: int) -> list[IndexedFile]:
-        """All files that count, oldest first."""
+        """All files in use, oldest first."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["list_files"], project_id)
         return [IndexedFile(**row) for row in rows]
 
     async def birth(self, project_id: int) -> datetime:
-        """When this database first knew of the project, as far as its rows still tell."""
+        """Earliest time of the project that the rows of this database still show."""
         async with self._database.scope(project_id) as connection:
-            found: datetime = await connection.fetchval(_QUERIES["birth"], project_id)
-        return found
+            birth: datetime = await connection.fetchval(_QUERIES["birth"], project_id)
+        return birth
 
     async def paths(self, project_id: int) -> set[str]:
-        """Every file that is known, retired ones too."""
+        """Paths of all files in the index, retired ones included."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["list_paths"], project_id)
         return {row["path"] for row in rows}
 
     async def totals(self, project_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Counts of what is there, and of what compaction let go of."""
+        """Counts of what is archived, and of what compaction has dropped."""
         async with self._database.scope(project_id) as connection:
             there = await connection.fetchrow(_QUERIES["measure_archive"], project_id)
             gone = await connection.fetchrow(_QUERIES["compactions"], project_id)
         return dict(there), dict(gone or {})
 
     async def retired(self, project_id: int, before: datetime) -> dict[int, str]:
-        """Paths by segment id of the files that nobody should be reading any more."""
+        """Paths by segment id of the files that were retired before a time."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["list_retired"], project_id, before)
         return {row["segment_id"]: row["path"] for row in rows}
 
     async def forget(self, project_id: int, segment_ids: Sequence[int]) -> None:
-        """Strike files off that are removed."""
+        """Remove the entries of files that were removed."""
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["forget_segments"], project_id, segment_ids)
 
     @asynccontextmanager
     async def adding(self, project_id: int) -> AsyncIterator[asyncpg.Connection]:
-        """A transaction during which nothing is let go."""
+        """Begin a transaction during which no contents are dropped."""
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["lock_shared"], LOCK_SPACE, project_id)
             yield connection
@@ -209,13 +209,13 @@ class Index:
 async def known(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
 ) -> set[str]:
-    """Those of the contents that are archived, as the connection's transaction sees it."""
+    """Return the hashes of the archived contents, as seen by the connection's transaction."""
     rows = await connection.fetch(_QUERIES["known_contents"], project_id, binary(hashes))
     return {row["sha256"].hex() for row in rows}
 
 
 async def insert_file(connection: asyncpg.Connection, project_id: int, file: NewFile) -> int:
-    """Enter a file, and those of its contents that are new; the file's id."""
+    """Enter a file, and its contents that are new; return the file's id."""
     segment_id: int = await connection.fetchval(
         _QUERIES["insert_segment"],
         project_id,
@@ -238,7 +238,7 @@ async def insert_file(connection: asyncpg.Connection, project_id: int, file: New
 async def clear_outbox(
     connection: asyncpg.Connection, project_id: int, event_ids: Sequence[str]
 ) -> None:
-    """Forget events that needed to be kept until they are archived."""
+    """Remove events from the outbox, because they are archived."""
     await connection.execute(_QUERIES["clear_outbox"], project_id, event_ids)
 
 
@@ -249,7 +249,7 @@ def span_columns(spans: Sequence[Span]) -> list[list[Any]]:
 
 
 def binary(hashes: Collection[str]) -> list[bytes]:
-    """Hashes in hex as Postgres has them."""
+    """Hashes (hex) as Postgres stores them."""
     return [bytes.fromhex(sha256) for sha256 in hashes]
 
 

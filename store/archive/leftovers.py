@@ -1,9 +1,9 @@
-"""Files that no index knows, and files that nobody needs any more.
+"""Orphans, which are files that are not in the index, and retired files.
 
-Only files of the project's own folder are looked at, which no other deployment writes to. An orphan
-that is whole, and holds changes of this project only, is taken in: where Postgres was restored from
-a backup, orphans are what was archived since. One that isn't whole is what a killed process left.
-One with changes of another project is left alone.
+Only the project's own folder is examined, to which no other deployment writes. An orphan that is
+intact, and holds changes of this project only, is added to the index: if Postgres was restored from
+a backup, orphans hold what was archived after that backup. An orphan that is not intact was left by
+a killed process, and is removed. An orphan with changes of another project is not touched.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ __all__ = ["find_orphans", "remove_retired", "take_in_orphans"]
 log = structlog.get_logger(__name__)
 
 _OF_A_DEPLOYMENT = re.compile(r"[0-9a-f]{32}/")
-"""Earlier versions put a project's folder directly below the archive's URL."""
+"""Folder of a deployment. Earlier versions put a project's folder directly below the URL."""
 
 
 async def find_orphans(
     index: Index, storage: Files, project_id: int, before: datetime
 ) -> list[StoredFile]:
-    """Files that no index knows, untouched since ``before``: somebody died who wrote them.
+    """Files that are not in the index and unchanged since ``before``: their writers have died.
 
-    The files are listed first, so that one that is entered meanwhile isn't taken for an orphan.
-    What is older than the project is none of its own: it was archived from another database.
+    The files are listed before the index is read, so that a file that is being entered is not
+    mistaken for an orphan. Files older than the project are ignored, because they were archived
+    from another database.
     """
     listed = await asyncio.to_thread(storage.listed, await index.folder(project_id))
-    known = await index.paths(project_id)
+    indexed = await index.paths(project_id)
     birth = await index.birth(project_id)
     return [
-        file for file in listed if birth <= file.modified_at <= before and file.path not in known
+        file for file in listed if birth <= file.modified_at <= before and file.path not in indexed
     ]
 
 
 async def take_in_orphans(
     index: Index, storage: Files, project: str, project_id: int, before: datetime
 ) -> int:
-    """Enter whole orphans into the index, and remove the others; how many were removed."""
+    """Enter intact orphans into the index, and remove the others; return the number removed."""
     orphans = await find_orphans(index, storage, project_id, before)
     removed = 0
     for orphan in orphans:
@@ -71,10 +72,10 @@ async def take_in_orphans(
 
 
 async def remove_retired(index: Index, storage: Files, project_id: int, before: datetime) -> int:
-    """Remove the files that compaction put others in place of; how many there were.
+    """Remove the files that compaction has replaced; return their number.
 
-    Files in the folder of another deployment stay: the original of this database, if it is a copy,
-    may need them.
+    Files in the folder of another deployment are kept: if this database is a copy, its original may
+    need them.
     """
     retired = await index.retired(project_id, before)
     own = await index.folder(project_id)
@@ -86,23 +87,23 @@ async def remove_retired(index: Index, storage: Files, project_id: int, before: 
 
 
 class _Foreign(Exception):
-    """A file holds changes of another project; says of which."""
+    """A file holds changes of another project, which the message names."""
 
 
 def _read_back(storage: Files, orphan: StoredFile, project: str) -> NewFile:
-    """What the index would have said of a file, had it been told; blocks.
+    """Index entry of an orphan, derived from its contents; blocks.
 
     Raises:
-        BadBlock: the file isn't whole.
-        _Foreign: it isn't of this project.
+        BadBlock: the file is not intact.
+        _Foreign: the file holds changes of another project.
     """
     if not orphan.path.endswith(".zst"):
-        raise BadBlock("it was never finished")
+        raise BadBlock("it was not written completely")
     data = storage.read(orphan.path)
-    found = list(_sound_blocks(data))
+    sound = list(_sound_blocks(data))
     if f"/{EVENTS}/" in orphan.path:
-        return _segment(orphan, data, found, project)
-    return _pack(orphan, data, found)
+        return _segment(orphan, data, sound, project)
+    return _pack(orphan, data, sound)
 
 
 def _sound_blocks(data: bytes) -> Iterator[Block]:

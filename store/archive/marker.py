@@ -1,4 +1,4 @@
-"""The file by which an archive's location says whose folder a folder is."""
+"""Marker file that identifies the owner of a deployment's folder in an archive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Marker", "claim_folder", "mark_folder"]
 
 
 class Marker(BaseModel):
-    """Whose folder it is. ``database``: the server's number and the database's name."""
+    """Owner of a folder. ``database``: the server's number and the database's name."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -27,43 +27,48 @@ class Marker(BaseModel):
 
     @property
     def path(self) -> str:
-        """Of the file, relative to the archive's URL."""
+        """Path of the file, relative to the archive's URL."""
         return f"{self.deployment}/deployment.json"
 
 
 async def claim_folder(database: Database, storage: Files, prefix: str, *, writes: bool) -> None:
-    """Make sure that the folder of this deployment is written by this database only.
+    """Make sure that only this database writes to the folder of this deployment.
 
-    ``writes``: the first one leaves the marker.
+    ``writes``: write the marker if it does not exist.
 
     Raises:
-        ConfigurationError: another copy of this database writes there, or one of another prefix.
+        ConfigurationError: a copy of this database, or one with another prefix, writes there.
         Unavailable: Postgres or the archive's storage cannot be reached.
     """
     own = await _marker(database, prefix)
     try:
         data = await asyncio.to_thread(storage.read, own.path)
-        found = Marker.model_validate_json(data)
+        marker = Marker.model_validate_json(data)
     except FileNotFoundError:
         if writes:
             await asyncio.to_thread(storage.write, own.path, own.model_dump_json().encode())
         return
     except ValidationError:
         raise ConfigurationError(
-            f"{storage.full(own.path)} is no marker of a deployment: remove it, and it is "
-            "written again"
+            f"{storage.full(own.path)} is not a valid deployment marker: remove it; the next "
+            "start writes it again"
         ) from None
-    if (found.prefix, found.database) != (own.prefix, own.database):
+    if (marker.prefix, marker.database) != (own.prefix, own.database):
         raise ConfigurationError(
-            f"the archive {storage.full(own.deployment)} is of prefix {found.prefix} and database "
-            f"{found.database}, this is prefix {own.prefix} and a copy in {own.database}: give the "
-            "copy an id of its own (`headrace deployment --new`), or, if the original is gone, "
-            "its place (`headrace deployment --adopt`)"
+            f"the archive {storage.full(own.deployment)} belongs to prefix {marker.prefix} and "
+            f"database {marker.database}, but this is prefix {own.prefix} and database "
+            f"{own.database}, a copy: give the copy an id of its own (`headrace deployment --new`) "
+            "or, if the original is gone, let it replace the original "
+            "(`headrace deployment --adopt`)"
         )
 
 
 async def mark_folder(database: Database, storage: Files, prefix: str) -> None:
-    """Replace the marker; raises as ``claim_folder``, but for no ConfigurationError."""
+    """Replace the marker.
+
+    Raises:
+        Unavailable: Postgres or the archive's storage cannot be reached.
+    """
     own = await _marker(database, prefix)
     await asyncio.to_thread(storage.write, own.path, own.model_dump_json().encode())
 

@@ -1,4 +1,4 @@
-"""Files of contents: one block for each, addressed by the index and verified by its hash."""
+"""Packs, which are files of contents: a block per content, located by the index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANGE_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a content's frame lies in a pack; sizes in bytes."""
+    """Location of a content's frame in a pack; sizes in bytes."""
 
     sha256: bytes
     start: int
@@ -26,52 +26,52 @@ class Span:
 
     @property
     def end(self) -> int:
-        """Where the next block begins."""
+        """Offset of the next block."""
         return self.start + self.size
 
     @property
     def stored_bytes(self) -> int:
-        """What the content takes in its pack."""
+        """Size of the content in its pack, header included."""
         return self.size + HEADER_BYTES
 
 
 @dataclass(slots=True)
 class Pack:
-    """A pack in the making."""
+    """A pack that is being built."""
 
     parts: list[bytes] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     size: int = 0
 
     def add(self, block: bytes, sha256: bytes, raw_size: int) -> None:
-        """Put a block at the end."""
+        """Append a block."""
         frame_size = len(block) - HEADER_BYTES
         self.spans.append(Span(sha256, self.size + HEADER_BYTES, frame_size, raw_size))
         self.parts.append(block)
         self.size += len(block)
 
     def add_frame(self, frame: bytes, span: Span) -> None:
-        """Take over a content from another pack as it is."""
+        """Append a content of another pack unchanged."""
         self.add(framed(frame, span.raw_size, span.sha256), span.sha256, span.raw_size)
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to begin another one."""
+        """Return whether the pack has reached its maximum size."""
         return self.size >= PACK_BYTES or len(self.spans) >= PACK_CONTENTS
 
     @property
     def data(self) -> bytes:
-        """The file."""
+        """Contents of the file."""
         return b"".join(self.parts)
 
     @property
     def raw_bytes(self) -> int:
-        """Size of the contents."""
+        """Uncompressed size of the contents."""
         return sum(span.raw_size for span in self.spans)
 
 
 def encode_contents(contents: Mapping[str, str]) -> Iterator[Pack]:
-    """Packs of texts by hash in hex; all but the last are full."""
+    """Build packs from texts by hash (hex); all but the last are full."""
     compressor = Compressor()
     pack = Pack()
     for name, text in contents.items():
@@ -85,7 +85,7 @@ def encode_contents(contents: Mapping[str, str]) -> Iterator[Pack]:
 
 
 def coalesced(spans: Iterable[Span]) -> Iterator[list[Span]]:
-    """Spans of one pack in runs worth reading at once: near to each other, not too long."""
+    """Group spans of one pack into runs to read at once: near each other and not too long."""
     run: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
         if run and (
@@ -99,10 +99,10 @@ def coalesced(spans: Iterable[Span]) -> Iterator[list[Span]]:
 
 
 def text_of(decompressor: Decompressor, frame: bytes, span: Span) -> str:
-    """The content of a span.
+    """Decode the content of a span.
 
     Raises:
-        BadBlock: it isn't what was written.
+        BadBlock: the frame differs from what was written.
     """
     if len(frame) != span.size:
         raise BadBlock("the file ends before it")

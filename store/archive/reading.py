@@ -1,4 +1,4 @@
-"""Reading the archive: changes in order, contents by hash, everything verified."""
+"""Reads the archive: changes in order, contents by hash, everything verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_REMEMBERED = 1_000_000
 
 
 class _Retired(Exception):
-    """Compaction has put other files in place of one that was being read."""
+    """Compaction has replaced a file that was to be read."""
 
 
 class Reader:
@@ -55,10 +55,10 @@ class Reader:
     async def segment(
         self, project_id: int, segment: Segment, report: Report
     ) -> AsyncIterator[LoggedChange]:
-        """The changes of one file; damage is reported when all that is whole was read.
+        """The changes of one file; damage is reported after all intact changes were read.
 
         Raises:
-            _Retired: the file is gone, since others hold what is left of it.
+            _Retired: the file was removed because compaction has replaced it.
         """
         try:
             data = await asyncio.to_thread(self._storage.read, segment.path)
@@ -93,7 +93,7 @@ class Reader:
             numbers = [number for number, _ in bad]
             report(self._damage(segment.path, str(bad[0][1]), numbers, lost))
         elif lost or hashlib.sha256(data).digest() != segment.sha256:
-            reason = "it isn't the file that was written"
+            reason = "it differs from the file that was written"
             report(self._damage(segment.path, reason, lost=max(lost, 0)))
 
     async def contents(
@@ -115,7 +115,7 @@ class Reader:
     ) -> dict[str, str]:
         segment_id, path = pack
         try:
-            found, bad = await asyncio.to_thread(self._read_spans, path, spans)
+            texts, bad = await asyncio.to_thread(self._read_spans, path, spans)
         except FileNotFoundError:
             if not await self._index.is_current(project_id, segment_id):
                 hashes = [span.sha256.hex() for span in spans]
@@ -124,13 +124,13 @@ class Reader:
             return {}
         if bad:
             report(self._damage(path, str(bad[0]), lost=len(bad)))
-        return found
+        return texts
 
     def _read_spans(
         self, path: str, spans: Sequence[Span]
     ) -> tuple[dict[str, str], list[BadBlock]]:
         decompressor = Decompressor()
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         bad: list[BadBlock] = []
         runs = list(coalesced(spans))
         parts = self._storage.read_ranges(path, [(run[0].start, run[-1].end) for run in runs])
@@ -138,12 +138,12 @@ class Reader:
             for span in run:
                 at = span.start - run[0].start
                 try:
-                    found[span.sha256.hex()] = text_of(
+                    texts[span.sha256.hex()] = text_of(
                         decompressor, part[at : at + span.size], span
                     )
                 except BadBlock as error:
                     bad.append(error)
-        return found, bad
+        return texts, bad
 
     def _damage(
         self, path: str, reason: str, numbers: Sequence[int] = (), lost: int = 0
@@ -152,13 +152,13 @@ class Reader:
 
 
 class _Seen:
-    """Recognises a change that two files hold, while their spans of positions overlap."""
+    """Detects changes that two files with overlapping ranges of positions both hold."""
 
     def __init__(self) -> None:
         self._orders: set[tuple[int, int]] = set()
 
     def is_new(self, change: LoggedChange, following: Segment | None) -> bool:
-        """Whether a change was not met before; remembered if ``following`` may hold it too."""
+        """Return whether a change is new; remember it if ``following`` may hold it too."""
         if change.order in self._orders:
             return False
         may_return = following is not None and change.position >= following.first_position
@@ -167,5 +167,5 @@ class _Seen:
         return True
 
     def forget_before(self, position: int) -> None:
-        """No later file holds anything before this position."""
+        """Forget changes before a position, because no later file holds any."""
         self._orders = {order for order in self._orders if order[0] >= position}

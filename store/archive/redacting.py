@@ -1,7 +1,7 @@
-"""Purging documents from files: their changes lose text, and contents go that nothing refers to.
+"""Purges documents from files: removes their text from changes, and drops unreferenced contents.
 
-A change keeps its place, its id and its time: it becomes a delete. So the log stays whole, and what
-it says of every document is what it said before the purge, once the document is deleted.
+A change becomes a delete, with the same log position, id and time. So the log stays complete, and
+once a purged document is deleted, the log has the same result for every document as before.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ _AHEAD = timedelta(days=1)
 
 @dataclass(slots=True)
 class Purged:
-    """What a purge did, or has to do, to the files of a project.
+    """Effect of a purge on the files of a project, or its extent before the purge.
 
-    ``changes``: those with something to take out. ``hashes`` (hex): contents that the changes
-    refer to; ``needed``: contents that other changes refer to. ``places``: partition and position
-    of the changes. ``young``: files that no index knows, too young to be taken for leftovers.
+    ``changes``: number of changes with text to remove. ``hashes`` (hex): contents that the
+    documents' changes refer to; ``needed``: contents that other changes refer to. ``places``:
+    partition and position of the documents' changes. ``young``: number of files that are not in
+    the index, but too young to count as orphans.
     """
 
     changes: int = 0
@@ -53,7 +54,7 @@ class Purged:
 
 
 def redacted(line: bytes, before: Mapping[Document, Order]) -> bytes | None:
-    """A line without what its change says, if it writes a document before an order; else None."""
+    """Line without its change's text, if the change is before the document's limit; else None."""
     record = Record.of(line)
     limit = before.get(record.documents[0])
     if limit is None or record.order >= limit:
@@ -77,14 +78,14 @@ class Redactor:
         self._storage = storage
 
     async def survey(self, project_id: int, before: Mapping[Document, Order]) -> Purged:
-        """What there is to purge: hashes and places. Nothing is changed."""
-        found = Purged()
+        """Determine what a purge would remove, without changing anything."""
+        purged = Purged()
         for segment in await self._index.segments(project_id):
             try:
-                await asyncio.to_thread(self._learn, segment, before, found)
+                await asyncio.to_thread(self._learn, segment, before, purged)
             except DamagedSegment as error:
-                found.damaged.append(error)
-        return found
+                purged.damaged.append(error)
+        return purged
 
     async def purge(
         self,
@@ -93,9 +94,10 @@ class Redactor:
         before: Mapping[Document, Order],
         grace: timedelta,
     ) -> Purged | None:
-        """Rewrite what holds changes of documents before an order; None: a compaction is at work.
+        """Rewrite the files with changes of documents before a log position each.
 
-        Replaced files are removed at once: who reads one goes on with its successor.
+        Returns None, and does nothing, while a compaction runs. Replaced files are removed at once:
+        a reader of such a file continues with its successor.
         """
         async with self._replacing.alone(project_id) as is_mine:
             if not is_mine:
@@ -122,7 +124,7 @@ class Redactor:
         return done
 
     def _learn(self, segment: Segment, before: Mapping[Document, Order], found: Purged) -> None:
-        """Note what a file holds of the documents; blocks."""
+        """Record what a file holds of the documents; blocks."""
         for record, line in read_records(self._storage, segment):
             found.changes += redacted(line, before) is not None
             limit = before.get(record.documents[0])
@@ -153,7 +155,7 @@ class Redactor:
     def _lines(
         self, segment: Segment, before: Mapping[Document, Order]
     ) -> tuple[Sequence[Line], int]:
-        """A file's lines as they are to be, and how many of them are others; blocks."""
+        """New lines of a file, and the number of lines that differ; blocks."""
         lines = []
         changed = 0
         for record, line in read_records(self._storage, segment):

@@ -1,4 +1,4 @@
-"""Compaction's side of the index: new files take the place of old ones, in one transaction each."""
+"""Replacement of old files by new ones in the archive's index, in one transaction each."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _QUERIES = named("archive")
 
 
 class NewcomersInTheWay(Exception):
-    """Changes came in that may need what is about to go."""
+    """New changes were archived that may refer to contents about to be dropped."""
 
 
 class Replacing:
-    """Puts files in the place of others. Old ones stay readable for a while: see ``retired``."""
+    """Replaces files by others. Old ones stay readable for some time: see ``Index.retired``."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @asynccontextmanager
     async def alone(self, project_id: int) -> AsyncIterator[bool]:
-        """Hold the project's lock of compaction; false: somebody else has it."""
+        """Hold the project's compaction lock; yields false if another process holds it."""
         async with self._database.connection() as connection:
             lock = _COMPACTING_SPACE, project_id
             mine = bool(await connection.fetchval(_QUERIES["try_compacting"], *lock))
@@ -49,7 +49,7 @@ class Replacing:
         dropped: int,
         complete_from: int | None,
     ) -> int:
-        """Exchange files of events; how many bytes that freed."""
+        """Replace files of events; return the number of bytes freed."""
         async with self._database.scope(project_id) as connection:
             freed = await _retire(connection, project_id, old) - _size(new)
             for file in new:
@@ -64,12 +64,12 @@ class Replacing:
         new: Sequence[NewFile],
         events: Collection[int] | None,
     ) -> int:
-        """Exchange packs; what the new ones lack is let go of. How many bytes that freed.
+        """Replace packs; return the number of bytes freed. Contents absent in new ones are dropped.
 
-        ``events``: the files of events that were looked at; None: nothing is let go of.
+        ``events``: files of events whose references were read, or None if no content is dropped.
 
         Raises:
-            NewcomersInTheWay: there are others by now; nothing is done.
+            NewcomersInTheWay: there are new files of events; nothing is changed.
         """
         async with self._database.scope(project_id) as connection:
             await connection.execute(_QUERIES["lock_exclusive"], LOCK_SPACE, project_id)
@@ -95,10 +95,10 @@ async def _check_newcomers(
 
 
 async def _retire(connection: asyncpg.Connection, project_id: int, old: Collection[int]) -> int:
-    """Send readers elsewhere from now on; the files' size in bytes."""
+    """Mark files as replaced, so that new readers skip them; return their size in bytes."""
     rows = await connection.fetch(_QUERIES["retire"], project_id, list(old))
     if len(rows) != len(old):
-        raise Unavailable("another compaction was at the same files; it is tried again")
+        raise Unavailable("another compaction changed the same files; it will be tried again")
     return sum(row["size_bytes"] for row in rows)
 
 

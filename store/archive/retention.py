@@ -1,7 +1,7 @@
-"""What compaction lets go of: of old changes, all but the one of each document that stands.
+"""Retention: of the changes before a limit, compaction keeps only the last one of each document.
 
-What is younger is kept whole. So the state of every document at the limit can be told, and all that
-happened since.
+All later changes are kept. So the archive has the state of every document at the limit, and
+everything that happened since.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Document = tuple[str, str]
 
 
 def position_at(moment: datetime) -> int:
-    """The least position that a change of this moment can have."""
+    """The lowest position that a change of this moment can have."""
     return int(moment.timestamp() * 1000) << _BITS_BELOW_MILLISECONDS
 
 
 def time_of(position: int) -> datetime:
-    """When the change at a position was published, to the millisecond."""
+    """Time at which the change at a position was published, to the millisecond."""
     return datetime.fromtimestamp((position >> _BITS_BELOW_MILLISECONDS) / 1000, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """As much of an archived change as compaction needs. ``content``: the hash it refers to."""
+    """The attributes of an archived change that compaction needs. ``content``: hash of its text."""
 
     project: str
     partition: int
@@ -45,7 +45,7 @@ class Record:
 
     @classmethod
     def of(cls, line: bytes) -> Record:
-        """Read it off a line of a file; a rename counts for both its documents."""
+        """Parse a line of a file; a rename counts for both its documents."""
         parsed = json.loads(line)
         data = parsed["event"]["data"]
         agent = data.get("agent") or ""
@@ -62,17 +62,17 @@ class Record:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place in the log, as ``LoggedChange.order``."""
+        """Log position, as ``LoggedChange.order``."""
         return self.position, self.partition
 
     @property
     def rank(self) -> Rank:
-        """As ``LoggedChange.rank``."""
+        """Rank, as ``LoggedChange.rank``."""
         return rank_of(self.position, self.partition, self.origin)
 
 
 class Retention:
-    """Learns of all changes beyond the limit (a position); then tells which may go.
+    """Decides which changes are dropped, after reading all changes before the limit (a position).
 
     ``rejected``: partition and position of changes that never took effect, so that none of them can
     be a document's last.
@@ -84,14 +84,14 @@ class Retention:
         self._last: dict[Document, Rank] = {}
 
     def learn(self, record: Record) -> None:
-        """Take a change into account, in any order, any number of times."""
+        """Record a change; the order of changes, and repetitions, do not matter."""
         if self._is_young(record) or (record.partition, record.position) in self._rejected:
             return
         for document in record.documents:
             self._last[document] = max(record.rank, self._last.get(document, record.rank))
 
     def keeps(self, record: Record) -> bool:
-        """Whether a change has to stay, once all were learnt."""
+        """Return whether a change must be kept; call it after all changes were learnt."""
         return self._is_young(record) or any(
             self._last.get(document) == record.rank for document in record.documents
         )

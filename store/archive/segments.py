@@ -1,4 +1,4 @@
-"""Files of events: JSON lines, one for each change, in blocks of some hundred."""
+"""Files of events: JSON lines, one per change, in blocks of some hundred lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from store.archive.blocks import BadBlock, Block, Compressor, Decompressor
 __all__ = ["EncodedEvents", "Line", "decode_block", "encode_events", "line_of", "raw_lines"]
 
 BLOCK_RAW_BYTES = 128 * 2**10
-"""Damage costs one block; larger ones compress little better."""
+"""Damage affects a whole block; larger blocks would compress only a little better."""
 
 SEGMENT_BYTES = 8 * 2**20
 
@@ -28,7 +28,7 @@ class _Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A change as it is kept, newline included."""
+    """A change as it is stored, newline included."""
 
     position: int
     raw: bytes
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(slots=True)
 class EncodedEvents:
-    """A file of events, in the making or ready to be written."""
+    """A file of events that is being built or ready to be written."""
 
     parts: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
@@ -46,7 +46,7 @@ class EncodedEvents:
     last_position: int = -1
 
     def add(self, block: bytes, lines: list[Line], raw_bytes: int) -> None:
-        """Put a block of lines at the end."""
+        """Append a block of lines."""
         self.parts.append(block)
         self.size_bytes += len(block)
         self.raw_bytes += raw_bytes
@@ -57,12 +57,12 @@ class EncodedEvents:
 
     @property
     def data(self) -> bytes:
-        """The file."""
+        """Contents of the file."""
         return b"".join(self.parts)
 
 
 def line_of(change: LoggedChange) -> Line:
-    """The line that keeps a claimed change."""
+    """The line that stores a claimed change."""
     raw = b'{"partition":%d,"position":%d,"event":%b}\n' % (
         change.partition,
         change.position,
@@ -72,7 +72,7 @@ def line_of(change: LoggedChange) -> Line:
 
 
 def encode_events(lines: Iterable[Line]) -> Iterator[EncodedEvents]:
-    """Files of lines, in their order; each but the last is of about ``SEGMENT_BYTES``."""
+    """Files of lines, in their order; all but the last have about ``SEGMENT_BYTES``."""
     compressor = Compressor()
     encoded = EncodedEvents()
     for block in _blocks(lines):
@@ -102,7 +102,7 @@ def raw_lines(data: bytes, block: Block | BadBlock) -> list[bytes]:
     """The lines of one block of a file.
 
     Raises:
-        BadBlock: it isn't what was written.
+        BadBlock: the block differs from what was written.
     """
     if isinstance(block, BadBlock):
         raise block
@@ -114,12 +114,12 @@ def decode_block(data: bytes, block: Block | BadBlock) -> list[LoggedChange]:
     """The changes of one block of a file.
 
     Raises:
-        BadBlock: it isn't what was written.
+        BadBlock: the block differs from what was written.
     """
     try:
         return [_change(line) for line in raw_lines(data, block)]
     except ValidationError as error:
-        raise BadBlock(f"it holds what is no event ({first_problem(error)})") from None
+        raise BadBlock(f"it holds an invalid event ({first_problem(error)})") from None
 
 
 def _change(line: bytes) -> LoggedChange:

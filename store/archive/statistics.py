@@ -1,4 +1,4 @@
-"""What the archive holds, for ``status`` and for who asks how far back it goes."""
+"""Statistics of the archive, for ``status`` and for commands that need its beginning."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["ArchiveStatistics", "Beginning", "measure"]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """From where on the archive has every change; before, it has at most each document's last."""
+    """Position from which on every change is archived; before, at most each document's last is."""
 
     position: int
 
     @property
     def at(self) -> datetime:
-        """The same as a time."""
+        """The position as a time."""
         return time_of(self.position)
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatistics:
-    """A project's part of the archive. What compaction let go of counts from the project's birth.
+    """Counts of a project's archive. ``freed_bytes`` and ``dropped_events`` are totals so far.
 
-    ``raw_bytes`` is what ``stored_bytes`` hold uncompressed. Positions are None where there are no
+    ``raw_bytes`` is the uncompressed size of ``stored_bytes``. Positions are None if there are no
     events.
     """
 
@@ -44,13 +44,13 @@ class ArchiveStatistics:
 
     @property
     def beginning(self) -> Beginning | None:
-        """None: nothing is archived."""
+        """Position from which on every change is archived. None if nothing is archived."""
         if self.first_position is None:
             return None
         return Beginning(max(self.first_position, self.complete_from or 0))
 
 
 async def measure(index: Index, project_id: int) -> ArchiveStatistics:
-    """Count."""
+    """Count a project's files, events and contents."""
     totals, compactions = await index.totals(project_id)
     return ArchiveStatistics(**totals, **compactions)

@@ -1,4 +1,4 @@
-"""Writes new files; they count once they are in the index."""
+"""Writes new files, which become valid once they are in the index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Writing:
-    """Files of one project that belong together. What is written is in ``files``."""
+    """Writes related files of one project. ``files``: the files that were written."""
 
     def __init__(self, storage: Files, place: str) -> None:
         """``place``: the project's folder."""
@@ -37,7 +37,7 @@ class Writing:
         self.files: list[NewFile] = []
 
     async def contents(self, contents: Mapping[str, str]) -> None:
-        """Write packs of texts by hash in hex."""
+        """Write packs of texts by hash (hex)."""
         await asyncio.to_thread(self._write_contents, contents)
 
     async def events(self, changes: Sequence[LoggedChange]) -> None:
@@ -46,11 +46,11 @@ class Writing:
 
     @property
     def hashes(self) -> set[str]:
-        """The contents that were written, in hex."""
+        """Hashes (hex) of the contents that were written."""
         return {span.sha256.hex() for file in self.files for span in file.spans}
 
     def write_pack(self, pack: Pack, created_at: datetime | None = None) -> None:
-        """Write a pack, which counts as made at ``created_at`` or else now; blocks."""
+        """Write a pack with the creation time ``created_at``, or the current time; blocks."""
         path = f"{self._folder}/{CONTENTS}/{uuid4().hex}.zst"
         data = pack.data
         self._storage.write(path, data)
@@ -94,7 +94,7 @@ class Writing:
             self._write_segment(events)
 
     async def discard(self) -> None:
-        """Remove what was written; what can't be is an orphan that compaction finds."""
+        """Remove the written files; a file that cannot be removed becomes an orphan."""
         for file in self.files:
             try:
                 await asyncio.to_thread(self._storage.remove, file.path)
@@ -104,7 +104,7 @@ class Writing:
 
 @asynccontextmanager
 async def writing(files: Writing) -> AsyncIterator[None]:
-    """When the block raises, what it wrote is removed again."""
+    """Remove the written files if the block raises."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""Chunks → the postings and words of their keyword segments."""
+"""Builds keyword segments, i.e. postings and words, from chunks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ChunkText", "Segment", "about_chunk", "about_document", "segments_of
 _URI_SEPARATOR = re.compile(r"[/\\.:?#&=]+")
 
 Segment = tuple[Postings, list[str]]
-"""The postings of some chunks, and the distinct words that a misspelt one can be corrected to."""
+"""Postings of some chunks, and their distinct words that a misspelt word can be corrected to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkText:
-    """A chunk's id and all that it is found by: text, symbol, headings, title and uri."""
+    """A chunk's id and everything that it is found by: text, symbol, headings, title and uri."""
 
     chunk_id: int
     content: str
@@ -35,20 +35,20 @@ class ChunkText:
 
 
 def about_document(uri: str, title: str | None) -> str:
-    """Words that every chunk of a document is found by."""
+    """Text about a document, by which each of its chunks is found."""
     return "\n".join((title or "", " ".join(_URI_SEPARATOR.split(uri))))
 
 
 def about_chunk(symbol: str | None, heading_path: Sequence[str]) -> str:
-    """Words that a chunk is found by besides its text."""
+    """Text about a chunk, by which it is found in addition to its content."""
     return "\n".join((symbol or "", *heading_path))
 
 
 def segments_of(texts: Sequence[ChunkText]) -> list[Segment]:
-    """One segment for each 65,536 chunks.
+    """Build one segment for each 65,536 chunks.
 
-    A text is never turned into terms as such: the hashes of the terms of its pieces are remembered,
-    and the terms themselves are looked at once for each distinct piece.
+    For speed, a text is not converted to terms as a whole: the term hashes of each piece are
+    cached, and the terms themselves are used once for each distinct piece.
     """
     starts = range(0, len(texts), MAX_CHUNKS)
     return [_segment(texts[start : start + MAX_CHUNKS]) for start in starts]
@@ -69,7 +69,7 @@ def _segment(texts: Sequence[ChunkText]) -> Segment:
 
 
 def _pieces(texts: Sequence[ChunkText]) -> Iterator[list[str]]:
-    """Pieces of each chunk; those of its document are made once for a run of its chunks."""
+    """Pieces of each chunk; its document's pieces are computed once for consecutive chunks."""
     document: tuple[str, str | None] | None = None
     shared: list[str] = []
     for text in texts:

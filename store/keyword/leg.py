@@ -1,4 +1,4 @@
-"""The keyword leg: a query's text → the chunks that score best by BM25."""
+"""The keyword retriever: finds the chunks that score best for a query's text by BM25."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 CACHE_BYTES = 256 * 2**20
 CORRECTION_WEIGHT = 0.5
-"""A word that stands in for a misspelt one says less than one that was really asked for."""
+"""A correction of a misspelt word is weaker evidence than a word of the query itself."""
 
 MAX_CORRECTIONS = 8
 _THREAD_FROM_POSTINGS = 200_000
@@ -36,14 +36,14 @@ _QUERIES = named("keyword")
 
 @dataclass(frozen=True, slots=True)
 class KeywordFound:
-    """Chunk ids with BM25 scores, best first, and the terms that stood in for misspelt ones."""
+    """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones."""
 
     ranked: list[tuple[int, float]]
     corrections: Mapping[str, str] = field(default_factory=dict)
 
 
 class KeywordLeg:
-    """Searches by words. One per process: it remembers the segments it has read."""
+    """Searches by words. One instance per process, because it caches segments."""
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._cache = SegmentCache(cache_bytes)
@@ -56,7 +56,7 @@ class KeywordLeg:
         visibility: Visibility,
         limit: int,
     ) -> KeywordFound:
-        """The best visible chunks; a chunk deleted or hidden never appears.
+        """The best visible chunks; deleted or hidden chunks never appear.
 
         Raises:
             asyncpg.PostgresError: the server failed.
@@ -75,11 +75,13 @@ class KeywordLeg:
         self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]
     ) -> Matches:
         hashes = [term_hash(word) for word in words]
-        known = self._cache.get(generation_id)
-        rows = await connection.fetch(_QUERIES["read_segments"], generation_id, list(known), hashes)
+        cached = self._cache.get(generation_id)
+        rows = await connection.fetch(
+            _QUERIES["read_segments"], generation_id, list(cached), hashes
+        )
         heads = [row for row in rows if row["term"] is None]
         segments = {
-            row["segment_id"]: known.get(row["segment_id"]) or _decode(row) for row in heads
+            row["segment_id"]: cached.get(row["segment_id"]) or _decode(row) for row in heads
         }
         self._cache.put(generation_id, segments)
         large = _group([row for row in rows if row["term"] is not None])
@@ -102,12 +104,12 @@ class KeywordLeg:
     ) -> dict[str, str]:
         """For each term that occurs nowhere, the most frequent of the nearest words that do.
 
-        Only words of chunks that the asker may see: the others' private words are not for telling.
+        Only words of visible chunks are used, so that private words of other agents do not leak.
         """
         if not matches.segments:
             return {}
-        found = matches.document_frequencies()
-        missing = [term for term in asked if term_hash(term) not in found][:MAX_CORRECTIONS]
+        frequencies = matches.document_frequencies()
+        missing = [term for term in asked if term_hash(term) not in frequencies][:MAX_CORRECTIONS]
         near = {term: await nearest(connection, generation_id, term) for term in missing}
         candidates = {word for words in near.values() for word in words}
         if not candidates:
@@ -141,12 +143,12 @@ def _group(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[TermHits]]:
 def _inline(segment: Segment, hashes: Sequence[int]) -> list[TermHits]:
     if segment.inline is None:
         return []
-    found = ((term, segment.inline.find(term)) for term in hashes)
-    return [TermHits(term, *hit) for term, hit in found if hit is not None]
+    hits = ((term, segment.inline.find(term)) for term in hashes)
+    return [TermHits(term, *hit) for term, hit in hits if hit is not None]
 
 
 async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
-    """In a thread where it would hold up the event loop."""
+    """Score matches, in a thread if it would block the event loop."""
     if sum(matches.document_frequencies().values()) < _THREAD_FROM_POSTINGS:
         return score(matches, weights)
     return await asyncio.to_thread(score, matches, weights)
@@ -155,7 +157,7 @@ async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks
 async def _is_seen(
     connection: asyncpg.Connection, matches: Matches, word: str, visibility: Visibility
 ) -> bool:
-    """Whether the asker may see a chunk with this word."""
+    """Return whether a chunk with this word is visible."""
     wanted = term_hash(word)
     weights = {term: float(term == wanted) for term in matches.document_frequencies()}
     if wanted not in weights:
@@ -167,7 +169,7 @@ async def _is_seen(
 async def _visible(
     connection: asyncpg.Connection, scored: ScoredChunks, visibility: Visibility, limit: int
 ) -> list[tuple[int, float]]:
-    """The best that the asker may see: first among the very best, then among more, then all."""
+    """The best visible chunks: checks the best ones first, then more of them, then all."""
     for factor in _ROUNDS:
         best = scored.best(factor * limit)
         seen = await visibility.among(connection, [chunk_id for chunk_id, _ in best])

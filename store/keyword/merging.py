@@ -1,4 +1,4 @@
-"""Folding small segments into large ones, so that a question meets few of them."""
+"""Merges small segments into large ones, so that a query reads few segments."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 FAN_IN = 8
-"""So many segments of about one size make one of the next: a chunk is rewritten about 5 times on
-its way from a segment of its own to a full one, and a question meets at most 35 small segments."""
+"""Number of segments of similar size that are merged into one of the next size. A chunk is
+rewritten about 5 times until its segment is full, and a query reads at most 35 small segments."""
 
 MAX_DEAD_SHARE = 0.2
 _WORD_ROWS = 512
@@ -36,14 +36,14 @@ _QUERIES = named("keyword")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSize:
-    """A segment and how many chunks it was written with."""
+    """A segment and the number of chunks that it was written with."""
 
     segment_id: int
     chunks: int
 
 
 def plan_merges(segments: Iterable[SegmentSize]) -> list[list[int]]:
-    """Which segments to make one of: groups of ids, oldest first."""
+    """Groups of ids of the segments to merge, oldest first."""
     levels: dict[int, list[SegmentSize]] = defaultdict(list)
     for segment in sorted(segments, key=lambda segment: segment.segment_id):
         if segment.chunks <= MAX_CHUNKS // 2:
@@ -52,7 +52,7 @@ def plan_merges(segments: Iterable[SegmentSize]) -> list[list[int]]:
 
 
 def _level(chunks: int) -> int:
-    """How often ``FAN_IN`` goes into it."""
+    """Size class of a segment: the integer logarithm of its chunks to the base ``FAN_IN``."""
     level = 0
     while chunks >= FAN_IN:
         chunks //= FAN_IN
@@ -61,7 +61,7 @@ def _level(chunks: int) -> int:
 
 
 def _groups(segments: Sequence[SegmentSize]) -> Iterable[list[int]]:
-    """Runs that are worth merging: many, or enough to fill a segment."""
+    """Groups that are worth merging: many segments, or enough chunks to fill one."""
     group: list[SegmentSize] = []
     for segment in segments:
         if _chunks(group) + segment.chunks > MAX_CHUNKS:
@@ -89,10 +89,10 @@ async def list_sizes(connection: asyncpg.Connection, generation_id: int) -> list
 async def merge_segments(
     connection: asyncpg.Connection, generation_id: int, segment_ids: Sequence[int]
 ) -> None:
-    """Put one segment in the place of several, without the chunks that no longer exist.
+    """Replace segments by a single one, without the chunks that no longer exist.
 
-    For one caller at a time per generation. Questions and writers go on meanwhile; a question sees
-    all of the old segments or the new one.
+    Only one caller at a time may do this per generation. Queries and writers are not blocked; a
+    query sees either all of the old segments or the new one.
     """
     parts = await _read(connection, generation_id, segment_ids)
     chunk_ids = np.concatenate([part.chunk_ids for part in parts])
@@ -109,7 +109,7 @@ async def merge_segments(
 async def find_wasteful(
     connection: asyncpg.Connection, generation_id: int, max_dead_share: float = MAX_DEAD_SHARE
 ) -> list[int]:
-    """Ids of the segments with more than that share of chunks that no longer exist."""
+    """Ids of the segments whose share of deleted chunks is above ``max_dead_share``."""
     wasteful = []
     for segment in await list_sizes(connection, generation_id):
         rows = await connection.fetch(
@@ -153,9 +153,9 @@ async def _alive(
 
 
 async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool:
-    """Move newly written words into the vocabulary; false: there was none.
+    """Move newly written words into the vocabulary; false if there were none.
 
-    For one caller at a time per generation.
+    Only one caller at a time may do this per generation.
     """
     taken = await connection.fetch(_QUERIES["take_words"], generation_id, _WORD_ROWS)
     new: dict[int, set[str]] = defaultdict(set)
@@ -171,7 +171,7 @@ async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool
 
 
 def _grown(known: Mapping[int, str], new: Mapping[int, set[str]]) -> dict[int, str]:
-    """The rows of the vocabulary that change: newline-separated words by their length."""
+    """Changed rows of the vocabulary: newline-separated words by their length."""
     grown = {}
     for length, words in new.items():
         old = set(known[length].split("\n")) if length in known else set()

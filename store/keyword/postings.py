@@ -1,8 +1,9 @@
-"""Postings: which chunks of a segment hold a term, and how often.
+"""Postings: the chunks of a segment that contain a term, with the number of occurrences.
 
-A term is known by a 64-bit hash of its text, a chunk by its place in the segment (16 bits). What is
-stored is raw counts, not scores: a score depends on the whole generation and is worked out at query
-time, so that segments can be merged, and BM25 tuned, without reading a text again.
+A term is identified by a 64-bit hash of its text, a chunk by its slot in the segment (16 bits),
+which the code calls place. Raw counts are stored, not scores: a score depends on the whole
+generation and is computed at query time, so that segments can be merged, and BM25 tuned, without
+reading any text again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["MAX_CHUNKS", "Postings", "pack", "term_hash", "unpack"]
 
 _PLACE_BITS = 16
 MAX_CHUNKS = 1 << _PLACE_BITS
-"""A segment holds at most this many chunks, so that a place in it fits 16 bits."""
+"""A segment holds at most this many chunks, so that a slot in it fits into 16 bits."""
 
 MAX_COUNT = 255
 _PACKED_BYTES = 3
@@ -38,7 +39,7 @@ def term_hash(term: str) -> int:
 
 
 def pack(places: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:
-    """Bytes of one term's postings: all places (2 bytes each), then all counts (1 byte each)."""
+    """Bytes of one term's postings: all slots (2 bytes each), then all counts (1 byte each)."""
     return places.tobytes() + counts.tobytes()
 
 
@@ -52,9 +53,9 @@ def unpack(data: bytes) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
 class Postings:
     """An inverted index of some chunks.
 
-    ``chunk_ids`` and ``lengths`` (in terms) have one item per chunk. ``terms`` (hashes) is sorted;
-    the postings of ``terms[i]`` are ``places`` and ``counts`` from ``starts[i]`` to
-    ``starts[i + 1]``, places ascending.
+    ``chunk_ids`` and ``lengths`` (in terms) have one item per chunk. ``terms`` (hashes) is sorted.
+    The postings of ``terms[i]`` are ``places`` (slots of chunks) and ``counts`` from ``starts[i]``
+    to ``starts[i + 1]``, with ascending places.
     """
 
     chunk_ids: Int64s
@@ -66,7 +67,7 @@ class Postings:
 
     @classmethod
     def build(cls, rows: Sequence[tuple[int, Sequence[str]]]) -> Postings:
-        """Index chunks, each an id with its terms as they occur, repeats included."""
+        """Index chunks, given as ids with all their terms in order, repetitions included."""
         hashes = map(term_hash, chain.from_iterable(terms for _, terms in rows))
         return cls.of_hashes(
             np.array([chunk_id for chunk_id, _ in rows], np.int64),
@@ -78,14 +79,14 @@ class Postings:
     def of_hashes(
         cls, chunk_ids: Int64s, lengths: npt.NDArray[np.uint32], hashes: Int64s
     ) -> Postings:
-        """Index chunks; ``hashes`` are those of all terms, chunk after chunk."""
+        """Index chunks; ``hashes``: hashes of all terms, chunk after chunk."""
         places = np.repeat(np.arange(len(chunk_ids), dtype=np.int64), lengths)
         ordered = np.sort(hashes)
         terms = ordered[_starts_of_runs(ordered)]
         if len(_starts_of_runs(terms >> _PLACE_BITS)) < len(terms) or len(chunk_ids) > MAX_CHUNKS:
             return cls._of_occurrences(chunk_ids, lengths, hashes, places, None)
-        # the upper bits of the hashes tell all terms apart: term and place fit one number, and
-        # numbers are sorted several times faster than places are sorted by their terms
+        # the upper bits of the hashes distinguish all terms: term and slot fit into one number, and
+        # sorting numbers is several times faster than sorting slots by their terms
         keys = np.sort(hashes & ~(MAX_CHUNKS - 1) | places)
         first = _starts_of_runs(keys)
         keys, counts = keys[first], np.diff(np.append(first, len(keys)))
@@ -101,9 +102,9 @@ class Postings:
 
     @classmethod
     def merge(cls, parts: Sequence[Postings], alive: Int64s | None = None) -> Postings:
-        """One index of all parts' chunks; those whose id is not in ``alive`` are left out.
+        """Merge indexes into one, without the chunks whose id is not in ``alive``.
 
-        The parts must have no chunk in common.
+        The parts must not have chunks in common.
         """
         bases = np.cumsum([0] + [len(part.chunk_ids) for part in parts])
         chunk_ids = np.concatenate([part.chunk_ids for part in parts])
@@ -130,7 +131,7 @@ class Postings:
         places: Int64s,
         counts: npt.NDArray[np.uint8] | None,
     ) -> Postings:
-        """Group occurrences, whose places ascend, by term and place."""
+        """Group occurrences by term and slot; their slots must ascend."""
         if len(chunk_ids) > MAX_CHUNKS:
             raise ValueError(f"a segment holds at most {MAX_CHUNKS} chunks, not {len(chunk_ids)}")
         order = np.argsort(hashes, kind="stable")
@@ -163,7 +164,7 @@ class Postings:
         return {term: index for index, term in enumerate(self.terms.tolist())}
 
     def find(self, term: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]] | None:
-        """Places and counts of a term, or None where no chunk holds it."""
+        """Slots and counts of a term. Returns None if no chunk contains it."""
         index = self.place_of_term.get(term)
         if index is None:
             return None
@@ -171,7 +172,7 @@ class Postings:
         return self.places[span], self.counts[span]
 
     def packed(self) -> Iterator[tuple[int, bytes]]:
-        """Each term with its postings packed."""
+        """Each term with its packed postings."""
         places, counts = self.places.tobytes(), self.counts.tobytes()
         for term, (start, end) in zip(
             self.terms.tolist(), pairwise(self.starts.tolist()), strict=True
@@ -200,7 +201,7 @@ class Postings:
 
 
 def _starts_of_runs(*keys: Int64s) -> Int64s:
-    """Where each run of equal keys begins."""
+    """Index at which each run of equal keys begins."""
     size = len(keys[0])
     if size == 0:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Removing from a generation's keyword index what only deleted chunks have left there."""
+"""Removes the data of deleted chunks from a generation's keyword index."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _QUERIES = named("purging")
 
 @dataclass(frozen=True, slots=True)
 class PurgedWords:
-    """How many segments were written without deleted chunks, and how many words went."""
+    """Number of segments rewritten without deleted chunks, and of words dropped."""
 
     segments: int
     words: int
 
 
 async def purge_words(connection: asyncpg.Connection, generation_id: int) -> PurgedWords:
-    """Rewrite segments with deleted chunks, and drop words that no segment holds any more.
+    """Rewrite segments with deleted chunks, and drop words that no remaining segment holds.
 
-    In a scope of upkeep, under the generation's maintenance lock. Writers and questions go on:
-    words that come in meanwhile aren't in the vocabulary yet, so that none of them is lost.
+    Requires a scope of ``EVERY_AGENT`` and the generation's maintenance lock. Writers and queries
+    are not blocked: words written at the same time are not in the vocabulary yet, so none is lost.
     """
     while await sort_words(connection, generation_id):
         pass

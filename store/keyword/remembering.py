@@ -1,4 +1,4 @@
-"""Remembers what was made of short texts, since the same come again and again."""
+"""Cache of values derived from short texts, because the same texts recur often."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Value = TypeVar("Value")
 
 
 class Remembered(dict[str, Value]):
-    """A mapping that makes its values when they are asked for, and keeps those of short keys.
+    """A mapping that computes missing values, and caches those of short keys.
 
-    Looking up is all done in C, which is what it is for. Forgets everything when it is full.
+    It is a dict so that a lookup runs entirely in C. When it is full, it is cleared.
     """
 
     LIMIT = 200_000
     LONGEST = 64
-    """Longer keys seldom come again, and hostile ones would fill the memory."""
+    """Longer keys rarely recur, and hostile ones would fill the memory."""
 
     def __init__(self, make: Callable[[str], Value]) -> None:
         super().__init__()

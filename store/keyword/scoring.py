@@ -20,10 +20,10 @@ from store.keyword.postings import Postings
 __all__ = ["K1", "B", "Matches", "ScoredChunks", "Segment", "TermHits", "score"]
 
 K1 = 1.2
-"""How soon further occurrences of a term stop to matter."""
+"""Saturation: the lower, the sooner further occurrences of a term stop to matter."""
 
 B = 0.75
-"""How much a long chunk's occurrences count less."""
+"""Length normalisation: the higher, the less occurrences in a long chunk count."""
 
 _BLOCK = 256
 
@@ -32,7 +32,7 @@ Float32s = npt.NDArray[np.float32]
 
 @dataclass(eq=False)
 class Segment:
-    """A segment as a process keeps it: immutable but for the memory of its norms."""
+    """A segment in memory, immutable except for the cache of its norms."""
 
     chunk_ids: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.uint32]
@@ -41,12 +41,12 @@ class Segment:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, about."""
+        """Approximate memory in use."""
         chunks = 16 * len(self.chunk_ids)
         return chunks + (0 if self.inline is None else 100 * len(self.inline.terms))
 
     def norms(self, mean_length: float) -> Float32s:
-        """What BM25 adds to a term's count, per chunk: more for longer chunks."""
+        """Summand that BM25 adds to a term's count, per chunk: higher for longer chunks."""
         if self._norms is None or self._norms[0] != mean_length:
             self._norms = (mean_length, _norms(self.lengths, mean_length))
         return self._norms[1]
@@ -63,9 +63,9 @@ class TermHits:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a generation holds of a query: its segments, and the postings in each, in one order.
+    """Segments of a generation, and the postings of a query's terms in each, in the same order.
 
-    ``total_terms`` is the sum of all chunks' lengths.
+    ``total_terms`` is the sum of the lengths of all chunks.
     """
 
     segments: Sequence[Segment]
@@ -78,7 +78,7 @@ class Matches:
         return sum(len(segment.chunk_ids) for segment in self.segments)
 
     def document_frequencies(self) -> dict[int, int]:
-        """In how many chunks each term occurs; terms that occur nowhere are absent."""
+        """Number of chunks in which each term occurs; terms that occur nowhere are absent."""
         frequencies: dict[int, int] = defaultdict(int)
         for hits in self.hits:
             for hit in hits:
@@ -87,13 +87,13 @@ class Matches:
 
 
 class ScoredChunks:
-    """The score of every chunk that holds a query term."""
+    """The score of every chunk that contains a query term."""
 
     def __init__(self, parts: Sequence[tuple[npt.NDArray[np.int64], Float32s]]) -> None:
         self._parts = parts
 
     def best(self, limit: int) -> list[tuple[int, float]]:
-        """The best ``limit`` chunks, best first, equal ones by id; fewer if fewer match."""
+        """The best ``limit`` chunks or fewer, best first; chunks with equal scores by id."""
         tops = [(ids[chosen], scores[chosen]) for ids, scores, chosen in self._tops(limit)]
         return _ranked(tops, limit)
 
@@ -114,7 +114,7 @@ class ScoredChunks:
 
 
 def score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
-    """BM25 of every chunk; ``weights`` multiply a query term's part, by its hash."""
+    """BM25 of every chunk; ``weights``: factor of each query term's contribution, by its hash."""
     frequencies = matches.document_frequencies()
     factors = {
         term: weights[term] * (K1 + 1) * _idf(matches.chunks, frequency)
@@ -139,11 +139,13 @@ def _score_small(
     mean_length: float,
     factors: Mapping[int, float],
 ) -> tuple[npt.NDArray[np.int64], Float32s]:
-    """Small segments as if they were one: a hundred of them cost hardly more than one."""
+    """Score small segments as if they were one, so that a hundred cost little more than one."""
     bases = np.cumsum([0] + [len(segment.chunk_ids) for segment, _ in pairs]).tolist()
     norms = _norms(np.concatenate([segment.lengths for segment, _ in pairs]), mean_length)
-    hits = [hit for _, some in pairs for hit in some]
-    offsets = [base for base, (_, some) in zip(bases, pairs, strict=False) for _ in some]
+    hits = [hit for _, segment_hits in pairs for hit in segment_hits]
+    offsets = [
+        base for base, (_, segment_hits) in zip(bases, pairs, strict=False) for _ in segment_hits
+    ]
     chunk_ids = np.concatenate([segment.chunk_ids for segment, _ in pairs])
     return chunk_ids, _sum(norms, hits, offsets, factors)
 
@@ -176,9 +178,9 @@ def _idf(chunks: int, frequency: int) -> float:
 
 
 def _top(scores: Float32s, limit: int) -> npt.NDArray[np.intp]:
-    """Where the ``limit`` highest scores above 0 are, and all that equal the last, in no order.
+    """Indexes of the ``limit`` highest scores above 0 and of all that equal the last, unordered.
 
-    Looks only into blocks whose maximum is among the ``limit`` highest: no other can hold one.
+    Searches only blocks whose maximum is among the ``limit`` highest: no other can hold one.
     """
     whole = len(scores) // _BLOCK
     if whole <= limit:

@@ -1,8 +1,8 @@
 """Segments: immutable parts of a generation's keyword index, as rows.
 
-A small segment carries its postings in its own row, so that indexing one document writes one row.
-A large one has a row per term, so that a query reads only the terms that it asks for. A background
-merge turns many small ones into few large ones (``store.maintenance``).
+A small segment has its postings in its own row, so that indexing one document writes one row. A
+large segment has a row per term, so that a query reads only its own terms. In the background, many
+small segments are merged into few large ones (``store.maintenance``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from store.keyword.postings import Postings
 __all__ = ["INLINE_CHUNKS", "decode_chunks", "decode_inline", "encode_chunks", "encode_inline"]
 
 INLINE_CHUNKS = 256
-"""Segments up to this size carry their postings in their own row."""
+"""Segments up to this size have their postings in their own row."""
 
 _CHUNK_BYTES = 12
 _TERM_BYTES = 12
@@ -22,7 +22,7 @@ _HEADER_BYTES = 4
 
 
 def encode_chunks(postings: Postings) -> bytes:
-    """Ids (8 bytes each), then lengths (4 bytes each)."""
+    """Encode chunks: ids (8 bytes each), then lengths (4 bytes each)."""
     return postings.chunk_ids.tobytes() + postings.lengths.tobytes()
 
 
@@ -35,7 +35,7 @@ def decode_chunks(
 
 
 def encode_inline(postings: Postings) -> bytes:
-    """Number of terms; hashes; number of postings of each; all places; all counts."""
+    """Encode postings: number of terms; hashes; number of postings of each; places; counts."""
     sizes = np.diff(postings.starts).astype(np.uint32)
     return b"".join(
         (
@@ -49,7 +49,7 @@ def encode_inline(postings: Postings) -> bytes:
 
 
 def decode_inline(chunks: bytes, data: bytes) -> Postings:
-    """The postings of a small segment, from both of its columns."""
+    """Decode the postings of a small segment from both of its columns."""
     chunk_ids, lengths = decode_chunks(chunks)
     (terms,) = np.frombuffer(data, np.uint32, 1)
     offset = _HEADER_BYTES + _TERM_BYTES * int(terms)

@@ -1,8 +1,8 @@
-"""Text → the terms it is found by; the same for what is indexed and for what is asked.
+"""Tokeniser: converts texts to the terms they are found by, both documents and queries.
 
-A word gives its stem. An identifier gives the stems of its parts, and itself whole behind
+A word gives its stem. An identifier gives the stems of its parts, and the whole identifier after
 ``EXACT``, so that ``getHTTPResponse`` is found by "http responses" and, better, by its name. A
-dotted path (``asyncio.Queue``, ``std::vector``) gives its names and itself whole. Writing without
+dotted path (``asyncio.Queue``, ``std::vector``) gives its names and the whole path. Text without
 spaces (Chinese, Japanese, Korean) gives pairs of neighbouring characters.
 """
 
@@ -20,10 +20,10 @@ from store.keyword.remembering import Remembered
 __all__ = ["EXACT", "STOP_WORDS", "TOKENS_VERSION", "pieces", "terms", "terms_of"]
 
 TOKENS_VERSION = 1
-"""Goes up when the same text would give other terms."""
+"""Increased when the same text would give other terms."""
 
 EXACT = "="
-"""Begins the term of a whole identifier; no other term begins so."""
+"""Prefix of the term of a whole identifier; no other term begins with it."""
 
 _FUNCTION_WORDS = """
 a about all also an and any are as at be been but by can could do does each for from had has have he
@@ -32,10 +32,10 @@ their them then there these they this those to us was we were what when where wh
 why will with would you your
 """
 STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""Question words are among them: they say how something is asked, not what."""
+"""Words that give no term. Question words are included: they do not describe the topic."""
 
 MAX_WORD_CHARACTERS = 40
-"""A longer run of letters is no word: keys, hashes, encoded data."""
+"""A longer run of letters is not a word, but a key, a hash or encoded data."""
 
 MAX_IDENTIFIER_CHARACTERS = 80
 MAX_PATH_NAMES = 6
@@ -47,7 +47,7 @@ _BETWEEN_PIECES = bytes(
     ord(" ") if code >= 128 or re.match(r"[^\w./:>-]", chr(code), re.ASCII) else code
     for code in range(256)
 )
-"""Every byte but those that runs are made of becomes a blank."""
+"""Translation table that replaces every byte outside of runs by a blank."""
 
 
 def terms(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def terms(text: str) -> list[str]:
 
 
 def pieces(text: str) -> list[str]:
-    """Parts of a text, in order, each of which gives its terms by itself."""
+    """Parts of a text, in order, whose terms do not depend on each other."""
     if text.isascii():
         return text.encode().translate(_BETWEEN_PIECES).decode().split()
     return _RUN.findall(_fold(text))
@@ -68,7 +68,7 @@ def terms_of(piece: str) -> tuple[str, ...]:
 
 
 def _fold(text: str) -> str:
-    """Compatibility forms and accents give way to the plain letters: ``é`` to ``e``."""
+    """Replace compatibility forms and accented letters by plain letters: ``é`` by ``e``."""
     spread = unicodedata.normalize("NFKD", text)
     plain = "".join(letter for letter in spread if not unicodedata.combining(letter))
     return unicodedata.normalize("NFC", plain)
@@ -80,21 +80,21 @@ def _terms_of_piece(piece: str) -> tuple[str, ...]:
 
 def _terms_of_run(run: str) -> list[str]:
     names = _JOINT.split(run)
-    found = [term for name in names for term in _terms_of_name(name)]
+    run_terms = [term for name in names for term in _terms_of_name(name)]
     if 1 < len(names) <= MAX_PATH_NAMES and len(run) <= MAX_IDENTIFIER_CHARACTERS:
-        found.append(EXACT + run.lower())
-    return found
+        run_terms.append(EXACT + run.lower())
+    return run_terms
 
 
 def _terms_of_name(name: str) -> list[str]:
     if not name.isascii() and _SPACELESS.search(name):
         return _pairs(name)
     parts = _parts(name)
-    found = [_stem(part) for part in parts if _tells(part)]
+    name_terms = [_stem(part) for part in parts if _tells(part)]
     whole = name.strip("_").lower()
     if len(parts) > 1 and 2 < len(whole) <= MAX_IDENTIFIER_CHARACTERS:
-        found.append(EXACT + whole)
-    return found
+        name_terms.append(EXACT + whole)
+    return name_terms
 
 
 def _parts(name: str) -> list[str]:
@@ -106,17 +106,17 @@ def _parts(name: str) -> list[str]:
 
 
 def _tells(part: str) -> bool:
-    """Whether a part of a name says anything by itself."""
+    """Return whether a part of a name is meaningful by itself."""
     if len(part) == 1:
         return part.isdigit() or not part.isascii()
     return len(part) <= MAX_WORD_CHARACTERS and part not in STOP_WORDS
 
 
 def _pairs(name: str) -> list[str]:
-    found = [term for word in _SPACELESS.split(name) if word for term in _terms_of_name(word)]
+    pairs = [term for word in _SPACELESS.split(name) if word for term in _terms_of_name(word)]
     for run in _SPACELESS.findall(name):
-        found += [a + b for a, b in pairwise(run)] or [run]
-    return found
+        pairs += [a + b for a, b in pairwise(run)] or [run]
+    return pairs
 
 
 @lru_cache(1)

@@ -1,4 +1,4 @@
-"""Which versions of the keyword leg's terms this code can make."""
+"""Check that this code produces the version of terms that a generation was indexed with."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["require_known_terms"]
 
 
 def require_known_terms(project: str, generation: Generation) -> None:
-    """Make sure that texts and questions give the terms that a generation is made of.
+    """Make sure that this code converts texts to the same terms as those of a generation.
 
     Raises:
-        ConfigurationError: they would give others, by which nothing is found.
+        ConfigurationError: it produces other terms, by which nothing would be found.
     """
     version = generation.recipe.tokens
     if version != TOKENS_VERSION:
         raise ConfigurationError(
-            f"generation {generation.id} of {project} has keyword terms of version {version}, and "
-            f"this Headrace makes those of version {TOKENS_VERSION}: run `headrace replay "
-            f"--project {project}`, or the Headrace that made it"
+            f"generation {generation.id} of {project} has keyword terms of version {version}, but "
+            f"this Headrace produces version {TOKENS_VERSION}: run `headrace replay "
+            f"--project {project}`, or use the Headrace that built it"
         )

@@ -1,8 +1,8 @@
-"""The words of a generation, for the correction of those that nobody ever wrote.
+"""The words of a generation, used to correct words of a query that occur in no document.
 
-Words of one length lie together in one row, so that a lookup reads a handful of rows by primary key
-and compares them as a matrix: no index that row-level security could disable, and no near word is
-ever missed.
+Words of one length are stored together in one row, so that a lookup reads a few rows by primary key
+and compares them as a matrix. This needs no index, which row-level security could disable, and
+never misses a near word.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _QUERIES = named("keyword")
 
 
 def words_of(terms: Iterable[str]) -> list[str]:
-    """The distinct terms that can be corrected to: of letters only, and of a fitting length."""
+    """The distinct terms usable as corrections: of letters only, and of a suitable length."""
     return sorted(
         {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
     )
 
 
 def allowed_edits(term: str) -> int:
-    """How many edits may lie between a query term and the word put in its place."""
+    """Maximum number of edits between a query term and its correction."""
     if not term.isalpha() or not MIN_LENGTH <= len(term) <= MAX_LENGTH:
         return 0
     return 2 if len(term) >= TWO_EDITS_FROM else 1
 
 
 async def nearest(connection: asyncpg.Connection, generation_id: int, term: str) -> list[str]:
-    """The generation's words that are nearest to a term, all equally near; empty: none is near.
+    """The generation's words that are nearest to a term, all equally near; empty if none is near.
 
-    Not guaranteed: that a chunk with such a word still exists.
+    The chunks that contained such a word may have been deleted.
     """
     edits = allowed_edits(term)
     if not edits:
@@ -55,13 +55,13 @@ async def nearest(connection: asyncpg.Connection, generation_id: int, term: str)
         _QUERIES["read_vocabulary"], generation_id, lengths, _MAX_UNSORTED_ROWS
     )
     words = _by_length(rows, frozenset(lengths))
-    found = [pair for text in words.values() for pair in _near(text, term, edits)]
-    best = min((distance for distance, _ in found), default=0)
-    return sorted({word for distance, word in found if distance == best})[:MAX_NEAREST]
+    near = [pair for text in words.values() for pair in _near(text, term, edits)]
+    best = min((distance for distance, _ in near), default=0)
+    return sorted({word for distance, word in near if distance == best})[:MAX_NEAREST]
 
 
 def _by_length(rows: Iterable[Mapping[str, object]], lengths: frozenset[int]) -> dict[int, str]:
-    """Newline-ended words of each length; unsorted ones may repeat what is sorted."""
+    """Newline-terminated words of each length; unsorted words may repeat sorted ones."""
     texts: dict[int, list[str]] = defaultdict(list)
     unsorted: set[str] = set()
     for row in rows:

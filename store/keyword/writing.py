@@ -1,4 +1,4 @@
-"""Adding chunks to the keyword index, in the transaction that writes them."""
+"""Adds chunks to the keyword index, in the transaction that writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from store.named_queries import named
 __all__ = ["LARGE_TIMEOUT_S", "add", "insert_segment", "insert_words"]
 
 LARGE_TIMEOUT_S = 60.0
-"""Of statements that write or read a row for each term of a large segment."""
+"""Timeout of statements that write or read a row for each term of a large segment."""
 
 _QUERIES = named("keyword")
 
@@ -22,11 +22,11 @@ _QUERIES = named("keyword")
 async def add(
     connection: asyncpg.Connection, generation_id: int, segments: Iterable[Segment]
 ) -> None:
-    """Make chunks findable by their words once the connection's transaction commits.
+    """Make chunks searchable by their words once the connection's transaction commits.
 
-    A chunk is added once in its life, in the transaction that inserts its row: where its terms
-    change (an edit, another title, another uri), it must get a new id. Nothing needs to be done
-    when a chunk is deleted: questions skip ids that have no row, and a later merge drops them.
+    A chunk is added exactly once, in the transaction that inserts its row. If its terms change (by
+    an edit, another title or another uri), it must get a new id. When a chunk is deleted, nothing
+    needs to be done: queries skip ids without a row, and a later merge drops them.
 
     Raises:
         asyncpg.PostgresError: the connection is not in the scope of the generation, or the server
@@ -40,7 +40,7 @@ async def add(
 async def insert_segment(
     connection: asyncpg.Connection, generation_id: int, postings: Postings
 ) -> None:
-    """Write one segment, its postings inside its row or, if it is large, in rows of their own."""
+    """Write one segment, with its postings in its row or, if it is large, in rows of their own."""
     small = len(postings.chunk_ids) <= INLINE_CHUNKS
     segment_id = await connection.fetchval(
         _QUERIES["insert_segment"],
@@ -65,6 +65,6 @@ async def insert_segment(
 async def insert_words(
     connection: asyncpg.Connection, generation_id: int, words: Sequence[str]
 ) -> None:
-    """Keep the words themselves too, for the correction of misspelt ones."""
+    """Store the words themselves, for the correction of misspelt ones."""
     if words:
         await connection.execute(_QUERIES["insert_words"], generation_id, "\n".join(words))

@@ -1,9 +1,9 @@
 -- name: lock_shared
--- For who relies on what is archived: nothing is let go until the transaction ends.
+-- For transactions that rely on archived contents: nothing is dropped until the transaction ends.
 select pg_advisory_xact_lock_shared($1::int, $2::int)
 
 -- name: lock_exclusive
--- For who lets go of what is archived: nothing is added until the transaction ends.
+-- For transactions that drop archived contents: nothing is added until the transaction ends.
 select pg_advisory_xact_lock($1::int, $2::int)
 
 -- name: try_compacting
@@ -40,14 +40,14 @@ where c.project_id = $1 and c.sha256 = any($2::bytea[])
 order by c.segment_id, c.start_byte
 
 -- name: size_references
--- Contents that travelled by reference lie in a table of their own.
+-- Contents that were published by reference are in a table of their own.
 select sha256, size_bytes from contents where project_id = $1 and sha256 = any($2::bytea[])
 
 -- name: get_references
 select sha256, content from contents where project_id = $1 and sha256 = any($2::bytea[])
 
 -- name: event_segments
--- Files that hold events after a position, in the order of the log as far as files have one.
+-- Files that hold events after a position, by their first position.
 select segment_id, path, sha256, size_bytes, entries, first_position, last_position
 from archive_segments
 where project_id = $1 and kind = 'events' and retired_at is null and last_position > $2
@@ -71,7 +71,7 @@ where project_id = $1 and segment_id = $2
 order by start_byte
 
 -- name: has_other_events
--- Whether files of events came in beside these.
+-- True if there are other files of events than these.
 select exists (
     select from archive_segments
     where project_id = $1 and kind = 'events' and retired_at is null and segment_id <> all($2::bigint[])
@@ -90,7 +90,7 @@ from unnest($3::bytea[], $4::bigint[]) as n (sha256, start_byte)
 where c.project_id = $1 and c.sha256 = n.sha256
 
 -- name: drop_contents
--- What is left in retired packs.
+-- Drop the contents that are still assigned to retired packs.
 delete from archive_contents where project_id = $1 and segment_id = any($2::bigint[])
 
 -- name: record_compaction
@@ -113,7 +113,7 @@ select segment_id, path from archive_segments where project_id = $1 and retired_
 delete from archive_segments where project_id = $1 and segment_id = any($2::bigint[])
 
 -- name: rejected_places
--- But for a change that a live document stands by all the same: a replay took it in first.
+-- Excludes changes that a live document results from: a replay applied them before the rejection.
 select l.partition, l.position
 from ledger l
 where

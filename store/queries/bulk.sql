@@ -1,6 +1,6 @@
 -- name: stage
--- Rows can't be copied into a table that has row-level security, so they are staged beside it. What
--- is built is of use only after a switch, whose commit waits for the disk.
+-- Rows cannot be copied into a table with row-level security, so they are staged beside it. A
+-- commit need not wait for the disk: the index is used only after a switch, whose commit does.
 set local synchronous_commit = off;
 set local jit = off;
 create temporary table staged_chunks (

@@ -1,5 +1,5 @@
 -- name: carried_documents
--- Documents of a generation as they were meant to be written; their private rows included.
+-- Documents of a generation with their attributes, private documents included.
 select
     d.id, d.agent, d.uri, d.position, d.partition, d.deleted, d.published_at, d.content_hash,
     d.kind, d.media_type, d.title, d.commit, d.permalink_template, d.metadata, d.digest,

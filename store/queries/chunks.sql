@@ -1,5 +1,5 @@
 -- name: stored_chunks
--- What is compared with a document's new chunks; not their text.
+-- The columns that are compared with a document's new chunks; without the text.
 select
     id, document_id, ordinal, start_line, end_line, page, tokens, symbol, heading_path, content_hash,
     model_id

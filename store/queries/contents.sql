@@ -1,5 +1,5 @@
 -- name: put_content
--- Who puts content again needs it again, so it counts as new; if not for every time of many.
+-- Content that is put again is needed again, so its time is renewed, but at most once an hour.
 insert into contents as c (project_id, sha256, content, size_bytes)
 values ($1, $2, $3, $4)
 on conflict (project_id, sha256) do update set created_at = now()

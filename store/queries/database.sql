@@ -6,9 +6,9 @@ select
     set_config('app.generation_id', $3, true)
 
 -- name: bound_silence
--- For this session: how long the server bears with a client that is silent inside a transaction, between
--- two statements ($1, milliseconds). In the middle of a statement, see end_silent_sessions. The others
--- are seconds, and hold on TCP.
+-- For this session: the server's timeout for a client that is silent inside a transaction, between
+-- two statements ($1, milliseconds). In the middle of a statement, see end_silent_sessions. The
+-- other settings are in seconds, and apply to TCP.
 select
     set_config('idle_in_transaction_session_timeout', $1, false),
     set_config('tcp_keepalives_idle', '5', false),
@@ -16,7 +16,7 @@ select
     set_config('tcp_keepalives_count', '3', false)
 
 -- name: describe_role
--- Whatever would let the current role see or change rows of any project.
+-- Every attribute that would let the current role see or change rows of any project.
 select
     rolname as name,
     rolsuper as is_a_superuser,
@@ -33,7 +33,7 @@ from pg_roles
 where rolname = current_user
 
 -- name: may_end_silent_sessions
--- Roles that never wait for writers may not.
+-- Roles that never wait for writers do not have this permission.
 select has_function_privilege('end_silent_sessions(interval)', 'execute')
 
 -- name: end_silent_sessions

@@ -1,6 +1,6 @@
 -- name: stored_documents
--- Documents with all that their digests are made of, one row each, in order of agent and uri. Strayed:
--- one of its rows belongs to another agent, who would see it.
+-- Documents with all inputs of their digests, one row each, in order of agent and uri. Strayed: one
+-- of the document's rows belongs to another agent, which could see it.
 select
     d.agent,
     d.uri,

@@ -40,7 +40,7 @@ insert into embeddings (generation_id, agent, chunk_id, model_id, embedding)
 select $2, $3, chunk_id, model_id, embedding from new
 
 -- name: add_cached
--- Give chunks the vectors that the cache has of their texts; the chunks that got one, or had one.
+-- Give chunks the cached vectors of their texts; returns the chunks that got one, or had one.
 -- Looked up one by one: the cache may hold far more than is wanted of it.
 with
 wanted as materialized (

@@ -1,9 +1,9 @@
 -- name: kinds
--- The document is of one of some kinds.
+-- The document has one of these kinds.
 d.kind = any ({parameter}::text[])
 
 -- name: collections
--- The document is in one of some collections.
+-- The document is in one of these collections.
 exists (
     select 1
     from document_collections dc
@@ -15,11 +15,12 @@ exists (
 )
 
 -- name: uri_prefix
--- The document's uri begins so; no character is a wildcard.
+-- The document's uri begins with this prefix; no character is a wildcard.
 starts_with(d.uri, {parameter}::text)
 
 -- name: metadata
--- The document's metadata hold all of these. JSON values: 1 is 1.0, but neither "1" nor true.
+-- The document's metadata contain all of these. JSON values: 1 equals 1.0, but neither "1" nor
+-- true.
 d.metadata @> {parameter}::text::jsonb
 
 -- name: passes
@@ -54,11 +55,11 @@ exists (
 )
 
 -- name: among
--- Which of some chunks exist, and are visible to the asker.
+-- The chunks among $2 that exist and are visible to the agent.
 select id from chunks where generation_id = $1 and id = any ($2::bigint[])
 
 -- name: among_filtered
--- Which of some chunks exist, are visible to the asker, and pass the filters.
+-- The chunks among $2 that exist, are visible to the agent, and pass the filters.
 select own.id
 from (
     select c.id, c.document_id
@@ -74,11 +75,11 @@ cross join lateral (
 ) passing
 
 -- name: every
--- Every chunk that is visible to the asker.
+-- Every chunk that is visible to the agent.
 select id from chunks where generation_id = $1
 
 -- name: every_filtered
--- Every chunk that is visible to the asker and passes the filters.
+-- Every chunk that is visible to the agent and passes the filters.
 select c.id
 from documents d
 join chunks c on c.generation_id = d.generation_id and c.document_id = d.id

@@ -22,14 +22,14 @@ returning *
 update generations set detail = $3::jsonb where project_id = $1 and id = $2
 
 -- name: mark_dropping
--- Whatever its state was, but live.
+-- From any state except live.
 update generations set state = 'dropping' where project_id = $1 and id = $2 and state <> 'live'
 
 -- name: remove_generation
 delete from generations where project_id = $1 and id = $2 and state = 'dropping'
 
 -- name: retire_live
--- Inside a switch: first the one, or two would be live at once.
+-- The first step of a switch, because two generations must not be live at the same time.
 update generations set state = 'former' where project_id = $1 and id = $2 and state = 'live'
 
 -- name: make_live
@@ -38,7 +38,8 @@ set state = 'live', switched_at = clock_timestamp()
 where project_id = $1 and id = $2 and state in ('building', 'former')
 
 -- name: drop_rows
--- A batch of one table's rows of a generation that nobody reads any more; how many it was.
+-- Delete a batch of one table's rows of a generation that is not read any more; returns their
+-- number.
 with gone as (
     delete from {table}
     where ctid = any (array(select ctid from {table} where generation_id = $1 limit $2))

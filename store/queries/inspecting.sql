@@ -1,5 +1,6 @@
 -- name: server
--- What a server is like, and whatever would let the current role see or change rows of any project.
+-- Properties of the server, and attributes that would let the role see or change rows of any
+-- project.
 select
     current_setting('server_version_num')::int as version,
     (select extversion from pg_extension where extname = 'vector') as vector_version,
@@ -36,8 +37,8 @@ where project_id = $1 and created_at < clock_timestamp() - make_interval(secs =>
 order by created_at
 
 -- name: vector_flaws
--- Chunks without the vector of their model that nothing accounts for, with one of another model or
--- width, or with one that isn't near the cached one.
+-- Chunks without a vector that are neither pending nor refused, with one of another model or width,
+-- or with one that is not near the cached one.
 select *
 from (
     select
@@ -83,7 +84,7 @@ where flaw is not null
 order by agent, uri, ordinal
 
 -- name: chunk_ids
--- Before the segments are read: a chunk comes with its segment, so that none looks forgotten.
+-- Must be read before the segments: a chunk is committed with its segment, so none appears missing.
 select array_agg(id) from chunks where generation_id = $1
 
 -- name: segments
@@ -93,7 +94,7 @@ where generation_id = $1
 order by segment_id
 
 -- name: orphan_postings
--- Segments of which postings are left, but nothing else.
+-- Segments whose postings still exist, but whose own row does not.
 select distinct p.segment_id
 from keyword_postings p
 where
@@ -112,7 +113,7 @@ where c.generation_id = $1 and c.id = any ($2::bigint[])
 order by d.agent, d.uri, c.ordinal
 
 -- name: chunk_words
--- All that chunks are found by.
+-- Everything that chunks are found by.
 select c.id, c.content, c.symbol, c.heading_path, d.uri, d.title
 from chunks c
 join documents d on d.generation_id = c.generation_id and d.id = c.document_id
@@ -120,7 +121,7 @@ where c.generation_id = $1 and c.id = any ($2::bigint[])
 order by c.id
 
 -- name: vector_indexes
--- HNSW indexes by the catalogue: of one generation, or of all.
+-- HNSW indexes in the catalogue.
 select
     i.indexrelid::regclass::text as name,
     i.indisvalid as valid,
@@ -166,14 +167,14 @@ where
     and content_hash = any ($3::bytea[])
 
 -- name: hold_place
--- Where a document stands, held until the transaction ends.
+-- Log position of a document, locked until the transaction ends.
 select position, partition, source_id, source_revision
 from documents
 where generation_id = $1 and agent = $2 and uri = $3
 for update
 
 -- name: is_held
--- An advisory lock of two numbers, in this database.
+-- True if a session holds the advisory lock of two numbers in this database.
 select exists (
     select
     from pg_locks

@@ -1,5 +1,5 @@
 -- name: insert_segment
--- A new segment; returns its id. Small ones bring their postings along.
+-- A new segment; returns its id. Small ones include their postings.
 insert into keyword_segments (generation_id, chunks, terms, documents, postings)
 values ($1, $2, $3, $4, $5)
 returning segment_id
@@ -11,14 +11,14 @@ select $1, $2, term, postings
 from unnest($3::bigint[], $4::bytea[]) as new (term, postings)
 
 -- name: insert_words
--- Words that maintenance shall add to the vocabulary. Only an append, so that writers never wait
--- for each other.
+-- Words that maintenance must add to the vocabulary. Rows are only appended, so that writers never
+-- wait for each other.
 insert into keyword_words (generation_id, words) values ($1, $2)
 
 -- name: read_segments
--- All that a question needs, in one statement and therefore one snapshot: a merge that commits
--- meanwhile changes nothing. Segments whose ids are in $2 are known to the asker: they never change,
--- so their contents aren't sent again.
+-- Everything that a query needs, in one statement and therefore one snapshot: a merge that commits
+-- at the same time has no effect on it. Segments whose ids are in $2 are cached by the client: they
+-- are immutable, so their contents are not sent again.
 select
     segment_id,
     chunks,
@@ -34,7 +34,8 @@ from keyword_postings
 where generation_id = $1 and term = any ($3::bigint[])
 
 -- name: read_vocabulary
--- Words of some lengths, and those that are not yet sorted in (length null), newest first.
+-- Words of these lengths, and new words that are not in the vocabulary yet (length null), newest
+-- first.
 select length, words
 from keyword_vocabulary
 where generation_id = $1 and length = any ($2::int[])
@@ -74,7 +75,8 @@ delete from keyword_postings where generation_id = $1 and segment_id = any ($2::
 delete from keyword_segments where generation_id = $1 and segment_id = any ($2::bigint[])
 
 -- name: take_words
--- Removes words to be sorted in. Under the generation's maintenance lock, so nobody else takes them.
+-- Removes words to be added to the vocabulary. The generation's maintenance lock must be held, so
+-- that no other process takes them.
 delete from keyword_words
 where
     generation_id = $1
@@ -93,5 +95,5 @@ from unnest($2::int[], $3::text[]) as new (length, words)
 on conflict (generation_id, length) do update set words = excluded.words
 
 -- name: alive_chunks
--- Which of some chunks still exist; in a scope of upkeep, so that private ones count.
+-- The chunks among $2 that still exist; the scope must include private ones.
 select id from chunks where generation_id = $1 and id = any ($2::bigint[])

@@ -1,5 +1,6 @@
 -- name: applied
--- Claimant: the event that was applied there from another place, as it claimed this one.
+-- Claimant: the event that was applied from another position of the log, because it claimed this
+-- one.
 select l.partition, l.position, l.detail ->> 'claimant' as claimant
 from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
@@ -16,7 +17,7 @@ set outcome = excluded.outcome, detail = excluded.detail, handled_at = excluded.
 where l.outcome = 'rejected'
 
 -- name: highest
--- The last bit of a position is its lane. Each is found from the end of the index.
+-- The last bit of a position is its lane. Each maximum is read from the end of the index.
 with recursive partitions as (
     (select partition from ledger where project_id = $1 order by partition limit 1)
     union all

@@ -44,7 +44,7 @@ where generation_id = $1 and document_id = $2
 order by ordinal
 
 -- name: known_uris
--- Uris of an agent's documents, deleted ones too: those named, or those that begin so.
+-- Uris of an agent's documents, deleted ones too, that are in a list or begin with a prefix.
 select uri
 from documents
 where

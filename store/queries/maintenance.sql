@@ -1,13 +1,13 @@
 -- name: try_lock
--- One worker at a time does a generation's upkeep; the lock ends with the transaction.
+-- One worker at a time maintains a generation; the lock ends with the transaction.
 select pg_try_advisory_xact_lock($1::int, $2::int)
 
 -- name: lock
--- For whoever can't leave it to another: waits.
+-- Waits for the lock, for callers that must do the work themselves.
 select pg_advisory_xact_lock($1::int, $2::int)
 
 -- name: count_writes
--- Rows that were ever written to the tables that upkeep is about, as far as sessions have reported it.
+-- Rows ever written to the tables that maintenance covers, as far as sessions have reported them.
 select sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint
 from pg_stat_user_tables
 where
@@ -18,7 +18,7 @@ where
 select project_id, mark, is_waiting from upkeep_marks()
 
 -- name: has_new_tables
--- Whether a table has rows but no statistics yet.
+-- True if a table has rows but no statistics yet.
 select exists (
     select 1
     from pg_stat_user_tables

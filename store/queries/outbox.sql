@@ -14,7 +14,8 @@ order by k.event_id
 on conflict do nothing
 
 -- name: place
--- What the archive is taking out at this moment needs no place any more, and isn't waited for.
+-- Events that the archive is removing at this moment need no position any more, so they are
+-- skipped.
 with places as (
     select o.event_id, n.position
     from unnest($2::text[], $3::bigint[]) as n (event_id, position)
@@ -28,7 +29,7 @@ from places p
 where o.project_id = $1 and o.event_id = p.event_id
 
 -- name: waiting
--- Those that are in the outbox for so many seconds, by id. Publishers can write any time to it.
+-- Events that have been in the outbox for some seconds, by id. Publishers can write any time to it.
 select
     event_id, lane, partition, position, number,
     greatest(created_at, 'epoch') as created_at, coalesce(signature, '') as signature
@@ -41,14 +42,14 @@ limit $4
 select event_id, event from outbox where project_id = $1 and event_id = any($2::text[])
 
 -- name: handled
--- Where the index has met events.
+-- First log position at which the index has handled each event.
 select event_id, min(position) as position
 from ledger
 where project_id = $1 and event_id = any($2::text[])
 group by event_id
 
 -- name: drop
--- Not by event id: an event of the same id with a signature that counts may be on its way.
+-- Not by event id: an event with the same id and a valid signature may be in flight.
 delete from outbox o
 using unnest($2::bytea[], $3::bytea[]) as n (event, signature)
 where

@@ -1,5 +1,5 @@
 -- name: hold_pending
--- What documents lack, held until the transaction ends; always taken in order of document.
+-- Records of missing vectors, locked until the transaction ends, always in order of document.
 select document_id, chunk_ids, since_position
 from pending_vectors
 where generation_id = $1 and document_id = any ($2::bigint[])
@@ -18,8 +18,8 @@ insert into pending_vectors (
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 -- name: pending_texts
--- Chunks that wait for a vector, of the documents that some changes wrote. A chunk that has gone has
--- no text. Nothing of a generation that is being dropped.
+-- Pending chunks of the documents that some changes wrote. A deleted chunk has no text. Excludes
+-- generations that are being dropped.
 select
     p.position,
     p.partition,
@@ -44,7 +44,7 @@ order by p.position, p.document_id, w.number
 limit $5
 
 -- name: remove_pending
--- Take chunks from what documents lack.
+-- Remove chunks from the records of missing vectors.
 update pending_vectors p
 set (chunk_ids, headers) = (
     select
@@ -60,7 +60,7 @@ delete from pending_vectors
 where generation_id = $1 and document_id = any ($2::bigint[]) and chunk_ids = '{}'
 
 -- name: refuse
--- A chunk that went away in between is left out.
+-- A chunk that was deleted in between is left out.
 insert into refused_vectors (generation_id, chunk_id, agent, model_id, reason)
 select c.generation_id, c.id, c.agent, c.model_id, n.reason
 from unnest($2::bigint[], $3::text[]) as n (chunk_id, reason)
@@ -70,7 +70,7 @@ on conflict (generation_id, chunk_id) do update
 set reason = excluded.reason, refused_at = clock_timestamp()
 
 -- name: pending_at
--- How many chunks wait at some changes.
+-- Number of pending chunks by change.
 select p.position, p.partition, sum(cardinality(p.chunk_ids))::int as chunks
 from pending_vectors p
 where
@@ -79,8 +79,8 @@ where
 group by p.position, p.partition
 
 -- name: is_waiting_for
--- Whether a change, or a newer one of the same document, has chunks that wait. Documents with changes
--- before and after it count too: it errs to the side of waiting.
+-- True if a change, or a newer one of the same document, has pending chunks. Documents with changes
+-- before and after it count too, so the result may be true although the change itself is complete.
 select exists (
     select
     from pending_vectors
@@ -88,7 +88,7 @@ select exists (
 )
 
 -- name: pending_documents
--- Documents that wait, oldest first.
+-- Documents with pending chunks, oldest first.
 select
     coalesce(l.event_id, '') as event_id,
     d.published_at,
@@ -105,8 +105,8 @@ order by p.position, p.partition
 limit $3
 
 -- name: claim_overdue
--- Documents that have waited for some seconds. Their clock starts again, so that of several
--- processes that look at the same time one gets each document.
+-- Documents that have been pending for some seconds. Their time starts again, so that of several
+-- processes that query at the same time only one gets each document.
 with claimed as (
     update pending_vectors p
     set created_at = clock_timestamp()
@@ -144,7 +144,7 @@ where r.generation_id = $1
 order by d.agent, d.uri, c.ordinal
 
 -- name: is_covered
--- Whether every chunk has its vector.
+-- True if every chunk has its vector.
 select
     not exists (select from pending_vectors where generation_id = $1)
     and not exists (select from refused_vectors where generation_id = $1)
@@ -157,7 +157,8 @@ join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
 where d.generation_id = $1 and {conditions}
 
 -- name: count_bare_filtered
--- Those of them without a vector. Filters are about documents, so no chunk is looked at for itself.
+-- Chunks of these documents without a vector. Filters apply to documents, so chunks are not
+-- examined.
 select
     (
         select coalesce(sum(cardinality(p.chunk_ids)), 0)::bigint

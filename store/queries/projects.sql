@@ -9,7 +9,7 @@ select ensure_project($1, $2, $3::jsonb, $4, $5)
 select id, name from list_projects()
 
 -- name: ensure_model
--- The model's id and the width of its vectors, which stays what it was at first.
+-- The model's id and the width of its vectors, which never changes once it is set.
 select id, dimensions from ensure_model($1, $2)
 
 -- name: model_width
@@ -25,7 +25,7 @@ select retire_project($1)
 select remove_project($1)
 
 -- name: drop_project_rows
--- A batch of one table's rows of a project that is deleted; how many it was.
+-- Delete a batch of one table's rows of a deleted project; returns their number.
 with gone as (
     delete from {table}
     where ctid = any (array(select ctid from {table} where project_id = $1 limit $2))

@@ -13,11 +13,11 @@ returning key_id
 select key_id, created_at, retired_at from publisher_keys order by created_at, key_id
 
 -- name: lock
--- One at a time, or two who each retire a key could retire the last two.
+-- Serialises retirements; otherwise two of them at the same time could retire the last two keys.
 select pg_advisory_xact_lock($1, $2)
 
 -- name: retire
--- A retired key is never asked for its secret again.
+-- The secret of a retired key is never needed again.
 update publisher_keys
 set secret = null, retired_at = clock_timestamp()
 where key_id = $1 and retired_at is null

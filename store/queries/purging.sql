@@ -23,7 +23,7 @@ where
     and not exists (select from chunks c where c.generation_id = $1 and c.content_hash = v.content_hash)
 
 -- name: used_hashes
--- Those of some hashes that chunks of one generation have.
+-- The hashes among $2 that chunks of one generation have.
 select distinct content_hash from chunks where generation_id = $1 and content_hash = any ($2::bytea[])
 
 -- name: drop_vectors
@@ -34,7 +34,7 @@ with gone as (
 select count(*)::int from gone
 
 -- name: silence_rejections
--- Why changes were rejected quotes what they held.
+-- The reason of a rejection quotes the contents of the change.
 with silenced as (
     update ledger l
     set detail = null
@@ -64,7 +64,7 @@ with gone as (
 select count(*)::int from gone
 
 -- name: count_chunks
--- What a generation still holds of an agent's documents.
+-- Number of chunks that a generation still holds of an agent's documents.
 select count(*)::int
 from documents d
 join chunks c on c.generation_id = d.generation_id and c.document_id = d.id

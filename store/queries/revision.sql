@@ -5,5 +5,5 @@ select to_regclass('alembic_version') is not null
 select version_num from alembic_version
 
 -- name: oldest_code
--- No row: that migration didn't say, so nothing but its own version may use its schema.
+-- Without a row, only the version of that migration may use its schema.
 select oldest_code from schema_revisions where revision = $1

@@ -1,5 +1,5 @@
 -- name: foreign_tables
--- Those of some tables that our user may not vacuum.
+-- The tables among $1 that the current user may not vacuum.
 select c.relname
 from pg_class c
 where
@@ -11,11 +11,11 @@ where
 select count(*)::int from pg_ls_waldir()
 
 -- name: next_wal_file
--- The message is there so that the file isn't empty: an empty one isn't left.
+-- The message ensures that the file is not empty: Postgres does not switch from an empty file.
 select pg_switch_wal(), pg_logical_emit_message(false, 'headrace', 'purge')
 
 -- name: wal_keepers
--- What keeps log that is written, or gives it to others.
+-- Settings that retain written log, or copy it elsewhere.
 select
     (select count(*)::int from pg_replication_slots) as slots,
     current_setting('archive_mode') <> 'off' as archives

@@ -23,7 +23,7 @@ cross join lateral (
 ) d
 
 -- name: documents
--- The document of each of some chunks, and whether the chunk has no vector yet.
+-- The document of each chunk in $2; bare: the chunk has no vector yet.
 select
     c.id,
     c.document_id,
@@ -34,7 +34,7 @@ left join refused_vectors r on r.generation_id = $1 and r.chunk_id = c.id
 where c.generation_id = $1 and c.id = any ($2::bigint[])
 
 -- name: embedded_by
--- The models that a generation has vectors of.
+-- The models whose vectors a generation has.
 select m.name, m.dimensions
 from models m
 where exists (select from embeddings e where e.generation_id = $1 and e.model_id = m.id)

@@ -1,5 +1,5 @@
 -- name: lock
--- One registration of a project at a time, so that two can't take one name.
+-- One registration per project at a time, so that two cannot take the same name.
 select pg_advisory_xact_lock(1212436051, $1)
 
 -- name: conflicting
@@ -7,8 +7,8 @@ select pg_advisory_xact_lock(1212436051, $1)
 select id, name from sources where project_id = $1 and name = $2 and id <> $3
 
 -- name: register
--- A source that has published something keeps its prefix; where it is may change, as a checkout may
--- move.
+-- A source that has published something keeps its prefix. Its location may change, because a
+-- checkout may move.
 insert into sources as s (project_id, id, key, name, kind, location, uri_prefix)
 values ($1, $2, $3, $4, $5, $6, coalesce($7, ''))
 on conflict (project_id, id) do update
@@ -41,7 +41,7 @@ where project_id = $1 and id = any ($2::text[])
 select id, name from sources where project_id = $1
 
 -- name: states_of_others
--- What other sources of the project remember of changes that may still be on their way.
+-- States of the project's other sources about changes that may still be in flight.
 select
     id, key, name, kind, location, uri_prefix, revision, commit, synced_at,
     jsonb_build_object('version', state -> 'version', 'pending', state -> 'pending') as state
@@ -49,8 +49,8 @@ from sources
 where project_id = $1 and id <> $2 and coalesce(state ->> 'pending', '') <> ''
 
 -- name: take
--- The lease, if no other is valid. Its revision is above all that this source, or anything else in
--- the project, was written by.
+-- The lease, if no other is valid. Its revision is above that of every earlier write of this source
+-- or of anything else in the project.
 update sources
 set
     revision = greatest(revision + 1, $3, highest_position()),

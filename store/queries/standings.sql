@@ -1,20 +1,20 @@
 -- name: standings
--- Where each document of a generation stands in the log.
+-- Log position of each document of a generation.
 select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
 where generation_id = $1
 
 -- name: keep_standings
--- Row-level security shows one generation at a time, so that two are compared by way of a table that
--- lives as long as the transaction.
+-- Row-level security shows one generation at a time, so two are compared through a temporary table
+-- that exists until the transaction ends.
 create temporary table kept_standings on commit drop as
 select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
 where generation_id = {generation_id}
 
 -- name: keep_changed_standings
--- The same, but only rows that transactions wrote which weren't done at a moment: their ids are not
--- below it. Ages tell that even after ids began anew; a row lock leaves xmin as it is.
+-- The same, but only rows of transactions that had not finished at a moment: their ids are not
+-- below it. Comparing ages works even after a wraparound of ids; a row lock does not change xmin.
 create temporary table kept_standings on commit drop as
 select agent, uri, position, partition, deleted, kind, published_at, source_id, source_revision
 from documents
@@ -24,14 +24,14 @@ where generation_id = {generation_id} and age(xmin) <= age('{since}'::xid8::xid)
 select pg_snapshot_xmin(pg_current_snapshot())::text
 
 -- name: measure_standings
--- Or a few rows would be joined like many.
+-- Without statistics, a few rows would be joined like many.
 analyze kept_standings
 
 -- name: enter_generation
 select set_config('app.generation_id', $1, true)
 
 -- name: newer_standings
--- What stands later in the kept generation than in another, or only there.
+-- Documents with a higher position in the kept generation than in another, or only there.
 select k.*
 from kept_standings k
 left join documents d on d.generation_id = $1 and d.agent = k.agent and d.uri = k.uri
@@ -50,23 +50,23 @@ join collections c on c.generation_id = m.generation_id and c.id = m.collection_
 where d.generation_id = $1 and c.name = $2
 
 -- name: rejected
--- Places of the changes that went to the dead letters.
+-- Log positions of the changes that were dead-lettered.
 select position, partition from ledger where project_id = $1 and outcome = 'rejected'
 
 -- name: outcomes_at
--- What the ledger says of some changes.
+-- Ledger outcomes of some changes.
 select l.position, l.partition, l.outcome
 from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
 
 -- name: verdicts_at
--- The same, with the event that was applied there from another place, as it claimed this one.
+-- The same, with the event that was applied from another position because it claimed this one.
 select l.position, l.partition, l.outcome, l.detail ->> 'claimant' as claimant
 from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
 join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
 
 -- name: sizes
--- Living documents and chunks.
+-- Number of documents, not deleted, and of chunks.
 select
     (select count(*) from documents where generation_id = $1 and not deleted) as documents,
     (select count(*) from chunks where generation_id = $1) as chunks

@@ -16,7 +16,7 @@ where generation_id = $1
 select outcome, count(*) as entries from ledger where project_id = $1 group by outcome
 
 -- name: freshness
--- Of the last changes only, so that the figures are those of now.
+-- Only of the last changes, so that the figures are current.
 with last as (
     select greatest(0, extract(epoch from handled_at - published_at) * 1000)::float8 as ms
     from ledger

@@ -6,19 +6,19 @@ select pg_advisory_xact_lock_shared($1::int, $2::int)
 select pg_advisory_xact_lock($1::int, $2::int)
 
 -- name: prepare_switch
--- For this transaction: how long to wait for the lock, how long the holder may be silent, and that
--- the commit is on disk when it is told.
+-- For this transaction: the timeout of the lock, the time for which its holder may be silent, and a
+-- commit that is on disk before it returns.
 select
     set_config('lock_timeout', $1, true),
     set_config('idle_in_transaction_session_timeout', $2, true),
     set_config('synchronous_commit', 'on', true)
 
 -- name: try_hold
--- Held by the session, until it lets go or ends.
+-- Held by the session, until it releases the lock or ends.
 select pg_try_advisory_lock($1::int, $2::int)
 
 -- name: ping
--- Whether the session lives, and so its locks.
+-- Succeeds if the session, and so its locks, still exist.
 select 1
 
 -- name: let_go

@@ -6,7 +6,8 @@ left join vector_indexes i on i.generation_id = $1 and i.model_id = m.id
 where m.name = $2
 
 -- name: settings
--- For this transaction: how broadly HNSW searches, and that it goes on while filters leave too few.
+-- For this transaction: the breadth of the HNSW search, which continues while filters leave too
+-- few.
 select
     set_config('hnsw.ef_search', $1, true),
     set_config('hnsw.iterative_scan', 'relaxed_order', true),
@@ -26,9 +27,9 @@ order by distance, chunk_id
 limit $2
 
 -- name: indexed
--- The nearest by HNSW among chunks under the watermark, and every later one compared. Project, model
--- and watermark are literals: with parameters, a generic plan can't prove that the partial index
--- holds the rows.
+-- The nearest by HNSW among chunks under the watermark, and every later one compared. Project,
+-- model and watermark are literals: with parameters, a generic plan can't prove that the partial
+-- index holds the rows.
 with
 nearest as materialized (
     select
@@ -55,7 +56,7 @@ order by distance, chunk_id
 limit $2
 
 -- name: survey
--- For each model of a generation: what its index covers, and how many vectors lie beyond.
+-- For each model of a generation: the coverage of its index, and the number of vectors beyond it.
 select
     m.id as model_id,
     m.dimensions,
@@ -77,7 +78,7 @@ order by m.id
 select max(chunk_id) + 1 from embeddings where generation_id = $1
 
 -- name: is_filling
--- Whether vectors of recent changes are still to come: those under the watermark would be inserted
+-- True if vectors of recent changes are still missing: those below the watermark would be inserted
 -- into the index one by one.
 select exists (
     select
@@ -86,7 +87,7 @@ select exists (
 )
 
 -- name: record_index
--- From now on, questions use it. Counts what it covers.
+-- From now on, queries use the index. Counts the vectors that it covers.
 insert into vector_indexes (generation_id, model_id, name, watermark, vectors)
 select $1, $2, $3, $4, count(*)
 from embeddings
@@ -95,7 +96,7 @@ on conflict (generation_id, model_id) do update
 set name = excluded.name, watermark = excluded.watermark, vectors = excluded.vectors, built_at = now()
 
 -- name: other_indexes
--- Names of a model's indexes in a generation but one: superseded, or left by a build that died.
+-- Names of a model's indexes in a generation except one: superseded, or left by a failed build.
 select indexrelid::regclass::text as name
 from pg_index
 where
@@ -104,7 +105,7 @@ where
     and indexrelid::regclass::text <> $2
 
 -- name: build_concurrently
--- By the owner of the table; writers go on meanwhile.
+-- By the owner of the table; does not block writers.
 create index concurrently {name} on embeddings
 using hnsw ((embedding::halfvec({dimensions})) halfvec_cosine_ops) with (m = 24, ef_construction = 100)
 where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {watermark}
@@ -113,21 +114,21 @@ where generation_id = {generation_id} and model_id = {model_id} and chunk_id < {
 drop index concurrently if exists {name}
 
 -- name: build_as_worker
--- By a worker that owns nothing; writers wait meanwhile.
+-- By a worker, which does not own the table; blocks writers.
 select build_vector_index($1, $2, $3, $4, $5)
 
 -- name: drop_as_worker
 select drop_vector_index($1)
 
 -- name: build_memory
--- The graph is built several times faster if it fits. One process, so that it neither needs shared
--- memory (containers have little) nor takes a core from the questions.
+-- The graph is built several times faster if it fits into memory. One process, so that it neither
+-- needs shared memory (containers have little) nor takes a core from the queries.
 select
     set_config('maintenance_work_mem', '512MB', false),
     set_config('max_parallel_maintenance_workers', '0', false)
 
 -- name: build_memory_here
--- The same for this transaction; and rather give up than make others queue behind us for a lock.
+-- The same for this transaction; and give up early, so that no other session queues for the lock.
 select
     set_config('maintenance_work_mem', '512MB', true),
     set_config('max_parallel_maintenance_workers', '0', true),

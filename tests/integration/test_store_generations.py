@@ -111,7 +111,7 @@ async def test_changes_prepared_for_a_former_generation_are_refused(
     other = await add_generation(worker, store, "alpha")
     await switch(worker, other)
     stale = [document_write(uri, 10, [uri], generation_id=former.id) for uri in "ab"]
-    with pytest.raises(GenerationMoved, match=f"generation {former.id} isn't live any more"):
+    with pytest.raises(GenerationMoved, match=f"generation {former.id} is not live any more"):
         await store.apply(stale)
     assert await contents_of(worker, former) == await contents_of(worker, other) == {}
     assert await store.handled([("alpha", 0, 10)]) == set()

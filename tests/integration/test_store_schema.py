@@ -104,7 +104,7 @@ async def test_only_the_owner_may_migrate(postgres_server: EmbeddedPostgres) -> 
     name = "migrated_by_nobody"
     await create_database(postgres_server, name)
     await migrate_to(postgres_server.urls(name).owner, "0004")
-    with pytest.raises(ConfigurationError, match="Postgres refuses: permission denied"):
+    with pytest.raises(ConfigurationError, match="Postgres denied permission: permission denied"):
         await upgrade(postgres_server.urls(name).worker)
 
 

@@ -324,7 +324,7 @@ async def test_a_model_keeps_its_width(store: Store, worker: Database) -> None:
     """A vector of another width is refused by name, and nothing of the batch is written."""
     await store.apply([document_write("a", 10, ["one"])])
     wide = chunk_write(0, "two", vector=vector_of("two", dimensions=9))
-    with pytest.raises(ConfigurationError, match="gave 9 dimensions"):
+    with pytest.raises(ConfigurationError, match="returned 9 dimensions"):
         await store.apply([document_write("b", 20, chunks=(wide,))])
     assert await texts(worker) == {"a": ["one"]}
 
