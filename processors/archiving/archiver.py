@@ -118,7 +118,7 @@ class Archiver:
             await self._archive.claim(self._deployment)
             self._has_folder = True
         judged = await self._intake.judge(project, changes)
-        await self._archive.append(project, [one.change for one in judged.admitted])
+        await self._archive.append(project, [streamed.change for streamed in judged.admitted])
         await self._group.acknowledge(places_of([*judged.admitted, *judged.refused]))
         metrics.CHANGES_ARCHIVED.inc(len(judged.admitted))
         self._left_pending |= bool(judged.undecided)

@@ -42,7 +42,7 @@ class Batch:
         """Take entries of a stream in."""
         self.entries[place] += entries
         self.count += len(entries)
-        self.size_bytes += sum(len(value) for one in entries for value in one.fields.values())
+        self.size_bytes += sum(len(value) for entry in entries for value in entry.fields.values())
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def sort_out(batch: Batch) -> Sorted:
 
 def places_of(changes: Iterable[StreamedChange]) -> Mapping[Place, list[str]]:
     """Ids of the entries that hold changes, by stream."""
-    found: dict[Place, list[str]] = defaultdict(list)
-    for one in changes:
-        found[one.own.lane, one.own.partition].append(one.own.entry_id)
-    return found
+    entry_ids: dict[Place, list[str]] = defaultdict(list)
+    for change in changes:
+        entry_ids[change.own.lane, change.own.partition].append(change.own.entry_id)
+    return entry_ids

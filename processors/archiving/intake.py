@@ -31,6 +31,6 @@ class Intake:
             metrics.CHANGES_NOT_ARCHIVED.inc(len(judged.refused), reason=SignatureRefused.__name__)
             await self._outbox.drop(
                 project,
-                [(one.raw, one.signature or b"") for one in judged.refused],
+                [(change.raw, change.signature or b"") for change in judged.refused],
             )
         return judged

@@ -78,9 +78,9 @@ class LogGroup:
         if not reply and after != _NEW:
             self._after[place] = _NEW
             return True
-        found = [Entry(entry_id.decode(), fields) for entry_id, fields in reply if fields]
+        entries = [Entry(entry_id.decode(), fields) for entry_id, fields in reply if fields]
         lost = [entry_id.decode() for entry_id, fields in reply if not fields]
-        batch.add(place, found)
+        batch.add(place, entries)
         if lost:
             await self._let_go(place, lost)
         return bool(reply)

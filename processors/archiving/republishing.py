@@ -82,7 +82,7 @@ class Republisher:
             waiting = await self._outbox.waiting(project, self._age, after=after)
             if not waiting:
                 return count
-            sound = [one for one in waiting if self._republishing.leads_somewhere(one)]
+            sound = [event for event in waiting if self._republishing.leads_somewhere(event)]
             count += await self._republish_lost(project, sound, archived)
             after = waiting[-1].event_id
 
@@ -93,8 +93,8 @@ class Republisher:
         await self._note_places(waiting, traces)
         lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
         count = 0
-        for some in _batches(lost):
-            count += await self._republish(project, some)
+        for batch in _batches(lost):
+            count += await self._republish(project, batch)
         return count
 
     async def _note_places(self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]) -> None:

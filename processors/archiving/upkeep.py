@@ -104,8 +104,8 @@ class Upkeep:
         self._files[project] = await self._count(project)
 
     async def _count(self, project: str) -> int:
-        found = await self._archive.statistics(project)
-        return 0 if found is None else found.files
+        statistics = await self._archive.statistics(project)
+        return 0 if statistics is None else statistics.files
 
     async def remove_deleted(self) -> None:
         """Remove the archives of projects that were deleted before the retention began."""

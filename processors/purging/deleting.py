@@ -38,8 +38,8 @@ async def publish_deletes(
     rest = iter(names)
     while batch := list(islice(rest, _BATCH)):
         changes = [_delete(project, agent, uri) for uri in batch]
-        found = await client.publish_many(changes, lane)
-        receipts |= dict(zip(batch, found, strict=True))
+        published = await client.publish_many(changes, lane)
+        receipts |= dict(zip(batch, published, strict=True))
     return receipts
 
 

@@ -159,7 +159,7 @@ class _Work:
                 continue
             if generation.state != "live":
                 applied = await self._servers.store.rebuild(generation, self._writes())
-                chunks += sum(one.chunks_removed for one in applied)
+                chunks += sum(result.chunks_removed for result in applied)
             purged = await self._leftovers.purge_words(generation)
             segments += purged.segments
             words += purged.words

@@ -85,7 +85,7 @@ class Doctor:
     async def _examine(self, project: str, log: _Log, *, repair: bool) -> Health:
         """What one look has found of a mended index may be on its way: so there are two again."""
         look = await self._confirmed(project, log)
-        drifts = [one for one in look.drifts if one.severity is Severity.DRIFT]
+        drifts = [drift for drift in look.drifts if drift.severity is Severity.DRIFT]
         if not (repair and drifts):
             return _health(look)
         try:
@@ -118,8 +118,8 @@ class Doctor:
         rejected |= letters.keys() - outcomes.keys()
         evidence = await gather(project, tools.archive, log.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:
-            rows = [one async for one in stored_documents(connection, generation.id)]
-            documents = {(one.agent, one.uri): one for one in rows}
+            rows = [row async for row in stored_documents(connection, generation.id)]
+            documents = {(row.agent, row.uri): row for row in rows}
             names = await names_of(connection, generation.project_id)
             case = Case(project, generation, self.desk, evidence, connection, documents, names)
             return _Look(case, [drift for find in CHECKS.values() for drift in await find(case)])
@@ -129,7 +129,7 @@ def _agreed(first: Sequence[Drift], second: Sequence[Drift]) -> list[Drift]:
     before = {(drift.name, subject) for drift in first for subject in drift.subjects}
     agreed = []
     for drift in second:
-        subjects = tuple(one for one in drift.subjects if (drift.name, one) in before)
+        subjects = tuple(subject for subject in drift.subjects if (drift.name, subject) in before)
         if subjects:
             agreed.append(replace(drift, subjects=subjects))
     return agreed
@@ -140,7 +140,7 @@ def _health(look: _Look) -> Health:
     return Health(
         project=case.project,
         generation=case.generation.id,
-        documents=sum(not one.deleted for one in case.documents.values()),
+        documents=sum(not document.deleted for document in case.documents.values()),
         digest=index_digest(case.documents.values()).hex(),
         drifts=look.drifts,
         remaining=look.drifts,

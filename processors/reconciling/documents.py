@@ -36,19 +36,19 @@ async def find_document_drifts(case: Case) -> list[Drift]:
     places = {order for _, key, order in suspects}
     outcomes = await outcomes_of(case.connection, case.generation.project_id, places)
     judge = _Judge(case, outcomes)
-    found: defaultdict[str, list[Subject]] = defaultdict(list)
+    subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for name, key, order in suspects:
         judged = judge(name, order)
         if judged is not None:
             stored = case.documents.get(key)
-            found[judged].append(
+            subjects[judged].append(
                 Subject(case.label(key), (order, stored and order_of(stored)), key)
             )
     return [
         drift
         for name, meaning in MEANINGS.items()
         for drift in case.drift(
-            name, found[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
+            name, subjects[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
         )
     ]
 
@@ -61,12 +61,12 @@ def order_of(stored: StoredDigest) -> Order:
 def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
     """Name of the drift, document, and place of the change that it is about."""
     last = case.evidence.fold.last
-    for key, one in last.items():
-        name = _compare(one, case.documents.get(key))
+    for key, change in last.items():
+        name = _compare(change, case.documents.get(key))
         if name is not None:
             stored = case.documents.get(key)
             ahead = name in AHEAD and stored is not None
-            yield name, key, order_of(stored) if ahead and stored else one.order
+            yield name, key, order_of(stored) if ahead and stored else change.order
     for key, stored in case.documents.items():
         if key not in last:
             yield "document.unknown", key, order_of(stored)

@@ -70,14 +70,14 @@ class Environment:
         return list(judge_postgres(facts))
 
     async def _storage(self) -> list[Condition]:
-        found = [
+        conditions = [
             await judge_archive_storage(self.archive_url),
             judge_room("disk.home", self.home),
         ]
         directory = local_directory(self.archive_url)
         if directory is not None:
-            found.append(judge_room("disk.archive", directory))
-        return found
+            conditions.append(judge_room("disk.archive", directory))
+        return conditions
 
 
 def _unreachable(name: str, error: HeadraceError) -> Condition:

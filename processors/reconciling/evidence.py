@@ -32,7 +32,7 @@ class Evidence:
 
     def handled(self, group: str) -> set[Order]:
         """Places of the changes in the streams that a group has acknowledged."""
-        return {one.change.order for one in self.entries if self.streams.handled(group, one)}
+        return {entry.change.order for entry in self.entries if self.streams.handled(group, entry)}
 
 
 async def gather(
@@ -49,18 +49,18 @@ async def gather(
     Raises:
         Unavailable: the archive can't be read.
     """
-    found = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
-    for entry in found.entries:
-        found.fold.add(entry.change)
-        found.positions.append(entry.change.position)
-    in_streams = {entry.change.order for entry in found.entries}
+    evidence = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
+    for entry in evidence.entries:
+        evidence.fold.add(entry.change)
+        evidence.positions.append(entry.change.position)
+    in_streams = {entry.change.order for entry in evidence.entries}
 
     def note(error: DamagedSegment) -> None:
-        found.damaged[error.path] = error
+        evidence.damaged[error.path] = error
 
     async for change in archive.events(project, damaged=note):
-        found.fold.add(change)
-        found.positions.append(change.position)
+        evidence.fold.add(change)
+        evidence.positions.append(change.position)
         if change.order in in_streams:
-            found.archived.add(change.order)
-    return found
+            evidence.archived.add(change.order)
+    return evidence

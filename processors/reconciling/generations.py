@@ -17,11 +17,11 @@ async def find_generation_drifts(case: Case) -> list[Drift]:
     """What a replay has left, unless one is going on; whether the settings ask for others."""
     tools = case.desk.tools
     every = await tools.store.generations(case.project)
-    left = [one for one in every if one.state in {"building", "dropping"}]
+    left = [generation for generation in every if generation.state in {"building", "dropping"}]
     if left and await is_being_replayed(tools.database, case.generation.project_id):
         left = []
-    building = [_subject(one) for one in left if one.state == "building"]
-    dropping = [_subject(one) for one in left if one.state == "dropping"]
+    building = [_subject(generation) for generation in left if generation.state == "building"]
+    dropping = [_subject(generation) for generation in left if generation.state == "dropping"]
     return [
         *case.drift(
             "generation.unfinished",
@@ -48,6 +48,6 @@ def _other_recipe(case: Case) -> Iterator[Drift]:
         "generation.recipe",
         subjects,
         "the settings ask for other models than the index was made by",
-        cure=" && ".join(replay_command(case.project, *one) for one in other.items()),
+        cure=" && ".join(replay_command(case.project, *choice) for choice in other.items()),
         severity=Severity.NOTE,
     )

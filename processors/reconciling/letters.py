@@ -26,13 +26,13 @@ async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping
     Raises:
         Unavailable: Redis can't be reached.
     """
-    found: defaultdict[str, dict[Order, str]] = defaultdict(dict)
+    ids: defaultdict[str, dict[Order, str]] = defaultdict(dict)
     for topic in _CHANGES:
         for letter in await DeadLetters(redis, names).list(_MOST, topic):
             project, order = _project(letter), _order(letter)
             if project is not None and order is not None:
-                found[project][order] = letter.id
-    return found
+                ids[project][order] = letter.id
+    return ids
 
 
 def _order(letter: DeadLetter) -> Order | None:

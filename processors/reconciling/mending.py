@@ -68,7 +68,9 @@ async def _mend(
 ) -> list[str]:
     failures: list[str] = []
     for work, names in mends.items():
-        subjects = [one for drift in drifts if drift.name in names for one in drift.subjects]
+        subjects = [
+            subject for drift in drifts if drift.name in names for subject in drift.subjects
+        ]
         if subjects:
             failures += await work(case, subjects)
     return failures

@@ -64,11 +64,11 @@ def _subjects(drifts: Sequence[Drift], name: str) -> Iterator[Subject]:
 
 def _seen_at(drifts: Sequence[Drift], name: str) -> dict[Key, Order]:
     """Where documents stood at the look."""
-    found: dict[Key, Order] = {}
+    orders: dict[Key, Order] = {}
     for subject in _subjects(drifts, name):
         if subject.document is not None:
-            _, found[subject.document] = subject.key
-    return found
+            _, orders[subject.document] = subject.key
+    return orders
 
 
 def _doubted(drifts: Sequence[Drift]) -> Mapping[str, Collection[bytes]]:

@@ -85,4 +85,4 @@ def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
 
 def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
     wanted = {subject.key for subject in subjects}
-    return [one for one in case.evidence.entries if (one.place, one.entry_id) in wanted]
+    return [entry for entry in case.evidence.entries if (entry.place, entry.entry_id) in wanted]

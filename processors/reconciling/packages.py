@@ -27,9 +27,9 @@ def _python() -> Condition:
 
 
 def _packages() -> Condition:
-    found = {name: _version(name) for name in _PACKAGES}
-    detail = ", ".join(f"{name} {text}" for name, text in found.items() if text)
-    missing = [name for name, text in found.items() if text is None and name != "headrace"]
+    versions = {name: _version(name) for name in _PACKAGES}
+    detail = ", ".join(f"{name} {text}" for name, text in versions.items() if text)
+    missing = [name for name, text in versions.items() if text is None and name != "headrace"]
     if missing:
         cure = "install headrace with all its dependencies"
         return Condition.problem("packages", f"without {', '.join(missing)}", cure)

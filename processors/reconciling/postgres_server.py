@@ -78,11 +78,11 @@ def _role(facts: PostgresFacts) -> Condition:
         "can bypass row-level security": facts.has_bypassrls,
         "owns tables": facts.owns_tables,
     }
-    found = [flaw for flaw, holds in flaws.items() if holds]
-    if found:
+    present = [flaw for flaw, holds in flaws.items() if holds]
+    if present:
         return Condition.problem(
             "postgres.role",
-            f"{facts.role} {' and '.join(found)}: row-level security doesn't bind it",
+            f"{facts.role} {' and '.join(present)}: row-level security doesn't bind it",
             "set HEADRACE_WORKER_ROLE=headrace_worker",
         )
     detail = f"{facts.role}, bound by row-level security"

@@ -16,10 +16,12 @@ async def find_posting_drifts(case: Case) -> list[Drift]:
     survey = await survey_postings(case.connection, case.generation.id)
     owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
     missing = [
-        Subject(f"{case.label((one.agent, one.uri))} chunk {one.ordinal}", one.chunk_id)
-        for one in owners
+        Subject(f"{case.label((owner.agent, owner.uri))} chunk {owner.ordinal}", owner.chunk_id)
+        for owner in owners
     ]
-    broken = [Subject(f"segment {one}: {why}", one) for one, why in survey.broken.items()]
+    broken = [
+        Subject(f"segment {segment}: {why}", segment) for segment, why in survey.broken.items()
+    ]
     return [
         *case.drift("postings.missing", missing, "no word finds these chunks"),
         *case.drift("postings.broken", broken, "segments of postings aren't as they were written"),
@@ -33,4 +35,4 @@ async def find_posting_drifts(case: Case) -> list[Drift]:
 
 
 def _segments(ids: Iterable[int]) -> list[Subject]:
-    return [Subject(f"segment {one}", one) for one in sorted(ids)]
+    return [Subject(f"segment {segment}", segment) for segment in sorted(ids)]

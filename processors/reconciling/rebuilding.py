@@ -58,13 +58,15 @@ class Rebuilding:
         return failures
 
     async def _rebuild(self, batch: Sequence[LastChange]) -> list[str]:
-        prepared = await self._prepare([one.alone() for one in batch])
-        writes = [one.write for one in prepared.documents]
+        prepared = await self._prepare([last.alone() for last in batch])
+        writes = [document.write for document in prepared.documents]
         await self._forget_doubted(writes)
         tools = self._case.desk.tools
         await tools.store.rebuild(self._case.generation, writes, force=True)
         await self._embed({(write.position, write.partition) for write in writes})
-        return [f"{one.change.event.data.uri}: {one.error}" for one in prepared.failures]
+        return [
+            f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures
+        ]
 
     async def _embed(self, places: Collection[Order]) -> None:
         case = self._case
@@ -86,10 +88,12 @@ class Rebuilding:
     async def _texts(self, changes: Sequence[LoggedChange]) -> Mapping[str, str]:
         """Contents by hash, from the archive and Postgres, else from the streams."""
         contents = Contents(self._case.project, self._case.desk.tools.archive)
-        found = dict((await contents.of(changes)).by_hash)
+        texts = dict((await contents.of(changes)).by_hash)
         references = (change.event.data.content_ref for change in changes)
-        absent = {one.sha256 for one in references if one is not None} - found.keys()
-        return found | await texts_in_streams(self._case, absent)
+        absent = {
+            reference.sha256 for reference in references if reference is not None
+        } - texts.keys()
+        return texts | await texts_in_streams(self._case, absent)
 
     async def _forget_doubted(self, writes: Iterable[DocumentWrite]) -> None:
         """Empty the cache of them before the write takes vectors from it."""

@@ -38,6 +38,14 @@ async def judge_strays(
 async def _strays(tools: Tools, projects: Sequence[str]) -> list[str]:
     """Indexes are listed before generations, so that none looks lost that has just begun."""
     async with tools.database.connection() as connection:
-        found = await indexes_by_name(connection)
-    known = {one.id for project in projects for one in await tools.store.generations(project)}
-    return [name for name, one in found.items() if one is not None and one not in known]
+        indexes = await indexes_by_name(connection)
+    generation_ids = {
+        generation.id
+        for project in projects
+        for generation in await tools.store.generations(project)
+    }
+    return [
+        name
+        for name, generation_id in indexes.items()
+        if generation_id is not None and generation_id not in generation_ids
+    ]

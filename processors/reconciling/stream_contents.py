@@ -25,13 +25,13 @@ async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str
         if (reference := entry.change.event.data.content_ref) is not None
         and reference.sha256 in hashes
     }
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for sha256, entry in wanted.items():
         async for change in whole_changes(case, [entry]):
             text = change.event.data.content
             if text is not None:
-                found[sha256] = text
-    return found
+                texts[sha256] = text
+    return texts
 
 
 async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIterator[LoggedChange]:
@@ -45,7 +45,7 @@ async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIter
         key = tools.names.stream(*entry.place)
         with redis_errors():
             reply = await tools.redis.xrange(key, entry.entry_id, entry.entry_id)
-        for one in entries_of(reply):
-            change = logged(one, entry.place)
+        for stored in entries_of(reply):
+            change = logged(stored, entry.place)
             if change is not None:
                 yield change

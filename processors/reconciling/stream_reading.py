@@ -154,21 +154,21 @@ async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
     except ResponseError as error:
         is_absent(error)
         return Cursor()
-    for one in groups:
-        if one["name"] == group.encode():
-            delivered = one["last-delivered-id"].decode()
+    for info in groups:
+        if info["name"] == group.encode():
+            delivered = info["last-delivered-id"].decode()
             return Cursor(delivered, await _pending(redis, key, group))
     return Cursor()
 
 
 async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    idle_ms: dict[str, int] = {}
     after = "-"
     while True:
         rows: Any = await redis.xpending_range(key, group, after, "+", _PAGE)
-        found |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
+        idle_ms |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
         if len(rows) < _PAGE:
-            return found
+            return idle_ms
         after = f"({rows[-1]['message_id'].decode()}"
 
 
@@ -194,8 +194,8 @@ async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
 
 def logged(entry: Entry, place: Place) -> LoggedChange | None:
     """The change in an entry; None: there is none."""
-    found = _streamed(entry, place)
-    return None if found is None else found.change
+    streamed = _streamed(entry, place)
+    return None if streamed is None else streamed.change
 
 
 def _streamed(entry: Entry, place: Place) -> StreamedChange | None:

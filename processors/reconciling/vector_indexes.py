@@ -20,11 +20,11 @@ _MEANINGS = {
 
 async def find_vector_index_drifts(case: Case) -> list[Drift]:
     """What is wrong with the indexes of the generation, unless one is being built."""
-    found: defaultdict[str, list[Subject]] = defaultdict(list)
-    for one in await find_index_flaws(case.desk.tools.database, case.generation):
-        found[one.flaw].append(Subject(one.name, one.name))
+    subjects: defaultdict[str, list[Subject]] = defaultdict(list)
+    for finding in await find_index_flaws(case.desk.tools.database, case.generation):
+        subjects[finding.flaw].append(Subject(finding.name, finding.name))
     return [
         drift
         for flaw, meaning in _MEANINGS.items()
-        for drift in case.drift(f"vector_index.{flaw}", found[flaw], meaning)
+        for drift in case.drift(f"vector_index.{flaw}", subjects[flaw], meaning)
     ]

@@ -31,16 +31,16 @@ async def find_vector_drifts(case: Case) -> list[Drift]:
 
 
 async def _flawed(case: Case) -> list[Drift]:
-    found: defaultdict[str, list[Subject]] = defaultdict(list)
-    for one in await find_vector_flaws(case.connection, case.generation):
-        key = one.agent, one.uri
-        name = f"{case.label(key)} chunk {one.ordinal}"
-        subject = Subject(name, (one.model, one.content_hash, one.chunk_id), key)
-        found[one.flaw].append(subject)
+    subjects: defaultdict[str, list[Subject]] = defaultdict(list)
+    for finding in await find_vector_flaws(case.connection, case.generation):
+        key = finding.agent, finding.uri
+        name = f"{case.label(key)} chunk {finding.ordinal}"
+        subject = Subject(name, (finding.model, finding.content_hash, finding.chunk_id), key)
+        subjects[finding.flaw].append(subject)
     return [
         drift
         for flaw, meaning in _MEANINGS.items()
-        for drift in case.drift(f"vector.{flaw}", found[flaw], meaning)
+        for drift in case.drift(f"vector.{flaw}", subjects[flaw], meaning)
     ]
 
 

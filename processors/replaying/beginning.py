@@ -71,7 +71,7 @@ def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: 
     Raises:
         NotSwitched: it hasn't; nothing was built.
     """
-    lost = fold.older_than({key: one.rank for key, one in live.items()})
+    lost = fold.older_than({key: standing.rank for key, standing in live.items()})
     if not lost:
         return
     damage = "".join(f"; {error}" for error in log.damaged.values())
@@ -86,8 +86,8 @@ def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: 
 async def unfinished(tools: Tools, live: Generation) -> Generation | None:
     """The generation that a replay left half built, if any."""
     async with tools.database.scope(live.project_id) as connection:
-        known = await generations.listed(connection, live.project_id)
-    return next((one for one in known if one.state == "building"), None)
+        listed = await generations.listed(connection, live.project_id)
+    return next((generation for generation in listed if generation.state == "building"), None)
 
 
 async def begin_or_resume(
@@ -98,23 +98,24 @@ async def begin_or_resume(
     Raises:
         UsageError: another one is half built, by another recipe or for other documents.
     """
-    found = await unfinished(tools, live)
-    if found is None:
+    half_built = await unfinished(tools, live)
+    if half_built is None:
         async with tools.database.scope(live.project_id) as connection:
             new = await generations.begin(connection, live.project_id, recipe, scope.as_json())
         return new, False
-    if found.recipe != recipe or dict(found.scope) != scope.as_json():
+    if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
         raise UsageError(
-            f"generation {found.id} of {project} is half built by another choice "
-            f"({_described(found)}): finish it by that, or `headrace replay drop {found.id}`"
+            f"generation {half_built.id} of {project} is half built by another choice "
+            f"({_described(half_built)}): finish it by that, "
+            f"or `headrace replay drop {half_built.id}`"
         )
-    return found, True
+    return half_built, True
 
 
 def _described(generation: Generation) -> str:
     recipe = generation.recipe
     parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
-    return ", ".join(f"{name} {one}" for name, one in (parts | dict(generation.scope)).items())
+    return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
 
 
 async def note_findings(tools: Tools, generation: Generation, findings: Mapping[str, Any]) -> None:

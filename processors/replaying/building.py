@@ -86,8 +86,8 @@ class Builder:
             Unavailable: a server is down; what was written stays.
             OperatorError: a model has no key any more, or the like.
         """
-        await self._build([one for one in missing if not one.deleted], progress)
-        gone = [one for one in missing if one.deleted and one.order not in self.refused]
+        await self._build([last for last in missing if not last.deleted], progress)
+        gone = [last for last in missing if last.deleted and last.order not in self.refused]
         await self._build(gone, progress)
 
     async def embed(self, progress: Progress) -> None:
@@ -121,20 +121,24 @@ class Builder:
         """
 
         async def copy(batch: Sequence[LastChange]) -> None:
-            wanted = {one.key: one.order for one in batch}
+            wanted = {last.key: last.order for last in batch}
             database = self.workshop.database
-            found = await carried(database, self.project, source, list(wanted), self.generation)
-            still = [one for one in found if wanted[_key(one.write)] == one.write.order]
-            await self._write([one.write for one in still if one.whole])
-            damaged = {_key(one.write) for one in still if not one.whole}
+            copies = await carried(database, self.project, source, list(wanted), self.generation)
+            still = [
+                document
+                for document in copies
+                if wanted[_key(document.write)] == document.write.order
+            ]
+            await self._write([document.write for document in still if document.whole])
+            damaged = {_key(document.write) for document in still if not document.whole}
             if damaged:
-                await self._add([one for one in batch if one.key in damaged])
+                await self._add([last for last in batch if last.key in damaged])
 
         await _in_batches(chosen, copy, progress)
 
     async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        new = [one for one in missing if self.in_bulk and one.key not in self.stored]
-        changed = [one for one in missing if not self.in_bulk or one.key in self.stored]
+        new = [last for last in missing if self.in_bulk and last.key not in self.stored]
+        changed = [last for last in missing if not self.in_bulk or last.key in self.stored]
         await _in_batches(new, self._add, progress)
         await _in_batches(changed, self._change, progress)
 
@@ -169,10 +173,10 @@ class Builder:
         return [document.write for document in prepared.documents]
 
     def _refuse(self, failures: Sequence[Failure]) -> None:
-        self.refused |= {one.change.order: one.error for one in failures}
+        self.refused |= {failure.change.order: failure.error for failure in failures}
 
     def _note(self, writes: Sequence[DocumentWrite]) -> None:
-        self.stored |= {_key(one): one.rank for one in writes}
+        self.stored |= {_key(write): write.rank for write in writes}
         kill_point("replay.building")
 
 
@@ -206,10 +210,12 @@ async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progres
 def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
     """Documents that are worked on together, by number and amount of text."""
     start = size = 0
-    for at, one in enumerate(items):
-        if at - start == BATCH_DOCUMENTS or (at > start and size + one.content_bytes > BATCH_BYTES):
+    for at, last in enumerate(items):
+        if at - start == BATCH_DOCUMENTS or (
+            at > start and size + last.content_bytes > BATCH_BYTES
+        ):
             yield items[start:at]
             start, size = at, 0
-        size += one.content_bytes
+        size += last.content_bytes
     if start < len(items):
         yield items[start:]

@@ -74,17 +74,20 @@ class CatchUp:
         return await self.standings.newer(self.live, self.builder.generation, self.compared)
 
     async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
-        found = await self._look_up(behind)
-        lost = [one for one in behind if one.key not in found]
+        changes = await self._look_up(behind)
+        lost = [standing for standing in behind if standing.key not in changes]
         if lost:
             raise self._refusal("the log lacks the last change", lost)
-        wanted = [found[one.key] for one in behind]
+        wanted = [changes[standing.key] for standing in behind]
         await self.builder.build(wanted, progress)
-        refused = [one for one in wanted if one.order in self.builder.refused]
+        refused = [change for change in wanted if change.order in self.builder.refused]
         if refused:
             raise NotSwitched(
                 self._message("can't be made by its recipe"),
-                [Difference.of(one.key, str(self.builder.refused[one.order])) for one in refused],
+                [
+                    Difference.of(change.key, str(self.builder.refused[change.order]))
+                    for change in refused
+                ],
                 self.builder.generation.id,
             )
 
@@ -94,31 +97,31 @@ class CatchUp:
         Just these, even if the ledger had rejected one before it was redriven. A later one that no
         worker has taken in yet may still be rejected; it will do where the log has no other.
         """
-        exact = Fold(only={one.order for one in behind})
-        for one in behind:
-            last = self.fold.last.get(one.key)
-            if last is not None and last.order == one.order:
-                exact.last[one.key] = last
-        first = min(one.position for one in behind)
-        if not all(one.key in exact.last for one in behind):
+        exact = Fold(only={standing.order for standing in behind})
+        for standing in behind:
+            last = self.fold.last.get(standing.key)
+            if last is not None and last.order == standing.order:
+                exact.last[standing.key] = last
+        first = min(standing.position for standing in behind)
+        if not all(standing.key in exact.last for standing in behind):
             await self.log.read_new(exact, first)
-        if not all(one.key in exact.last for one in behind):
+        if not all(standing.key in exact.last for standing in behind):
             await self.log.read_archive(exact, first - 1)
         later = {
-            one.key: last
-            for one in behind
-            if (last := self.fold.last.get(one.key)) is not None and last.rank > one.rank
+            standing.key: last
+            for standing in behind
+            if (last := self.fold.last.get(standing.key)) is not None and last.rank > standing.rank
         }
         return later | exact.last
 
     def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
-        damage = "; ".join(f"{one.path} is damaged" for one in self.log.damaged.values())
+        damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
             + (f" ({damage})" if damage else ""),
             [
-                Difference.of(one.key, str(self.builder.refused.get(one.order, reason)))
-                for one in lost
+                Difference.of(standing.key, str(self.builder.refused.get(standing.order, reason)))
+                for standing in lost
             ],
             self.builder.generation.id,
         )

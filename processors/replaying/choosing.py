@@ -130,10 +130,10 @@ def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetim
 def instant_of(text: str) -> datetime | None:
     """An instant in ISO 8601, in UTC where it names no zone; None: it is something else."""
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
 def _position_of(instant: datetime) -> int:

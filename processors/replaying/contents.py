@@ -49,9 +49,9 @@ class Contents:
             Unavailable: Postgres or the archive can't be reached.
         """
         references = (change.event.data.content_ref for change in changes)
-        wanted = {one.sha256 for one in references if one is not None}
+        wanted = {reference.sha256 for reference in references if reference is not None}
         if not wanted:
             return Texts({})
         damaged: list[DamagedSegment] = []
-        found = await self.archive.contents(self.project, wanted, damaged=damaged.append)
-        return Texts(found, tuple(damaged))
+        by_hash = await self.archive.contents(self.project, wanted, damaged=damaged.append)
+        return Texts(by_hash, tuple(damaged))

@@ -34,8 +34,8 @@ async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
     async with replay_lock(tools.database, project, await tools.projects.require(project)):
         _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
-        known = await tools.store.generations(project)
-        _check(generation, _replaced_at(generation, live, known), datetime.now(UTC))
+        listed = await tools.store.generations(project)
+        _check(generation, _replaced_at(generation, live, listed), datetime.now(UTC))
         if not await let_go(tools.database, generation):
             raise _is_live(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
@@ -62,7 +62,7 @@ def _replaced_at(
     """
     if generation.switched_at is None:
         return None
-    later = [one.switched_at for one in known if one.switched_at is not None]
+    later = [other.switched_at for other in known if other.switched_at is not None]
     return min((at for at in later if at > generation.switched_at), default=live.switched_at)
 
 

@@ -104,24 +104,24 @@ class Fold:
             self.found = change.position
         if change.order in self.left_out or not (self.only is None or change.order in self.only):
             return
-        for one in _parts(change):
-            known = self.last.get(one.key)
-            if known is None or known.rank < one.rank:
-                self.last[one.key] = one
+        for part in _parts(change):
+            former = self.last.get(part.key)
+            if former is None or former.rank < part.rank:
+                self.last[part.key] = part
 
     def newer_than(self, stored: Mapping[Key, Rank]) -> list[LastChange]:
         """What is missing where ``stored`` is, in the order of the log."""
         missing = [
-            one for key, one in self.last.items() if key not in stored or stored[key] < one.rank
+            last for key, last in self.last.items() if key not in stored or stored[key] < last.rank
         ]
-        return sorted(missing, key=lambda one: (one.order, one.uri))
+        return sorted(missing, key=lambda last: (last.order, last.uri))
 
     def older_than(self, stored: Mapping[Key, Rank]) -> list[Key]:
         """Documents of which the log lacks the version that is stored elsewhere."""
         return sorted(
             key
             for key, rank in stored.items()
-            if (known := self.last.get(key)) is None or known.rank < rank
+            if (last := self.last.get(key)) is None or last.rank < rank
         )
 
     def __iter__(self) -> Iterator[LastChange]:

@@ -23,20 +23,22 @@ class Listed:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; times in ISO 8601."""
-        one = self.generation
+        generation = self.generation
         return {
             "project": self.project,
-            "generation": one.id,
-            "state": one.state,
-            "model": one.recipe.model,
-            "models": dict(one.recipe.models),
-            "chunking": one.recipe.chunking,
-            "tokens": one.recipe.tokens,
-            "scope": dict(one.scope),
+            "generation": generation.id,
+            "state": generation.state,
+            "model": generation.recipe.model,
+            "models": dict(generation.recipe.models),
+            "chunking": generation.recipe.chunking,
+            "tokens": generation.recipe.tokens,
+            "scope": dict(generation.scope),
             "documents": self.documents,
             "chunks": self.chunks,
-            "created_at": one.created_at.isoformat(),
-            "switched_at": None if one.switched_at is None else one.switched_at.isoformat(),
+            "created_at": generation.created_at.isoformat(),
+            "switched_at": None
+            if generation.switched_at is None
+            else generation.switched_at.isoformat(),
         }
 
 
@@ -46,10 +48,10 @@ async def projects_of(tools: Tools, project: str | None) -> list[str]:
     Raises:
         UsageError: no such project.
     """
-    known = sorted(await tools.projects.all())
+    projects = sorted(await tools.projects.all())
     if project is None:
-        return known
-    if project not in known:
+        return projects
+    if project not in projects:
         raise unknown_project(project)
     return [project]
 
@@ -61,7 +63,7 @@ async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
         UsageError: no such project.
     """
     return [
-        Listed(name, one, *await tools.standings.sizes(one))
+        Listed(name, generation, *await tools.standings.sizes(generation))
         for name in await projects_of(tools, project)
-        for one in await tools.store.generations(name)
+        for generation in await tools.store.generations(name)
     ]

@@ -81,7 +81,7 @@ class ProjectLog:
             yield change
 
     async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
-        return await self.admit([one for one in changes if one.project == self.project])
+        return await self.admit([change for change in changes if change.project == self.project])
 
     async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
         async for change in self.archive.events(self.project, after, damaged=self._note):

@@ -79,27 +79,27 @@ async def estimate(
         Unavailable, OperatorError: as a replay itself would.
     """
     begin = perf_counter()
-    found = Estimate(project, documents=len(chosen))
+    plan = Estimate(project, documents=len(chosen))
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
     for batch in batches(chosen):
         cut = await _cut(batch, recipe, workshop)
-        found.refused += len(batch) - len(cut)
-        found.chunks += sum(len(one.chunks) for one in cut)
+        plan.refused += len(batch) - len(cut)
+        plan.chunks += sum(len(document.chunks) for document in cut)
         await _collect(project, cut, missing, workshop)
         done += len(batch)
         progress(done, len(chosen))
-    found.seconds = perf_counter() - begin + found.chunks / _WRITTEN_PER_SECOND
+    plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
-        await _price(found, model, list(texts.values()), prices[model], workshop)
-    found.reused = found.chunks - found.embedded
-    return found
+        await _price(plan, model, list(texts.values()), prices[model], workshop)
+    plan.reused = plan.chunks - plan.embedded
+    return plan
 
 
 async def _cut(
     batch: Sequence[LastChange], recipe: Recipe, workshop: Workshop
 ) -> list[CutDocument]:
-    changes = [one.alone() for one in batch]
+    changes = [last.alone() for last in batch]
     texts = await workshop.contents.of(changes)
     resolver = Resolver(texts.fetch, workshop.max_document_bytes)
     resolved, _ = await resolver.resolve(changes)
@@ -114,11 +114,15 @@ async def _collect(
     workshop: Workshop,
 ) -> None:
     by_model: dict[str, dict[bytes, str]] = {}
-    for one in documents:
-        by_model.setdefault(one.model, {}).update(zip(one.hashes, one.texts, strict=True))
+    for document in documents:
+        by_model.setdefault(document.model, {}).update(
+            zip(document.hashes, document.texts, strict=True)
+        )
     for model, texts in by_model.items():
-        known = await workshop.store.known_hashes(project, model, list(texts))
-        missing[model].update({one: text for one, text in texts.items() if one not in known})
+        cached = await workshop.store.known_hashes(project, model, list(texts))
+        missing[model].update(
+            {text_hash: text for text_hash, text in texts.items() if text_hash not in cached}
+        )
 
 
 async def _price(

@@ -89,9 +89,9 @@ class Replay:
         await self._read()
         half = await unfinished(tools, self._live)
         stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
-        missing = self._fold.newer_than({key: one.rank for key, one in stored.items()})
+        missing = self._fold.newer_than({key: standing.rank for key, standing in stored.items()})
         return await estimate(
-            [one for one in missing if not (self._is_carried(one) or one.deleted)],
+            [last for last in missing if not (self._is_carried(last) or last.deleted)],
             self._project,
             self._recipe,
             workshop(tools, self._project),
@@ -111,7 +111,7 @@ class Replay:
             rejected = await self._tools.standings.rejected(live.project_id)
             self._standings = await self._tools.standings.of(live)
             self._log = project_log(self._tools, self._project)
-            taken_in = {one.order for one in self._standings.values()}
+            taken_in = {standing.order for standing in self._standings.values()}
             self._fold = Fold(rejected - taken_in, sought=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
@@ -130,7 +130,7 @@ class Replay:
         self._builder = Builder(
             self._project,
             generation,
-            {key: one.rank for key, one in stored.items()},
+            {key: standing.rank for key, standing in stored.items()},
             workshop(self._tools, self._project),
             guard=self._lock.check,
             spent=self.report.bill,
@@ -145,14 +145,14 @@ class Replay:
                 if not missing:
                     return
                 carried = [
-                    one
-                    for one in missing
-                    if one.key not in self._builder.stored
-                    and one.key not in moved
-                    and self._is_carried(one)
+                    last
+                    for last in missing
+                    if last.key not in self._builder.stored
+                    and last.key not in moved
+                    and self._is_carried(last)
                 ]
-                left = {one.key for one in carried}
-                made = [one for one in missing if one.key not in left]
+                left = {last.key for last in carried}
+                made = [last for last in missing if last.key not in left]
                 await self._builder.carry(self._live, carried, self._progress("carried over"))
                 await self._builder.build(made, self._progress("documents built"))
                 await self._leave_out_poison()
@@ -187,17 +187,17 @@ class Replay:
         generation = self._builder.generation
         kill_point("replay.verifying")
         with self.report.stages("verify"):
-            found = await verify(
+            verified = await verify(
                 self._tools.database, generation, self._fold, self._builder.refused
             )
-        self.report.documents, self.report.chunks = found.documents, found.chunks
-        self.report.digest = found.digest
-        if not found.sound:
+        self.report.documents, self.report.chunks = verified.documents, verified.chunks
+        self.report.digest = verified.digest
+        if not verified.sound:
             raise NotSwitched(
                 f"generation {generation.id} of {self._project} is not what the log says, and was "
                 "not switched to: {documents}; `headrace replay drop "
                 f"{generation.id}` lets a replay begin anew",
-                found.differences,
+                verified.differences,
                 generation.id,
             )
         kill_point("replay.verified")
@@ -207,13 +207,13 @@ class Replay:
             return
         new = self._builder.generation
         with self.report.stages("gate"):
-            found = await self._gate(self._tools, self._project, self._live, new)
-        self.report.gate = found
-        if not found.passed:
+            scores = await self._gate(self._tools, self._project, self._live, new)
+        self.report.gate = scores
+        if not scores.passed:
             raise NotSwitched(
                 f"generation {new.id} of {self._project} was not switched to: its nDCG@10 is "
-                f"{found.new:.4f}, and that of the live one {found.live:.4f}: "
-                f"a drop of more than {found.max_drop:g}",
+                f"{scores.new:.4f}, and that of the live one {scores.live:.4f}: "
+                f"a drop of more than {scores.max_drop:g}",
                 generation=new.id,
             )
 
@@ -227,9 +227,9 @@ class Replay:
 
     def _missing(self) -> list[LastChange]:
         return [
-            one
-            for one in self._fold.newer_than(self._builder.stored)
-            if one.order not in self._builder.refused
+            last
+            for last in self._fold.newer_than(self._builder.stored)
+            if last.order not in self._builder.refused
         ]
 
     async def _members_of_scope(self) -> set[Key]:
@@ -257,7 +257,7 @@ class Replay:
         if not places:
             return
         outcomes = await self._tools.standings.outcomes(self._live.project_id, places)
-        poison = {one for one in places if outcomes.get(one, "rejected") == "rejected"}
+        poison = {place for place in places if outcomes.get(place, "rejected") == "rejected"}
         if poison:
             self._fold = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)

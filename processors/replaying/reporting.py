@@ -66,7 +66,7 @@ class ReplayReport:
 
     def as_json(self) -> dict[str, Any]:
         """Numbers are plain; costs are in US dollars, None where a price isn't known."""
-        known = self.priced or not self.bill.texts
+        priced = self.priced or not self.bill.texts
         gate = None if self.gate is None else asdict(self.gate)
         return {
             "project": self.project,
@@ -79,8 +79,8 @@ class ReplayReport:
             "embedded": self.bill.texts,
             "tokens": round(self.bill.tokens),
             "refused": self.bill.refused,
-            "cost_usd": round(self.bill.cost_usd, 6) if known else None,
-            "seconds": {name: round(one, 3) for name, one in self.stages.seconds.items()},
+            "cost_usd": round(self.bill.cost_usd, 6) if priced else None,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.stages.seconds.items()},
             "digest": self.digest,
             "gate": gate,
             "damaged": list(self.damaged),

@@ -42,9 +42,9 @@ async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Genera
         UsageError: there is none of this id.
     """
     for project in sorted(await tools.projects.all()):
-        for one in await tools.store.generations(project):
-            if one.id == generation_id:
-                return project, one
+        for generation in await tools.store.generations(project):
+            if generation.id == generation_id:
+                return project, generation
     raise UsageError(
         f"there is no generation {generation_id} (`headrace replay list` shows all there are)"
     )
@@ -57,10 +57,17 @@ async def generation_before(tools: Tools, project: str) -> Generation:
         UsageError: there is none, or no such project.
     """
     await live_generation(tools, project)
-    former = [one for one in await tools.store.generations(project) if one.state == "former"]
+    former = [
+        generation
+        for generation in await tools.store.generations(project)
+        if generation.state == "former"
+    ]
     if not former:
         raise UsageError(f"{project} has no former generation to go back to")
-    return max(former, key=lambda one: (one.switched_at or one.created_at, one.id))
+    return max(
+        former,
+        key=lambda generation: (generation.switched_at or generation.created_at, generation.id),
+    )
 
 
 async def return_to(tools: Tools, project: str, chosen: Generation, progress: Progress) -> Returned:

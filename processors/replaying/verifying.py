@@ -57,17 +57,20 @@ async def verify(
     place = generation.project_id, EVERY_AGENT, generation.id
     stored: dict[Key, StoredDigest] = {}
     async with database.scope(*place) as connection:
-        async for one in stored_documents(connection, generation.id):
-            stored[one.agent, one.uri] = one
-        postings = [one async for one in _unposted(connection, generation)]
+        async for row in stored_documents(connection, generation.id):
+            stored[row.agent, row.uri] = row
+        postings = [difference async for difference in _unposted(connection, generation)]
         flaws = await find_vector_flaws(connection, generation)
     differences = list(compare(fold, stored, refused))
-    named = {(one.agent, one.uri) for one in differences}
-    differences += [*postings, *(one for key, one in _flawed(flaws) if key not in named)]
-    living = [one for one in stored.values() if not one.deleted]
+    named = {(difference.agent, difference.uri) for difference in differences}
+    differences += [
+        *postings,
+        *(difference for key, difference in _flawed(flaws) if key not in named),
+    ]
+    living = [row for row in stored.values() if not row.deleted]
     return Verified(
         documents=len(living),
-        chunks=sum(one.chunks for one in living),
+        chunks=sum(row.chunks for row in living),
         expected=index_digest(_expected(fold, stored)).hex(),
         digest=index_digest(stored.values()).hex(),
         differences=tuple(sorted(differences)),
@@ -80,7 +83,7 @@ async def _unposted(
     """What no word finds. Nobody merges segments of a generation that isn't live."""
     survey = await survey_postings(connection, generation.id)
     owners = await chunk_owners(connection, generation.id, survey.missing)
-    for key, chunks in Counter((one.agent, one.uri) for one in owners).items():
+    for key, chunks in Counter((owner.agent, owner.uri) for owner in owners).items():
         yield Difference.of(key, f"{chunks} chunks have no postings")
     for segment in survey.to_rewrite:
         reason = survey.broken.get(segment, "it isn't the only one with its chunks")
@@ -88,7 +91,7 @@ async def _unposted(
 
 
 def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
-    counts = Counter(((one.agent, one.uri), one.flaw) for one in flaws)
+    counts = Counter(((finding.agent, finding.uri), finding.flaw) for finding in flaws)
     for (key, flaw), chunks in counts.items():
         yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
 
