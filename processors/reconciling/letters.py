@@ -1,4 +1,4 @@
-"""Dead letters by the change that they are of."""
+"""Dead letters by the log position of their change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNPROVED = frozenset({SignatureRefused.__name__, MalformedEvent.__name__})
 
 
 async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping[Order, str]]:
-    """Ids of dead letters by project and place in the log; what names neither is left out.
+    """Read ids of dead letters by project and log position; letters that lack one are skipped.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -36,7 +36,11 @@ async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping
 
 
 def _order(letter: DeadLetter) -> Order | None:
-    """Its place in the log: its own, where its signature wasn't found right, whatever it claims."""
+    """Log position of a dead letter's change.
+
+    If its signature was refused, this is the position of its entry; an asserted position is not
+    trusted then.
+    """
     if letter.position is None or letter.error not in _UNPROVED:
         return None if letter.position is None else (letter.position, letter.partition)
     try:

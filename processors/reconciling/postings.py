@@ -1,4 +1,4 @@
-"""Postings: every chunk in exactly one segment, every segment as it was written."""
+"""Check of postings: each chunk is in exactly one segment, and each segment is intact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["find_posting_drifts"]
 
 
 async def find_posting_drifts(case: Case) -> list[Drift]:
-    """Chunks that no words find, and segments that can't be trusted."""
+    """Find chunks without postings, and damaged or duplicate segments."""
     survey = await survey_postings(case.connection, case.generation.id)
     owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
     missing = [
@@ -23,13 +23,13 @@ async def find_posting_drifts(case: Case) -> list[Drift]:
         Subject(f"segment {segment}: {why}", segment) for segment, why in survey.broken.items()
     ]
     return [
-        *case.drift("postings.missing", missing, "no word finds these chunks"),
-        *case.drift("postings.broken", broken, "segments of postings aren't as they were written"),
+        *case.drift("postings.missing", missing, "keyword search can't find these chunks"),
+        *case.drift("postings.broken", broken, "segments differ from what was written"),
         *case.drift(
             "postings.doubled", _segments(survey.doubled), "segments have chunks of other segments"
         ),
         *case.drift(
-            "postings.orphaned", _segments(survey.orphans), "postings are left of lost segments"
+            "postings.orphaned", _segments(survey.orphans), "postings belong to missing segments"
         ),
     ]
 

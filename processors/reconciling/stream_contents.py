@@ -1,4 +1,4 @@
-"""Contents that lie in the streams: what the look at them has left there."""
+"""Contents of changes in the streams, which the look at the streams does not load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["texts_in_streams", "whole_changes"]
 
 
 async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str]:
-    """Texts by hash in hex, as far as the streams have them.
+    """Read texts by hash in hex, as far as the streams have them.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -35,7 +35,7 @@ async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str
 
 
 async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIterator[LoggedChange]:
-    """Changes with their contents; those that were trimmed meanwhile are left out.
+    """Read changes with their contents; changes that were trimmed since the look are left out.
 
     Raises:
         Unavailable: Redis can't be reached.

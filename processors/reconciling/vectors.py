@@ -1,4 +1,4 @@
-"""Vectors against chunks, models, the cache, and the requests for those that are pending."""
+"""Check of vectors against chunks, models, the cache, and the requests for pending ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["find_vector_drifts"]
 _MEANINGS = {
     "missing": "their chunks lack the vector of their model, and none is pending",
     "foreign": "their chunks have a vector of another model or width than the recipe names",
-    "changed": "their chunks have a vector that isn't the cached one",
+    "changed": "their chunks have a vector that differs from the cached one",
 }
 
 
@@ -26,7 +26,7 @@ _REMEDY = (
 
 
 async def find_vector_drifts(case: Case) -> list[Drift]:
-    """Missing and wrong vectors, pending ones without a request, and a note of refused texts."""
+    """Find missing and wrong vectors, pending ones without a request, and refused texts (note)."""
     return [*await _flawed(case), *await _unrequested(case), *await _refused(case)]
 
 
@@ -45,7 +45,7 @@ async def _flawed(case: Case) -> list[Drift]:
 
 
 async def _unrequested(case: Case) -> list[Drift]:
-    """Documents whose vectors no embedder is asked for, nor will be by an indexer at work."""
+    """Find documents whose vectors are not requested, and whose change no indexer is handling."""
     streams = case.evidence.streams
     indexed = case.evidence.handled(INDEXER)
     coming = {entry.change.order for entry in case.evidence.entries} - indexed
@@ -59,7 +59,7 @@ async def _unrequested(case: Case) -> list[Drift]:
     return case.drift(
         "vector.unrequested",
         subjects,
-        "their chunks wait for vectors that no embedder is asked for",
+        "their chunks wait for vectors that are not requested from any embedder",
     )
 
 
