@@ -1,4 +1,4 @@
-"""Bringing a generation to where the live one is: few documents, by the log's last word on them."""
+"""Catch-up of a generation with the live one: rebuilds the few documents that differ."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from store.standings import Standing, Standings
 __all__ = ["CatchUp"]
 
 FEW_DOCUMENTS = 64
-"""So many can be brought up to date while writers wait."""
+"""Number of documents that can be brought up to date while writers wait."""
 
 MOST_ROUNDS = 50
 
 
 @dataclass
 class CatchUp:
-    """Compares a generation with the live one, and takes what it lacks from the log.
+    """Comparison of a generation with the live one, and build of what it lacks from the log.
 
-    ``compared``: the moment of the last comparison of all documents, after which none was missing.
+    ``compared``: the moment of the last comparison of all documents; what it found is built.
     """
 
     live: Generation
@@ -36,10 +36,10 @@ class CatchUp:
     compared: int | None = None
 
     async def approach(self, progress: Progress) -> None:
-        """Catch up until little is missing; changes go on being written meanwhile.
+        """Catch up until little is missing, while workers continue to write changes.
 
         Raises:
-            NotSwitched: the log lacks a change, or one can't be processed by this recipe.
+            NotSwitched: the log lacks a change, or one can't be processed with this recipe.
             Unavailable: a server or a model is down; what was written stays.
         """
         for _ in range(MOST_ROUNDS):
@@ -54,20 +54,20 @@ class CatchUp:
                 return
 
     async def finish(self) -> bool:
-        """Catch up wholly, while no change can be written; False: too much is missing for that.
+        """Catch up completely, while no change can be written.
 
-        Looks only at what was written since ``approach`` compared everything, so that writers wait
-        no longer the larger the index is.
+        Returns False if too much is missing for that. Compares only what was written since
+        ``approach`` compared everything: the wait of writers does not grow with the index.
 
         Raises:
-            NotSwitched, Unavailable: as ``approach`` does.
+            NotSwitched, Unavailable: see ``approach``.
         """
         behind = await self._behind()
         if len(behind) > FEW_DOCUMENTS:
             return False
         if behind:
             await self._bring(behind, lambda _done, _total: None)
-            self._require(not await self._behind(), "it has not caught up: try again")
+            self._require(not await self._behind(), "it could not be caught up: try again")
         return True
 
     async def _behind(self) -> list[Standing]:
@@ -83,7 +83,7 @@ class CatchUp:
         refused = [change for change in wanted if change.order in self.builder.refused]
         if refused:
             raise NotSwitched(
-                self._message("can't be made by its recipe"),
+                self._message("can't be processed with its recipe"),
                 [
                     Difference.of(change.key, str(self.builder.refused[change.order]))
                     for change in refused
@@ -92,10 +92,11 @@ class CatchUp:
             )
 
     async def _look_up(self, behind: Sequence[Standing]) -> dict[Key, LastChange]:
-        """The changes that documents are live by: in what was read, the streams, the archive.
+        """Find the changes that produced live versions: in the fold, the streams, the archive.
 
-        Just these, even if the ledger had rejected one before it was redriven. A later one that no
-        worker has taken in yet may still be rejected; it will do where the log has no other.
+        Exactly these changes are used, even if the ledger rejected one before it was redriven. A
+        later change that no worker has applied yet may still be rejected: it is used only if the
+        log lacks the exact one.
         """
         exact = Fold(only={standing.order for standing in behind})
         for standing in behind:
@@ -128,7 +129,7 @@ class CatchUp:
 
     def _message(self, reason: str) -> str:
         return (
-            f"generation {self.builder.generation.id} of {self.log.project} was not switched to: "
+            f"generation {self.builder.generation.id} of {self.log.project} was not made live: "
             f"documents {reason}: {{documents}}"
         )
 

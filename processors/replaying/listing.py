@@ -1,4 +1,4 @@
-"""Which generations there are, and how large each is."""
+"""List of generations with their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Listed", "list_generations", "projects_of"]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A generation with its size: living documents, and chunks."""
+    """A generation with its number of documents (without deleted ones) and chunks."""
 
     project: str
     generation: Generation
@@ -43,7 +43,7 @@ class Listed:
 
 
 async def projects_of(tools: Tools, project: str | None) -> list[str]:
-    """The project that was named, or all of them.
+    """The named project, or all projects if ``project`` is None.
 
     Raises:
         UsageError: no such project.
@@ -57,7 +57,7 @@ async def projects_of(tools: Tools, project: str | None) -> list[str]:
 
 
 async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
-    """All generations of one project or of all, oldest first.
+    """List all generations of one project, or of all projects, oldest first.
 
     Raises:
         UsageError: no such project.

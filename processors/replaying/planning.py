@@ -1,7 +1,7 @@
-"""The dry run: what a replay would embed, without writing anything.
+"""Dry run: estimate what a replay would embed, without writing anything.
 
-Every document is cut as the replay would cut it, so that the counts are exact. Only a local model
-is asked to embed a sample, to learn how quick it is.
+Every document is cut as in the replay, so that the counts are exact. Local models embed a sample
+of the texts to measure their speed; remote models do not.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["Estimate", "estimate", "prices_of"]
 
 _SAMPLE_TEXTS = 64
 _REMOTE_TEXTS_PER_SECOND = 384.0
-"""Four requests of 96 texts at once, a second each: a guess that most providers keep."""
+"""Guess: four concurrent requests of 96 texts per second, which most providers can serve."""
 
 _WRITTEN_PER_SECOND = 8_000.0
-"""Chunks that are stored in a second."""
+"""Chunks that are stored per second."""
 
 _LOCAL_PREFIX = "local/"
 
 
 @dataclass
 class Estimate:
-    """What a replay would do. ``cost_usd`` None: the price of a model isn't known.
+    """Estimated work of a replay. ``cost_usd`` is None if the price of a model is unknown.
 
-    ``tokens`` are counted by each model's own tokenizer, where we have it.
+    ``tokens`` are counted with each model's own tokenizer, if it is available.
     """
 
     project: str
@@ -59,7 +59,7 @@ class Estimate:
 
 
 async def prices_of(inference: Inference, recipe: Recipe) -> dict[str, float | None]:
-    """US dollars per token by model; None: unknown."""
+    """Read the price of each model in US dollars per token, or None if it is unknown."""
     return {model: await inference.usd_per_token(model) for model in recipe.model_names}
 
 
@@ -71,12 +71,12 @@ async def estimate(
     prices: Mapping[str, float | None],
     progress: Progress,
 ) -> Estimate:
-    """Cut every document, and see which texts have no vector yet. Nothing is written.
+    """Cut every document, and count the texts that have no vector yet. Nothing is written.
 
-    ``prices``: US dollars per token by model; None: unknown.
+    ``prices``: US dollars per token by model, or None if the price is unknown.
 
     Raises:
-        Unavailable, OperatorError: as a replay itself would.
+        Unavailable, OperatorError: for the same reasons as in a replay.
     """
     begin = perf_counter()
     plan = Estimate(project, documents=len(chosen))

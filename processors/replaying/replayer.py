@@ -1,9 +1,8 @@
-"""How an index is built anew beside the live one, on one screen.
+"""Replay: builds a new index beside the live one, and switches to it.
 
 read the log → begin or resume → fill → embed → index → catch up → verify → gate → switch
 
-Whatever fails before the switch leaves the live generation serving; the next replay goes on where
-this one was.
+A failure before the switch leaves the live generation unchanged; the next replay resumes the work.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
 """Scores the answers of a project's live generation and of the new one."""
 
 Show = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many (0: nobody knows)."""
+"""Called with the current step, how many items are done, and their total (0 if unknown)."""
 
 
 class Replay:
@@ -62,9 +61,9 @@ class Replay:
         """Replay, verify and switch.
 
         Raises:
-            UsageError: it can't be done as asked for, or another process replays the project.
-            NotSwitched: what was built isn't what the log says, or fails the gate.
-            ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
+            UsageError: the options can't be used, or another process replays the project.
+            NotSwitched: the new generation differs from the log, or fails the quality gate.
+            ConfigurationError, Unavailable: a model or a server fails; the next replay resumes.
         """
         project_id = await self._tools.projects.require(self._project)
         async with replay_lock(self._tools.database, self._project, project_id) as self._lock:
@@ -80,10 +79,10 @@ class Replay:
         return self.report
 
     async def plan(self) -> Estimate:
-        """What ``run`` would embed, and what that would cost. Nothing is written.
+        """Estimate what ``run`` would embed, and the cost of that. Nothing is written.
 
         Raises:
-            UsageError, NotSwitched, ConfigurationError, Unavailable: as ``run`` does.
+            UsageError, NotSwitched, ConfigurationError, Unavailable: see ``run``.
         """
         tools = self._tools
         await self._read()
@@ -100,9 +99,10 @@ class Replay:
         )
 
     async def _read(self) -> None:
-        """Know what to do: recipe, models, the log, and that it lacks nothing that is live.
+        """Determine recipe and scope, read the log, and check that it has all live versions.
 
-        A change counts that a worker rejected after an earlier replay had taken it in.
+        The change that produced a live version counts even if a worker rejected it after an earlier
+        replay had applied it.
         """
         self._live = live = await live_generation(self._tools, self._project)
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
@@ -121,7 +121,7 @@ class Replay:
         self._members = await self._members_of_scope()
 
     async def _begin(self) -> None:
-        """A new generation, or the one that a replay before this one left half built."""
+        """Create a generation, or resume the one that an earlier replay left half built."""
         generation, self.report.resumed = await begin_or_resume(
             self._tools, self._live, self._recipe, self._scope, self._project
         )
@@ -137,7 +137,7 @@ class Replay:
         )
 
     async def _fill(self) -> None:
-        """Until the generation has everything that was read of the log."""
+        """Build until the generation has every change that was read from the log."""
         moved: set[Key] = set()
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
@@ -159,15 +159,15 @@ class Replay:
                 moved |= left - self._builder.stored.keys()
                 if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
                     await self._log.read_new(self._fold)
-        raise Unavailable("changes come faster than they can be built: try again later")
+        raise Unavailable("changes arrive faster than they can be indexed: try again later")
 
     async def _embed(self) -> None:
-        """Make the vectors of texts that no model has embedded yet."""
+        """Embed the texts that have no vector yet."""
         with self.report.stages("embed"):
             await self._builder.embed(self._progress("texts embedded"))
 
     async def _index(self) -> None:
-        """Make it quick to search before anybody does."""
+        """Build the search indexes before the generation is used."""
         show = self._progress("vector and keyword indexes")
         show(0, 1)
         with self.report.stages("index"):
@@ -177,7 +177,7 @@ class Replay:
         show(1, 1)
 
     async def _catch_up(self) -> None:
-        """What was published meanwhile."""
+        """Add what was published since the log was read."""
         kill_point("replay.catching_up")
         await self._log.read_new(self._fold)
         await self._fill()
@@ -194,9 +194,9 @@ class Replay:
         self.report.digest = verified.digest
         if not verified.sound:
             raise NotSwitched(
-                f"generation {generation.id} of {self._project} is not what the log says, and was "
-                "not switched to: {documents}; `headrace replay drop "
-                f"{generation.id}` lets a replay begin anew",
+                f"generation {generation.id} of {self._project} differs from the log, and was not "
+                f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
+                "again",
                 verified.differences,
                 generation.id,
             )
@@ -211,9 +211,9 @@ class Replay:
         self.report.gate = scores
         if not scores.passed:
             raise NotSwitched(
-                f"generation {new.id} of {self._project} was not switched to: its nDCG@10 is "
-                f"{scores.new:.4f}, and that of the live one {scores.live:.4f}: "
-                f"a drop of more than {scores.max_drop:g}",
+                f"generation {new.id} of {self._project} was not made live: its nDCG@10 is "
+                f"{scores.new:.4f}, and that of the live one is {scores.live:.4f}: "
+                f"the drop is larger than {scores.max_drop:g}",
                 generation=new.id,
             )
 
@@ -242,7 +242,7 @@ class Replay:
         return members
 
     def _is_carried(self, last: LastChange) -> bool:
-        """Whether a document can stay as it is live, by the same change."""
+        """Return whether the live version can be carried over: same change, and out of scope."""
         stored = self._standings.get(last.key)
         return (
             not self._scope.is_all
@@ -252,7 +252,7 @@ class Replay:
         )
 
     async def _leave_out_poison(self) -> None:
-        """What the workers can't process either leaves a document at its former version."""
+        """Exclude changes that workers reject too: their documents keep the former version."""
         places = self._builder.refused.keys() - self._fold.left_out
         if not places:
             return
