@@ -1,7 +1,7 @@
-"""Takes every change from the streams into the archive: append → acknowledge.
+"""Copy every change from the streams to the archive: append → acknowledge.
 
-Of all workers one archives, whichever has the lock. What it had in hand when it died, its successor
-finds pending, and archives again: a reader of the archive takes each place in the log once.
+Only the worker that holds the lock archives. If it dies, its successor finds the in-flight entries
+pending and archives them again: readers of the archive ignore a repeated log position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Archiver", "pause"]
 log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(seconds=1)
-"""How long changes may gather, so that files are few and large."""
+"""Longest time for which changes are collected, so that files are few and large."""
 
 _RIVAL_PAUSE = timedelta(seconds=2)
 _FIRST_PAUSE = timedelta(seconds=1)
@@ -37,7 +37,7 @@ _LONGEST_PAUSE = timedelta(seconds=30)
 class Archiver:
     """The loop of the archiver.
 
-    ``deployment``: its stream prefix. ``is_active``: whether this one has the lock.
+    ``deployment`` is the stream prefix. ``is_active`` is true while this instance holds the lock.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Archiver:
         self.is_active = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Archive until told to stop; what fails stays pending, and is tried again."""
+        """Archive until ``stop`` is set; failed changes stay pending and are retried."""
         while not stop.is_set():
             try:
                 async with archiver_lock(self._database, self._deployment) as lock:
                     if lock is not None:
                         await self._serve(lock, stop)
-            except Exception as error:  # noqa: BLE001 - no worker shall end for want of an archive
+            except Exception as error:  # noqa: BLE001 - a failing archive must not end the worker
                 await self._wait_out(error, stop)
             else:
                 await pause(stop, _RIVAL_PAUSE)
@@ -80,7 +80,7 @@ class Archiver:
             await self._group.begin()
             is_last = False
             while not is_last:
-                is_last = stop.is_set()  # what came in up to the end is archived, too
+                is_last = stop.is_set()  # one more batch: archive what arrived before the stop
                 await lock.check()
                 is_full = await self.archive_batch()
                 self._failures = 0
@@ -90,11 +90,11 @@ class Archiver:
             self.is_active = False
 
     async def archive_batch(self) -> bool:
-        """Archive one batch; whether there may be more at once.
+        """Archive one batch; return whether more changes may be waiting already.
 
         Raises:
-            Unavailable: Redis, Postgres or the archive's storage fails. The changes of the projects
-                that it fails for stay pending.
+            Unavailable: Redis, Postgres or the archive's storage fails. The changes of the affected
+                projects stay pending.
         """
         batch = await self._group.read()
         parts = await asyncio.to_thread(sort_out, batch)
@@ -113,18 +113,18 @@ class Archiver:
         return batch.is_full
 
     async def _take_in(self, project: str, changes: Sequence[StreamedChange]) -> None:
-        """Archive changes that count. What the indexer has yet to decide upon stays pending."""
+        """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
         if not self._has_folder:
             await self._archive.claim(self._deployment)
             self._has_folder = True
         judged = await self._intake.judge(project, changes)
-        await self._archive.append(project, [one.change for one in judged.admitted])
+        await self._archive.append(project, [streamed.change for streamed in judged.admitted])
         await self._group.acknowledge(places_of([*judged.admitted, *judged.refused]))
         metrics.CHANGES_ARCHIVED.inc(len(judged.admitted))
         self._left_pending |= bool(judged.undecided)
 
     async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
-        """Servers and storage come back; a fault of ours needs the traceback to be found."""
+        """Pause after a failure. The traceback is logged only for defects, not for outages."""
         metrics.ARCHIVE_FAILURES.inc()
         trace = None if isinstance(error, HeadraceError) else error
         log.error("archiver.failed", error=str(error) or repr(error), exc_info=trace)
@@ -134,7 +134,7 @@ class Archiver:
 
 
 async def pause(stop: asyncio.Event, length: timedelta) -> None:
-    """Wait, though not beyond ``stop``."""
+    """Wait for ``length``, or until ``stop`` is set."""
     try:
         async with asyncio.timeout(length.total_seconds()):
             await stop.wait()

@@ -1,4 +1,4 @@
-"""What the archiver has in hand."""
+"""Batches of stream entries that the archiver works on."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """Whether it should be archived before more is read."""
+        """Return whether the batch should be archived before more is read."""
         return self.count >= MOST_ENTRIES or self.size_bytes >= MOST_BYTES
 
     def add(self, place: Place, entries: Sequence[Entry]) -> None:
-        """Take entries of a stream in."""
+        """Add entries of a stream."""
         self.entries[place] += entries
         self.count += len(entries)
-        self.size_bytes += sum(len(value) for one in entries for value in one.fields.values())
+        self.size_bytes += sum(len(value) for entry in entries for value in entry.fields.values())
 
 
 @dataclass(frozen=True)
 class Sorted:
-    """A batch by project, as far as it holds changes."""
+    """The changes of a batch by project. ``skipped``: ids of entries that are not changes."""
 
     changes: Mapping[str, list[StreamedChange]]
     skipped: Mapping[Place, list[str]]
 
 
 def sort_out(batch: Batch) -> Sorted:
-    """Parse every entry. What is no change is skipped: the indexer sees to it."""
+    """Parse every entry. Entries that are not changes are skipped: the indexer handles them."""
     changes: dict[str, list[StreamedChange]] = defaultdict(list)
     skipped: dict[Place, list[str]] = defaultdict(list)
     for place, entries in batch.entries.items():
@@ -72,7 +72,7 @@ def sort_out(batch: Batch) -> Sorted:
 
 def places_of(changes: Iterable[StreamedChange]) -> Mapping[Place, list[str]]:
     """Ids of the entries that hold changes, by stream."""
-    found: dict[Place, list[str]] = defaultdict(list)
-    for one in changes:
-        found[one.own.lane, one.own.partition].append(one.own.entry_id)
-    return found
+    entry_ids: dict[Place, list[str]] = defaultdict(list)
+    for change in changes:
+        entry_ids[change.own.lane, change.own.partition].append(change.own.entry_id)
+    return entry_ids

@@ -1,4 +1,4 @@
-"""Contents that travelled by reference, from wherever they lie by now."""
+"""Contents that were sent by reference, read from Postgres or the archive."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from store.store import Store
 __all__ = ["SMALLEST_REFERRED_BYTES", "KeptContents"]
 
 SMALLEST_REFERRED_BYTES = 16 * 2**10
-"""Every content is archived by its hash, private ones too. A change that names a hash must not show
-whether a text is there that is short enough to be guessed; such texts travel in their events."""
+"""Smallest content that may be fetched from the archive by its hash. The archive holds private
+contents too: a change that names a hash must not reveal whether a text short enough to be guessed
+is stored. Shorter texts are sent in their events."""
 
 
 @dataclass(frozen=True)
 class KeptContents:
-    """Postgres has them at first; once they are archived, and old, only the archive does."""
+    """Reader of contents: new ones are in Postgres, archived and old ones only in the archive."""
 
     store: Store
     archive: Archive
 
     async def fetch(self, project: str, sha256: str) -> str:
-        """Content by its hash in hex.
+        """Read a content by its hash in hex.
 
         Raises:
-            UnsupportedContent: it is nowhere, or in the archive alone and short.
-            DamagedSegment: the file of the archive that has it is damaged.
+            UnsupportedContent: it is not stored, or it is short and only in the archive.
+            DamagedSegment: the file of the archive that contains it is damaged.
             Unavailable: Postgres or the archive can't be reached.
         """
         try:

@@ -1,4 +1,4 @@
-"""What the archive takes in: what counts, so that no replay brings back what was refused."""
+"""Admission to the archive: refused changes are left out, so that no replay restores them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """Judges changes on their way into the archive."""
+    """Admission of changes to the archive."""
 
     def __init__(self, admission: Admission, outbox: PostgresOutbox) -> None:
         self._admission = admission
         self._outbox = outbox
 
     async def judge(self, project: str, changes: Sequence[StreamedChange]) -> Judged:
-        """Sort changes of one project; what is refused leaves the outbox, or it would come again.
+        """Judge changes of one project and drop refused ones from the outbox.
+
+        The outbox would publish them again otherwise.
 
         Raises:
             Unavailable: Postgres can't be reached.
@@ -31,6 +33,6 @@ class Intake:
             metrics.CHANGES_NOT_ARCHIVED.inc(len(judged.refused), reason=SignatureRefused.__name__)
             await self._outbox.drop(
                 project,
-                [(one.raw, one.signature or b"") for one in judged.refused],
+                [(change.raw, change.signature or b"") for change in judged.refused],
             )
         return judged

@@ -21,7 +21,7 @@ __all__ = ["LogGroup"]
 log = structlog.get_logger(__name__)
 
 _CONSUMER = "archiver"
-"""One at a time and always the same, so that it finds what its predecessor left."""
+"""The same name in every process, so that a new archiver finds the entries of the previous one."""
 
 _PAGE = 100
 _NEW = ">"
@@ -30,9 +30,9 @@ _IDS_PER_COMMAND = 1_000
 
 
 class LogGroup:
-    """Reads without blocking, so that no read has to be cancelled.
+    """Consumer group of the archiver. Reads never block, so that none has to be cancelled.
 
-    Methods raise Unavailable when Redis can't be reached.
+    Methods raise Unavailable if Redis can't be reached.
     """
 
     def __init__(self, redis: Redis, names: Names) -> None:
@@ -41,18 +41,18 @@ class LogGroup:
         self._after: dict[Place, str] = {}
 
     async def begin(self) -> None:
-        """Make the groups where they are missing, and read what is pending first."""
+        """Create missing groups, and start reading with the pending entries."""
         places = list(product(Lane, range(self._names.partitions)))
         for place in places:
             await self._create(place)
         self._after = dict.fromkeys(places, _FIRST)
 
     def look_again(self) -> None:
-        """Let the next batch begin with what is pending: some of it was left so."""
+        """Start the next batch with the pending entries: earlier batches left some of them."""
         self._after = dict.fromkeys(self._after, _FIRST)
 
     async def read(self) -> Batch:
-        """A batch: full, or all that there is."""
+        """Read a full batch, or all entries there are."""
         batch = Batch()
         for place in self._after:
             while not batch.is_full and await self._read_page(place, batch):
@@ -60,7 +60,7 @@ class LogGroup:
         return batch
 
     async def acknowledge(self, entry_ids: Mapping[Place, Sequence[str]]) -> None:
-        """Let go of entries."""
+        """Acknowledge entries, given by stream."""
         with redis_errors():
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for place, ids in entry_ids.items():
@@ -70,7 +70,7 @@ class LogGroup:
                 await pipeline.execute()
 
     async def _read_page(self, place: Place, batch: Batch) -> bool:
-        """Whether there may be more."""
+        """Add one page to the batch; return whether there may be more."""
         after = self._after[place]
         reply = await self._entries(place, after)
         if reply and after != _NEW:
@@ -78,9 +78,9 @@ class LogGroup:
         if not reply and after != _NEW:
             self._after[place] = _NEW
             return True
-        found = [Entry(entry_id.decode(), fields) for entry_id, fields in reply if fields]
+        entries = [Entry(entry_id.decode(), fields) for entry_id, fields in reply if fields]
         lost = [entry_id.decode() for entry_id, fields in reply if not fields]
-        batch.add(place, found)
+        batch.add(place, entries)
         if lost:
             await self._let_go(place, lost)
         return bool(reply)
@@ -105,7 +105,7 @@ class LogGroup:
         return reply[0][1] if reply else []
 
     async def _create(self, place: Place) -> None:
-        """At the first entry: what the archive has already, it takes again without harm."""
+        """Create the group at the first entry: archiving a change twice does no harm."""
         with redis_errors():
             try:
                 await self._redis.xgroup_create(self._key(place), ARCHIVER, id="0", mkstream=True)
@@ -114,7 +114,7 @@ class LogGroup:
                     raise
 
     async def _let_go(self, place: Place, entry_ids: Sequence[str]) -> None:
-        """The stream was trimmed by hand below what was pending: nothing can bring that back."""
+        """Acknowledge entries that were trimmed manually while pending: they can't be restored."""
         metrics.CHANGES_NOT_ARCHIVED.inc(len(entry_ids), reason="lost")
         log.error("entries.lost", stream=self._key(place), entry_ids=list(entry_ids)[:20])
         await self.acknowledge({place: entry_ids})

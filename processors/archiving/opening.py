@@ -1,4 +1,4 @@
-"""Builds the role of the archiver from the settings."""
+"""Construction of the archiver role from the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["archiving_of"]
 
 
 def archiving_of(servers: Servers, settings: Settings) -> Archiving:
-    """The archiver with its upkeep; it needs neither models nor parsers."""
+    """Build the archiver with its upkeep; it needs neither models nor parsers."""
     outbox = PostgresOutbox(servers.database, servers.projects)
     return Archiving(
         Archiver(

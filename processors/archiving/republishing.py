@@ -1,4 +1,4 @@
-"""Publishes again what was published durably, and never came to the archive."""
+"""Outbox relay: publishes durable events again if they never reached the archive."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Republisher"]
 log = structlog.get_logger(__name__)
 
 AGE = timedelta(seconds=15)
-"""Younger events are in their publisher's hands, or on their way into the archive."""
+"""Younger events are still being published, or are on their way into the archive."""
 
 _LOOK_EVERY = timedelta(seconds=15)
 _WHILE_INACTIVE = timedelta(seconds=1)
 _REST = 10
-"""Looking takes at most one part in so many of the time, however much waits for the archive."""
+"""Duty cycle: after a scan of the outbox, rest at least this many times as long as it took."""
 
 _BODIES = 32
 
@@ -36,12 +36,12 @@ Lost = tuple[WaitingEvent, Trace]
 
 
 class Republisher:
-    """Brings what waits in the outbox into the streams.
+    """Relay of lost events from the outbox to the streams.
 
-    An event is lost when Redis doesn't know it: a flush or a failover took it, or its publisher
-    died before it came there. It goes to the end of its stream, with the place that it had in the
-    log (or, as far as anybody knows, should have had), so that it changes nothing newer. Doing
-    this twice, or in two processes at once, adds nothing.
+    An event is lost if Redis does not have it: it was removed by a flush or a failover, or its
+    publisher died before sending it. It is appended to its stream with the log position that it
+    had, or probably should have had, as its asserted position, so that it overrides nothing newer.
+    Publishing twice, or in two processes at once, adds nothing.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Republisher:
         self._age = age
 
     async def run(self, stop: asyncio.Event, is_active: Callable[[], bool] = lambda: True) -> None:
-        """Look now and then until told to stop; what fails is logged, and done at the next turn."""
+        """Scan regularly until ``stop`` is set; failures are logged, and the next scan retries."""
         while not stop.is_set():
             await pause(stop, await self._turn() if is_active() else _WHILE_INACTIVE)
 
     async def _turn(self) -> timedelta:
-        """How long to rest afterwards."""
+        """Scan once; return how long to rest afterwards."""
         began = monotonic()
         try:
             await self.run_once()
@@ -66,7 +66,7 @@ class Republisher:
         return max(_LOOK_EVERY, timedelta(seconds=_REST * (monotonic() - began)))
 
     async def run_once(self) -> int:
-        """Look at everything in the outbox; how many events were published again.
+        """Scan the whole outbox; return how many events were published again.
 
         Raises:
             Unavailable: Redis or Postgres can't be reached.
@@ -82,7 +82,7 @@ class Republisher:
             waiting = await self._outbox.waiting(project, self._age, after=after)
             if not waiting:
                 return count
-            sound = [one for one in waiting if self._republishing.leads_somewhere(one)]
+            sound = [event for event in waiting if self._republishing.leads_somewhere(event)]
             count += await self._republish_lost(project, sound, archived)
             after = waiting[-1].event_id
 
@@ -93,12 +93,12 @@ class Republisher:
         await self._note_places(waiting, traces)
         lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
         count = 0
-        for some in _batches(lost):
-            count += await self._republish(project, some)
+        for batch in _batches(lost):
+            count += await self._republish(project, batch)
         return count
 
     async def _note_places(self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]) -> None:
-        """Their publishers died before they could."""
+        """Store log positions that publishers did not store, because they died before."""
         await self._outbox.place(
             [
                 Placed(event.project, event.event_id, trace.token)
@@ -124,7 +124,7 @@ class Republisher:
         return count
 
     async def _places(self, project: str, lost: Sequence[Lost]) -> dict[str, Position]:
-        """The best that is known: told by the publisher, by Redis, by the index, by the clock."""
+        """Best known log position of each event: from publisher, Redis, index or clock."""
         nowhere = [e.event_id for e, trace in lost if e.position is None and trace.token is None]
         handled = await self._outbox.handled(project, nowhere) if nowhere else {}
         places: dict[str, Position] = {}

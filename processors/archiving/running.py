@@ -14,14 +14,14 @@ __all__ = ["Archiving"]
 
 @dataclass(frozen=True)
 class Archiving:
-    """Three loops, which end with ``stop``."""
+    """The three loops of the archiver, which end when ``stop`` is set."""
 
     archiver: Archiver
     upkeep: Upkeep
     republisher: Republisher
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Archive, tidy up and publish again what was lost, while no other worker does."""
+        """Archive, maintain and republish lost events, while no other worker does."""
 
         def is_active() -> bool:
             return self.archiver.is_active

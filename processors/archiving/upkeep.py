@@ -1,4 +1,4 @@
-"""What the archiver does now and then: trims the streams, compacts, lets go of kept contents."""
+"""Periodic maintenance by the archiver: trim streams, compact the archive, release contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RELEASE_EVERY = timedelta(minutes=10)
 _COUNT_EVERY = timedelta(minutes=10)
 _FIRST_COMPACTION = timedelta(minutes=15)
 _MANY_FILES = 5_000
-"""New ones of a project: that many small files are merged before compaction is due."""
+"""Number of new files of a project that causes a compaction before it is due."""
 
 _CLOCKS_DIFFER_BY = timedelta(hours=1)
 
@@ -46,7 +46,7 @@ class _Chore:
 
 
 class Upkeep:
-    """Runs while the archiver of the same process is the active one."""
+    """Chores that run while the archiver of the same process holds the lock."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Upkeep:
         ]
 
     async def run(self, stop: asyncio.Event, is_active: Callable[[], bool]) -> None:
-        """Do what is due until told to stop; what fails is logged, and done at its next turn."""
+        """Run due chores until ``stop`` is set; a failed chore is logged, and runs next time."""
         while not stop.is_set():
             if is_active():
                 for chore in self._chores:
@@ -84,7 +84,7 @@ class Upkeep:
             await pause(stop, _LOOK_EVERY)
 
     async def trim(self) -> None:
-        """Let go of changes in Redis that are old, indexed and archived."""
+        """Remove changes from Redis that are old, indexed and archived."""
         trimmed = await trim_changes(self._redis, self._names, self._stream_retention)
         metrics.CHANGES_TRIMMED.inc(trimmed)
 
@@ -94,7 +94,10 @@ class Upkeep:
             await self._compact(project)
 
     async def merge(self, many: int = _MANY_FILES) -> None:
-        """Compact projects that got ``many`` files since: changes that trickle make small ones."""
+        """Compact projects with ``many`` files more than after their last compaction.
+
+        Infrequent changes create many small files.
+        """
         for project in await Projects(self._database).all():
             if await self._count(project) - self._files.get(project, 0) >= many:
                 await self._compact(project)
@@ -104,8 +107,8 @@ class Upkeep:
         self._files[project] = await self._count(project)
 
     async def _count(self, project: str) -> int:
-        found = await self._archive.statistics(project)
-        return 0 if found is None else found.files
+        statistics = await self._archive.statistics(project)
+        return 0 if statistics is None else statistics.files
 
     async def remove_deleted(self) -> None:
         """Remove the archives of projects that were deleted before the retention began."""
@@ -115,7 +118,7 @@ class Upkeep:
                 await remove_project(self._database, self._archive, project.id)
 
     async def release(self) -> None:
-        """Let go of contents in Postgres that travelled by reference, are archived and old."""
+        """Delete contents from Postgres that were sent by reference, are archived and old."""
         needed = await changes_needed_from(self._redis, self._names, self._stream_retention)
         if needed is None:
             return
@@ -139,6 +142,6 @@ async def _run_if_due(chore: _Chore) -> None:
         return
     try:
         await chore.run()
-    except Exception as error:  # noqa: BLE001 - no worker shall end for want of upkeep
+    except Exception as error:  # noqa: BLE001 - failing maintenance must not end the worker
         log.warning("archive.upkeep_failed", chore=chore.name, error=str(error) or repr(error))
     chore.due_at = monotonic() + chore.every.total_seconds()

@@ -1,4 +1,4 @@
-"""Deleting documents through the log, so that every replay agrees."""
+"""Deletion of documents through the log, so that replays delete them too."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LOOK_EVERY_S = 0.1
 async def publish_deletes(
     client: Client, project: str, agent: str, uris: Iterable[str]
 ) -> dict[str, Receipt]:
-    """Publish a delete of each document; receipts by uri.
+    """Publish a delete of each document; return the receipts by uri.
 
     Raises:
-        Unavailable: Redis can't be reached. Some may be published by then; again does no harm.
+        Unavailable: Redis can't be reached. Some deletes may be published; repeating does no harm.
         LogFull: Redis is near its memory limit.
     """
     names = list(uris)
@@ -38,19 +38,21 @@ async def publish_deletes(
     rest = iter(names)
     while batch := list(islice(rest, _BATCH)):
         changes = [_delete(project, agent, uri) for uri in batch]
-        found = await client.publish_many(changes, lane)
-        receipts |= dict(zip(batch, found, strict=True))
+        published = await client.publish_many(changes, lane)
+        receipts |= dict(zip(batch, published, strict=True))
     return receipts
 
 
 async def until_deleted(
     client: Client, receipts: Collection[Receipt], patience: timedelta
 ) -> tuple[int, int]:
-    """Wait for the outcome of each delete: how many chunks went, how many deletes were too late.
+    """Wait for the outcome of each delete.
+
+    Returns how many chunks were removed, and how many deletes were superseded by newer changes.
 
     Raises:
         UsageError: a delete was rejected.
-        Unavailable: there was no outcome for as long as ``patience``.
+        Unavailable: no outcome arrived within ``patience``.
     """
     chunks = late = 0
     async for outcome in client.follow(receipts, patience):
@@ -66,10 +68,10 @@ async def until_deleted(
 async def until_archived(
     redis: Redis, names: Names, receipts: Collection[Receipt], patience: timedelta
 ) -> None:
-    """Wait until the index and the archive have everything up to some changes.
+    """Wait until all changes up to the given ones are indexed and archived.
 
     Raises:
-        Unavailable: they don't within ``patience``, or Redis can't be reached.
+        Unavailable: this took longer than ``patience``, or Redis can't be reached.
     """
     deadline = monotonic() + patience.total_seconds()
     while True:
@@ -78,8 +80,8 @@ async def until_archived(
             return
         if monotonic() > deadline:
             raise Unavailable(
-                f"after {patience.total_seconds():.0f} s there are older changes that are not both "
-                "indexed and archived: see `headrace status`, and run the purge again"
+                f"after {patience.total_seconds():.0f} s some older changes are not both indexed "
+                "and archived: see `headrace status`, and run the purge again"
             )
         await asyncio.sleep(_LOOK_EVERY_S)
 

@@ -1,6 +1,6 @@
-"""Purging documents: their text leaves index, log and archive, and the files of the servers.
+"""Purge of documents: remove their text from index, log, archive and the servers' files.
 
-It can be interrupted anywhere and begun again: each step finds by itself what is left to do.
+It can be interrupted anywhere and run again: each step determines what is left to do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Purge:
-    """What a purge works with. ``patience``: how long to wait for others, at each step."""
+    """Dependencies of a purge. ``patience``: how long each step waits for other processes."""
 
     servers: Servers
     rewriter: Rewriter
@@ -44,11 +44,12 @@ class Purge:
 async def purge_documents(
     purge: Purge, client: Client, project: str, agent: str, uris: Sequence[str]
 ) -> PurgeReport:
-    """Delete documents, and remove all that they have ever left behind.
+    """Delete documents, and remove all data that any of their versions left behind.
 
     Raises:
-        UsageError: no such project, it is being replayed, or a document was changed meanwhile.
-        ConfigurationError: our user of Redis may not do that.
+        UsageError: no such project, it is being replayed, or a document was changed during the
+            purge.
+        ConfigurationError: the Redis user lacks permission.
         Unavailable: a server, the archive or a worker can't be reached or is too slow.
     """
     servers = purge.servers
@@ -58,7 +59,7 @@ async def purge_documents(
         receipts = await publish_deletes(client, project, agent, uris)
         chunks, late = await until_deleted(client, list(receipts.values()), purge.patience)
         if late:
-            raise UsageError(f"{late} documents were changed meanwhile: run the purge again")
+            raise UsageError(f"{late} documents were changed during the purge: run it again")
         await until_archived(servers.redis, servers.names, receipts.values(), purge.patience)
         report = PurgeReport(project, len(uris))
         work = _Work(purge, project_id, agent, receipts, report)
@@ -68,16 +69,16 @@ async def purge_documents(
 
 
 async def finish(purge: Purge, report: PurgeReport) -> None:
-    """Rewrite the files of both servers, so that no byte of what is deleted is in them.
+    """Rewrite the files of both servers, so that they contain no deleted bytes.
 
     Raises:
-        Unavailable: a server can't be reached or has no room.
-        ConfigurationError: our user of Redis may not do that.
+        Unavailable: a server can't be reached or has no disk space.
+        ConfigurationError: the Redis user lacks permission.
     """
     left = await purge.rewriter.rewrite(purge.patience)
     if left:
         report.remains.append(
-            f"older transactions keep deleted rows of {', '.join(left)}: run the purge again "
+            f"older transactions still need deleted rows of {', '.join(left)}: run the purge again "
             "when they have ended"
         )
     reason = await purge.rewriter.renew_log()
@@ -89,7 +90,7 @@ async def finish(purge: Purge, report: PurgeReport) -> None:
 
 
 class _Work:
-    """The steps of one purge, once the documents are deleted in the live generation."""
+    """The steps of one purge after the documents are deleted from the live generation."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class _Work:
         self._report = report
 
     async def run(self, chunks: int) -> None:
-        """Remove what the documents left; ``chunks`` were removed by the deletes."""
+        """Remove what the documents left behind; the deletes have removed ``chunks`` chunks."""
         archived = await self._servers.archive.survey(self._project_id, self._before)
         outbox, waiting = await self._purge_outbox()
         streams = await self._streams.purge(self._doomed, self._purge.patience)
@@ -127,16 +128,19 @@ class _Work:
         vectors = await self._leftovers.purge_vectors(generations)
         reasons = await self._leftovers.silence_rejections(archived.places)
         removed = self._report.removed
-        removed["vector cache"] = f"{vectors} vectors that no text has any more"
+        removed["vector cache"] = f"{vectors} vectors that no text uses"
         removed["contents by reference"] = str(contents)
-        removed["ledger"] = f"{reasons} reasons of rejections"
+        removed["ledger"] = f"{reasons} rejection reasons"
         removed["outbox"] = f"{outbox} events"
         removed["streams"] = str(streams)
         await self._purge_archive()
         await self._prove(generations)
 
     async def _purge_outbox(self) -> tuple[int, set[str]]:
-        """How many events went, and the contents that others refer to."""
+        """Drop the documents' events from the outbox.
+
+        Returns how many were dropped, and the hashes that the other events refer to.
+        """
         events = await self._leftovers.outbox()
         mine = {event_id for event_id, raw in events.items() if self._doomed.change(raw, (0, 0))}
         needed = {
@@ -148,7 +152,7 @@ class _Work:
         return await self._leftovers.drop_outbox(mine) if mine else 0, needed
 
     async def _purge_generations(self, chunks: int) -> list[Generation]:
-        """Delete the documents in every generation, and words that nothing has any more."""
+        """Delete the documents from every generation, and words that no document contains."""
         segments = words = 0
         kept = []
         for generation in await self._servers.store.generations(self._report.project):
@@ -159,7 +163,7 @@ class _Work:
                 continue
             if generation.state != "live":
                 applied = await self._servers.store.rebuild(generation, self._writes())
-                chunks += sum(one.chunks_removed for one in applied)
+                chunks += sum(result.chunks_removed for result in applied)
             purged = await self._leftovers.purge_words(generation)
             segments += purged.segments
             words += purged.words
@@ -186,17 +190,16 @@ class _Work:
     async def _purge_archive(self) -> None:
         done = await self._archive_purged()
         self._report.removed["archive"] = (
-            f"{done.changes} changes without their text, {done.contents} contents, "
-            f"{done.files} files replaced"
+            f"text of {done.changes} changes, {done.contents} contents, {done.files} files replaced"
         )
         self._report.remains += [
-            f"{error.path} is damaged, and may hold a part: `headrace doctor --repair`"
+            f"{error.path} is damaged and may contain purged text: run `headrace doctor --repair`"
             for error in done.damaged
         ]
         if done.young:
             self._report.remains.append(
-                f"{done.young} files of the archive are in no index yet: run the purge again in "
-                "an hour"
+                f"{done.young} files of the archive are not in its index yet: run the purge again "
+                "in an hour"
             )
 
     async def _archive_purged(self) -> Purged:
@@ -212,7 +215,7 @@ class _Work:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _prove(self, generations: Sequence[Generation]) -> None:
-        """Look once more at each place; what has come in meanwhile is left."""
+        """Check all places again and report what was added during the purge."""
         uris = list(self._positions)
         chunks = 0
         for generation in generations:

@@ -1,4 +1,4 @@
-"""Deleting and purging whole projects. Both can be interrupted anywhere and begun again."""
+"""Deletion and purge of whole projects. Both can be interrupted anywhere and run again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True)
 class DeletedReport:
-    """A project that is out of use. ``name`` is what its archive is left under."""
+    """Result of deleting a project. ``name`` is the name that its archive is kept under."""
 
     project: str
     project_id: int
@@ -40,15 +40,15 @@ class DeletedReport:
 async def delete_project(
     servers: Servers, indexes: VectorIndexes, project: str, patience: timedelta
 ) -> DeletedReport:
-    """Take a project out of use, and drop its index, its streams' entries and all it remembers.
+    """Retire a project, and drop its index, its entries in the streams and its other rows.
 
-    Its archive is left. Whoever publishes to its name makes a new project. One that is deleted
-    already (``name#id``) loses what an interrupted delete has left.
+    Its archive is kept. Publishing to its name creates a new project. For a project that is deleted
+    already (``name#id``), this removes what an interrupted delete left.
 
     Raises:
         UsageError: no such project, or it is being replayed.
-        ConfigurationError: our user of Redis may not take entries out of streams.
-        Unavailable: a server can't be reached, or writers are in the way for ``patience``.
+        ConfigurationError: the Redis user may not delete entries from streams.
+        Unavailable: a server can't be reached, or writers held locks for all of ``patience``.
     """
     project_id = await servers.projects.require(project)
     await require_rights(servers.redis, servers.names)
@@ -61,7 +61,7 @@ async def delete_project(
                 seconds, microseconds = await servers.redis.time()
             until = Position(Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0").number
             name = await _retired(deleted, project_id, patience)
-            await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes know it as long
+            await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes cache the name
             streams = StreamPurge(servers.redis, servers.names)
             entries = await streams.delete(Doomed(project, until=until))
         rows = 0
@@ -76,7 +76,7 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
     """Delete a project, and remove its archive and every byte of it from the servers' files.
 
     Raises:
-        UsageError, ConfigurationError, Unavailable: as ``delete_project``.
+        UsageError, ConfigurationError, Unavailable: see ``delete_project``.
     """
     servers = purge.servers
     done = await delete_project(servers, indexes, project, purge.patience)

@@ -1,4 +1,4 @@
-"""What a purge did, and what it could not do."""
+"""Report of a purge: what was removed, and what was not."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ __all__ = ["OUT_OF_REACH", "PurgeReport"]
 
 OUT_OF_REACH = (
     "backups, replicas and archived logs of Postgres and Redis; older versions that the archive's "
-    "storage keeps; blocks that a file system has freed; what a remote model was sent"
+    "storage keeps; blocks that a file system has freed; texts that were sent to a remote model"
 )
 
 
 @dataclass
 class PurgeReport:
-    """What was removed, by place, in the order of the work. ``remains``: why something is left.
+    """Report of a purge. ``removed`` describes what was removed, by place, in order of the work.
 
-    ``documents`` None: the whole project.
+    ``remains`` gives the reasons why something is left. ``documents`` is their number, or None if
+    the whole project was purged.
     """
 
     project: str
@@ -27,18 +28,18 @@ class PurgeReport:
     remains: list[str] = field(default_factory=list)
 
     def add_crowded(self, keys: Iterable[str]) -> None:
-        """Note streams that entries were deleted from, and whose memory isn't free yet."""
+        """Note streams that still hold deleted entries in memory."""
         self.remains += [
-            f"{key} holds entries that a group has not handled, and deleted ones beside them in "
-            "memory: run the purge again when `headrace status` shows no lag"
+            f"{key} still holds deleted entries in memory, beside entries that a group has not "
+            "handled: run the purge again when `headrace status` shows no lag"
             for key in keys
         ]
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left within reach."""
+        """Return whether everything within reach was removed."""
         return not self.remains
 
     def as_json(self) -> dict[str, Any]:
-        """As the command prints it."""
+        """Plain values, as the command prints them."""
         return {**asdict(self), "complete": self.is_complete, "out_of_reach": OUT_OF_REACH}

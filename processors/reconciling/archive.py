@@ -1,4 +1,4 @@
-"""The archive: is every file whole, and everything in it that the archiver has acknowledged?"""
+"""Checks of the archive: intact files, and no acknowledged change missing from them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ _RESTORE = "restore these files from a backup of the archive"
 
 
 async def find_archive_drifts(case: Case) -> list[Drift]:
-    """Damaged, missing and needless files, lost contents, changes that were never archived."""
+    """Find damaged, missing and orphaned files, lost contents and changes never archived."""
     archive = case.desk.tools.archive
-    found = await archive.check(case.project)
+    check = await archive.check(case.project)
     statistics = await archive.statistics(case.project)
     complete_from = (statistics.complete_from if statistics else None) or 0
     unfiled = [subject_of(entry) for entry in unarchived(case, complete_from)]
-    damaged = [Subject(f"{one.path}: {one.reason}", one.path) for one in found.damaged]
+    damaged = [Subject(f"{file.path}: {file.reason}", file.path) for file in check.damaged]
     return [
-        *case.drift("archive.damaged", damaged, "files aren't as they were written"),
-        *case.drift("archive.missing", _paths(found.missing), "files aren't there"),
+        *case.drift("archive.damaged", damaged, "files differ from what was written"),
+        *case.drift("archive.missing", _paths(check.missing), "files are missing"),
         *case.drift(
             "archive.lost_contents",
-            _paths(found.lost_contents),
-            "contents that changes refer to are nowhere",
+            _paths(check.lost_contents),
+            "contents that changes refer to are not stored anywhere",
             cure=_RESTORE,
         ),
         *case.drift(
             "archive.unarchived",
             unfiled,
-            "the archiver has acknowledged changes that the archive doesn't have",
+            "the archiver has acknowledged changes that the archive does not contain",
         ),
-        *case.drift("archive.orphans", _paths(found.orphans), "files that the index doesn't know"),
+        *case.drift(
+            "archive.orphans", _paths(check.orphans), "files are not in the archive's index"
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""One project under examination, and what the checks of it work with."""
+"""One project under examination, with the data that its checks read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ __all__ = ["Case", "Desk"]
 
 @dataclass(frozen=True)
 class Desk:
-    """What every examination uses. ``wanted``: the recipe of the settings; None: they choose none.
+    """Dependencies of every examination.
 
-    ``lease``: a pending entry that was left alone for this long belongs to nobody.
+    ``wanted`` is the recipe of the settings, or None if they do not choose one. ``lease``: a
+    pending entry that is idle for this long has no owner any more.
     """
 
     tools: Tools
@@ -32,7 +33,7 @@ class Desk:
 
 @dataclass(frozen=True)
 class Case:
-    """A project, its live generation, its log, and a still picture of its rows.
+    """A project, its live generation, its log, and a snapshot of its rows.
 
     ``sources``: names of the registered sources by id.
     """
@@ -46,7 +47,7 @@ class Case:
     sources: Mapping[str, str]
 
     def label(self, key: Key) -> str:
-        """A document as people call it, with its source where it has one."""
+        """Readable name of a document, with its source or private agent if it has one."""
         agent, uri = key
         if agent:
             return f"{uri} (private to {agent})"
@@ -67,7 +68,10 @@ class Case:
         cure: str = "",
         severity: Severity = Severity.DRIFT,
     ) -> list[Drift]:
-        """A finding, if there is anything to it; without a ``cure`` the repair is one."""
+        """A list with one drift, or an empty list if there are no subjects.
+
+        The default ``cure`` is the doctor's repair command.
+        """
         if not subjects:
             return []
         cure = cure or f"headrace doctor --project {self.project} --repair"

@@ -1,4 +1,4 @@
-"""Do the clocks agree? Positions are made of that of Redis, deadlines of that of the asker."""
+"""Check of clocks: log positions use the clock of Redis, deadlines the clock of the caller."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CURE = "let NTP set the clocks of all hosts"
 
 
 async def redis_clock(redis: Redis) -> float:
-    """The server's time in Unix seconds.
+    """Read the server's time in Unix seconds.
 
     Raises:
-        Unavailable: it can't be reached.
+        Unavailable: the server can't be reached.
     """
     with redis_errors():
         seconds, microseconds = await redis.time()
@@ -28,17 +28,17 @@ async def redis_clock(redis: Redis) -> float:
 
 
 def judge_clocks(ahead_s: Mapping[str, float]) -> Condition:
-    """By how many seconds each server is ahead of this host; behind is negative."""
+    """Judge by how many seconds each server is ahead of this host; negative values are behind."""
     detail = ", ".join(f"{name} {_offset(seconds)}" for name, seconds in ahead_s.items())
     worst = max((abs(seconds) for seconds in ahead_s.values()), default=0.0)
     if worst >= _HARMFUL_S:
         return Condition.problem("clocks", f"{detail}: freshness and deadlines are wrong", _CURE)
     if worst >= _NOTICEABLE_S:
         return Condition.warning("clocks", detail, _CURE)
-    return Condition.ok("clocks", detail or "no server could be asked")
+    return Condition.ok("clocks", detail or "not compared: no server was reachable")
 
 
 def _offset(seconds: float) -> str:
     if abs(seconds) < _NOTICEABLE_S:
-        return "in step"
+        return "in sync"
     return f"{abs(seconds):,.1f} s {'ahead' if seconds > 0 else 'behind'}"

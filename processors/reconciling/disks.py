@@ -1,4 +1,4 @@
-"""Is there room on this host's disks, and can the archive be written?"""
+"""Checks of free space on this host's disks, and of write access to the archive."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _EMPTY_BYTES = _GIB // 4
 
 
 def judge_room(name: str, directory: Path) -> Condition:
-    """Free space where a directory is, or would be."""
+    """Judge the free space on the disk that contains, or would contain, a directory."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(there).free
     detail = f"{free / _GIB:,.1f} GiB free at {there}"
     if free < _EMPTY_BYTES:
-        return Condition.problem(name, detail, "make room on this disk")
+        return Condition.problem(name, detail, "free up space on this disk")
     if free < _SCARCE_BYTES:
-        return Condition.warning(name, detail, "make room on this disk soon")
+        return Condition.warning(name, detail, "free up space on this disk soon")
     return Condition.ok(name, detail)
 
 
 async def judge_archive_storage(url: str) -> Condition:
-    """Whether a file can be written to the archive, read back, and removed."""
+    """Test that a file can be written to the archive, read back and removed."""
     name = "archive.storage"
     try:
         await asyncio.to_thread(probe, url)

@@ -1,8 +1,8 @@
-"""The doctor: looks at every project, looks again where something seems wrong, mends, looks again.
+"""The doctor: examines projects, repairs drifts, and examines again.
 
-A look is of one moment as far as Postgres is concerned; what Redis and the archive say is read
-before it, so that a change on its way is never taken for a drift. What can't be told that way is
-told by the second look: only what both have found is a drift.
+Each look reads one snapshot of Postgres. Redis and the archive are read before it, so that an
+in-flight change is not reported as a drift. The remaining false findings are removed by a second
+look: only what both looks find is a drift.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ __all__ = ["Doctor", "Health"]
 
 @dataclass(frozen=True)
 class Health:
-    """What was found of one project.
+    """Findings about one project.
 
-    ``drifts``: at first; ``remaining``: after the repair, where one was asked for; ``failures``:
-    what could not be mended, and why. ``digest``: of the index, at the last look, in hex.
+    ``drifts`` were found before the repair, ``remaining`` after it; without a repair both are
+    equal. ``failures``: what could not be repaired, and why. ``digest``: digest of the index at the
+    last look, in hex.
     """
 
     project: str
@@ -46,13 +47,13 @@ class Health:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing remains that needs mending."""
+        """Return whether nothing remains that needs a repair."""
         return not any(drift.severity is Severity.DRIFT for drift in self.remaining)
 
 
 @dataclass(frozen=True)
 class _Log:
-    """What Redis has, read before a look. ``letters``: see ``letters_by_project``."""
+    """The contents of Redis, read before a look. ``letters``: see ``letters_by_project``."""
 
     letters: Mapping[str, Mapping[Order, str]]
     streams: Streams
@@ -68,13 +69,13 @@ class _Look:
 
 @dataclass(frozen=True)
 class Doctor:
-    """Examines the live generations. ``settle``: what lies between two looks."""
+    """Examination of the live generations. ``settle``: the time between two looks."""
 
     desk: Desk
     settle: timedelta = timedelta(seconds=3)
 
     async def examine(self, projects: Sequence[str], *, repair: bool = False) -> list[Health]:
-        """The health of each project, one after the other, mended where asked for.
+        """Examine projects one after the other, and repair drifts if ``repair`` is set.
 
         Raises:
             Unavailable: a server can't be reached.
@@ -83,9 +84,9 @@ class Doctor:
         return [await self._examine(project, log, repair=repair) for project in projects]
 
     async def _examine(self, project: str, log: _Log, *, repair: bool) -> Health:
-        """What one look has found of a mended index may be on its way: so there are two again."""
+        """Examine one project. A repaired index gets two looks again: changes may be in flight."""
         look = await self._confirmed(project, log)
-        drifts = [one for one in look.drifts if one.severity is Severity.DRIFT]
+        drifts = [drift for drift in look.drifts if drift.severity is Severity.DRIFT]
         if not (repair and drifts):
             return _health(look)
         try:
@@ -96,7 +97,7 @@ class Doctor:
         return replace(_health(after), drifts=look.drifts, failures=failures)
 
     async def _confirmed(self, project: str, log: _Log) -> _Look:
-        """What two looks agree on."""
+        """Look twice; keep only the drifts that both looks found."""
         look = await self._look(project, log)
         if not look.drifts:
             return look
@@ -118,8 +119,8 @@ class Doctor:
         rejected |= letters.keys() - outcomes.keys()
         evidence = await gather(project, tools.archive, log.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:
-            rows = [one async for one in stored_documents(connection, generation.id)]
-            documents = {(one.agent, one.uri): one for one in rows}
+            rows = [row async for row in stored_documents(connection, generation.id)]
+            documents = {(row.agent, row.uri): row for row in rows}
             names = await names_of(connection, generation.project_id)
             case = Case(project, generation, self.desk, evidence, connection, documents, names)
             return _Look(case, [drift for find in CHECKS.values() for drift in await find(case)])
@@ -129,7 +130,7 @@ def _agreed(first: Sequence[Drift], second: Sequence[Drift]) -> list[Drift]:
     before = {(drift.name, subject) for drift in first for subject in drift.subjects}
     agreed = []
     for drift in second:
-        subjects = tuple(one for one in drift.subjects if (drift.name, one) in before)
+        subjects = tuple(subject for subject in drift.subjects if (drift.name, subject) in before)
         if subjects:
             agreed.append(replace(drift, subjects=subjects))
     return agreed
@@ -140,7 +141,7 @@ def _health(look: _Look) -> Health:
     return Health(
         project=case.project,
         generation=case.generation.id,
-        documents=sum(not one.deleted for one in case.documents.values()),
+        documents=sum(not document.deleted for document in case.documents.values()),
         digest=index_digest(case.documents.values()).hex(),
         drifts=look.drifts,
         remaining=look.drifts,

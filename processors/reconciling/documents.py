@@ -1,4 +1,4 @@
-"""Documents against the fold of the log: is each at its last change, and no other there?"""
+"""Comparison of the stored documents with the fold of the log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from store.inspecting import outcomes_of
 __all__ = ["AHEAD", "BEHIND", "MEANINGS", "find_document_drifts", "order_of"]
 
 MEANINGS = {
-    "document.missing": "the log has them, the index doesn't",
+    "document.missing": "the log has them, the index does not",
     "document.older": "the index has an older version than the log",
     "document.not_deleted": "the log deleted them, the index has them",
-    "document.deleted": "the log has them, the index calls them deleted",
-    "document.content": "the index has another content than the log",
+    "document.deleted": "the log has them, the index marks them as deleted",
+    "document.content": "the index has other content than the log",
     "document.source": "the index has them under another source than the log",
-    "document.newer": "the index has them at a place where the log has nothing of them",
+    "document.newer": "the index has them at a log position where the log has no change of them",
     "document.unknown": "the index has them, the log never had them",
     "document.unlogged": "the index has a version that the log has lost",
 }
@@ -31,42 +31,42 @@ _REPUBLISH = "publish these documents again (`headrace sync`), or restore the ar
 
 
 async def find_document_drifts(case: Case) -> list[Drift]:
-    """Every document that isn't where the log says; what is on its way doesn't count."""
+    """Find documents that differ from the log; in-flight changes do not count."""
     suspects = list(_suspects(case))
     places = {order for _, key, order in suspects}
     outcomes = await outcomes_of(case.connection, case.generation.project_id, places)
     judge = _Judge(case, outcomes)
-    found: defaultdict[str, list[Subject]] = defaultdict(list)
+    subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for name, key, order in suspects:
         judged = judge(name, order)
         if judged is not None:
             stored = case.documents.get(key)
-            found[judged].append(
+            subjects[judged].append(
                 Subject(case.label(key), (order, stored and order_of(stored)), key)
             )
     return [
         drift
         for name, meaning in MEANINGS.items()
         for drift in case.drift(
-            name, found[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
+            name, subjects[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
         )
     ]
 
 
 def order_of(stored: StoredDigest) -> Order:
-    """Where a stored document stands in the log."""
+    """Log position of a stored document."""
     return stored.position, stored.partition
 
 
 def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
-    """Name of the drift, document, and place of the change that it is about."""
+    """Yield the name of the drift, the document, and the log position of the change concerned."""
     last = case.evidence.fold.last
-    for key, one in last.items():
-        name = _compare(one, case.documents.get(key))
+    for key, change in last.items():
+        name = _compare(change, case.documents.get(key))
         if name is not None:
             stored = case.documents.get(key)
             ahead = name in AHEAD and stored is not None
-            yield name, key, order_of(stored) if ahead and stored else one.order
+            yield name, key, order_of(stored) if ahead and stored else change.order
     for key, stored in case.documents.items():
         if key not in last:
             yield "document.unknown", key, order_of(stored)
@@ -85,7 +85,7 @@ def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
 
 
 class _Judge:
-    """Tells drifts from changes that are on their way."""
+    """Distinction between drifts and in-flight changes."""
 
     def __init__(self, case: Case, outcomes: dict[Order, str]) -> None:
         evidence = case.evidence
@@ -97,7 +97,7 @@ class _Judge:
         self._damaged = bool(evidence.damaged)
 
     def __call__(self, name: str, order: Order) -> str | None:
-        """What it is called after all; None: it may be all right."""
+        """Final name of the drift. Returns None if it may be an in-flight change."""
         if name in BEHIND:
             return name if self._is_done(order) else None
         return self._ahead(name, order) if name in AHEAD else name
@@ -110,7 +110,10 @@ class _Judge:
         return order[0] < self._began
 
     def _ahead(self, name: str, order: Order) -> str | None:
-        """A place that the ledger knows, and the log doesn't, was lost by the log."""
+        """Name a drift of a document that is ahead of the log.
+
+        The log has lost a change if the ledger has an outcome at its position.
+        """
         if order[0] >= self._began:
             return None
         if order[0] in self._positions:

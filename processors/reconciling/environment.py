@@ -1,4 +1,4 @@
-"""The environment in reading order: servers, clocks, models, storage, versions."""
+"""Checks of the environment in reading order: servers, clocks, models, storage, versions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["Environment"]
 
 @dataclass(frozen=True)
 class Environment:
-    """Where everything is, by the settings.
+    """Addresses and options of the environment, taken from the settings.
 
-    ``models`` are the full names of those that the settings and the live generations ask for.
+    ``models``: full names of the models that the settings and the live generations use.
     """
 
     redis_url: str
@@ -38,7 +38,7 @@ class Environment:
     options: ModelOptions
 
     async def judge(self) -> list[Condition]:
-        """Every condition, in reading order; what can't be reached is one of them."""
+        """Judge every condition in reading order; an unreachable server is reported as one."""
         ahead: dict[str, float] = {}
         return [
             *await self._redis(ahead),
@@ -70,14 +70,14 @@ class Environment:
         return list(judge_postgres(facts))
 
     async def _storage(self) -> list[Condition]:
-        found = [
+        conditions = [
             await judge_archive_storage(self.archive_url),
             judge_room("disk.home", self.home),
         ]
         directory = local_directory(self.archive_url)
         if directory is not None:
-            found.append(judge_room("disk.archive", directory))
-        return found
+            conditions.append(judge_room("disk.archive", directory))
+        return conditions
 
 
 def _unreachable(name: str, error: HeadraceError) -> Condition:

@@ -1,4 +1,4 @@
-"""What is known of one project's log: the fold of archive and streams, and what each has."""
+"""The log of one project as evidence: the fold of archive and streams, and what each contains."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Evidence", "gather"]
 class Evidence:
     """The log of one project.
 
-    ``archived``: places of those changes of the streams that the archive has too. ``positions``: of
-    every change that was met. ``letters``: ids of dead letters, by the place of their change.
-    ``damaged``: files of the archive that can't be read whole, by path.
+    ``archived``: log positions of the changes in the streams that the archive contains too.
+    ``positions``: positions of all changes read. ``letters``: ids of dead letters by the log
+    position of their change. ``damaged``: archive files that can't be read completely, by path.
     """
 
     streams: Streams
@@ -31,8 +31,8 @@ class Evidence:
     damaged: dict[str, DamagedSegment] = field(default_factory=dict)
 
     def handled(self, group: str) -> set[Order]:
-        """Places of the changes in the streams that a group has acknowledged."""
-        return {one.change.order for one in self.entries if self.streams.handled(group, one)}
+        """Log positions of the changes in the streams that a group has acknowledged."""
+        return {entry.change.order for entry in self.entries if self.streams.handled(group, entry)}
 
 
 async def gather(
@@ -42,25 +42,26 @@ async def gather(
     rejected: set[Order],
     letters: Mapping[Order, str],
 ) -> Evidence:
-    """Fold the log; the streams were read first, so that what they let go of is in the archive.
+    """Fold the log.
 
+    The streams were read first: a change that was trimmed since then is in the archive.
     ``rejected`` changes have no effect.
 
     Raises:
         Unavailable: the archive can't be read.
     """
-    found = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
-    for entry in found.entries:
-        found.fold.add(entry.change)
-        found.positions.append(entry.change.position)
-    in_streams = {entry.change.order for entry in found.entries}
+    evidence = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
+    for entry in evidence.entries:
+        evidence.fold.add(entry.change)
+        evidence.positions.append(entry.change.position)
+    in_streams = {entry.change.order for entry in evidence.entries}
 
     def note(error: DamagedSegment) -> None:
-        found.damaged[error.path] = error
+        evidence.damaged[error.path] = error
 
     async for change in archive.events(project, damaged=note):
-        found.fold.add(change)
-        found.positions.append(change.position)
+        evidence.fold.add(change)
+        evidence.positions.append(change.position)
         if change.order in in_streams:
-            found.archived.add(change.order)
-    return found
+            evidence.archived.add(change.order)
+    return evidence

@@ -1,4 +1,4 @@
-"""What the doctor finds: conditions of the environment, and drifts of an index."""
+"""Findings of the doctor: conditions of the environment, and drifts of an index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Condition", "Drift", "Severity", "State", "Subject"]
 
 
 class State(StrEnum):
-    """How one part of the environment is."""
+    """State of one part of the environment."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One part of the environment. ``cure`` is empty where all is well."""
+    """Finding about one part of the environment. ``cure`` is empty if the state is OK."""
 
     name: str
     state: State
@@ -28,22 +28,22 @@ class Condition:
 
     @classmethod
     def ok(cls, name: str, detail: str) -> Condition:
-        """All is well."""
+        """Build a condition without a problem."""
         return cls(name, State.OK, detail)
 
     @classmethod
     def warning(cls, name: str, detail: str, cure: str) -> Condition:
-        """It works for now."""
+        """Build a condition that works for the moment."""
         return cls(name, State.WARNING, detail, cure)
 
     @classmethod
     def problem(cls, name: str, detail: str, cure: str) -> Condition:
-        """Something doesn't work, or isn't safe."""
+        """Build a condition that does not work or is not safe."""
         return cls(name, State.PROBLEM, detail, cure)
 
 
 class Severity(StrEnum):
-    """Whether a finding needs mending; a note doesn't, and isn't counted as a drift."""
+    """Severity of a finding: a drift needs a repair; a note does not, and isn't counted."""
 
     DRIFT = "drift"
     NOTE = "note"
@@ -51,10 +51,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a drift is about: ``label`` for people, the rest for whoever mends it.
+    """One thing that a drift concerns: ``label`` for people, the rest for the repair.
 
-    Subjects of two looks are the same drift if they are equal: ``key`` holds what changes alter.
-    ``document``: its agent ('' for what is shared) and uri, where it is about one.
+    Equal subjects of two looks are the same drift: ``key`` contains the values that a change
+    alters. ``document``: agent ('' for shared documents) and uri if it concerns a document.
     """
 
     label: str = field(compare=False)
@@ -66,8 +66,8 @@ class Subject:
 class Drift:
     """One kind of drift in one project, with everything that it concerns.
 
-    ``name`` is stable (``document.missing``), ``meaning`` says in one line what is wrong, ``cure``
-    is the command that mends it.
+    ``name`` is stable (``document.missing``), ``meaning`` describes the problem in one line,
+    ``cure`` is the command that repairs it.
     """
 
     name: str
@@ -79,9 +79,9 @@ class Drift:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of subjects."""
         return len(self.subjects)
 
     def examples(self, most: int) -> list[str]:
-        """The first few, for people."""
+        """Labels of the first subjects, at most ``most``."""
         return [subject.label for subject in self.subjects[:most]]

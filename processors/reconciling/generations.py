@@ -1,4 +1,4 @@
-"""Generations: begun and left, half dropped, or made by other choices than the settings make."""
+"""Checks of generations: left unfinished, partly dropped, or made with other models."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["find_generation_drifts"]
 
 
 async def find_generation_drifts(case: Case) -> list[Drift]:
-    """What a replay has left, unless one is going on; whether the settings ask for others."""
+    """Find leftovers of replays, unless one is running, and models other than in the settings."""
     tools = case.desk.tools
     every = await tools.store.generations(case.project)
-    left = [one for one in every if one.state in {"building", "dropping"}]
+    left = [generation for generation in every if generation.state in {"building", "dropping"}]
     if left and await is_being_replayed(tools.database, case.generation.project_id):
         left = []
-    building = [_subject(one) for one in left if one.state == "building"]
-    dropping = [_subject(one) for one in left if one.state == "dropping"]
+    building = [_subject(generation) for generation in left if generation.state == "building"]
+    dropping = [_subject(generation) for generation in left if generation.state == "dropping"]
     return [
         *case.drift(
             "generation.unfinished",
             building,
-            "a replay has ended before its end, and left what it built",
+            "a replay stopped early and left a half-built generation",
             cure=f"headrace replay --project {case.project} with the options of that replay, or "
             "headrace replay drop ID",
         ),
-        *case.drift("generation.dropping", dropping, "a generation is only dropped in part"),
+        *case.drift("generation.dropping", dropping, "a generation is only partly dropped"),
         *_other_recipe(case),
     ]
 
@@ -47,7 +47,7 @@ def _other_recipe(case: Case) -> Iterator[Drift]:
     yield from case.drift(
         "generation.recipe",
         subjects,
-        "the settings ask for other models than the index was made by",
-        cure=" && ".join(replay_command(case.project, *one) for one in other.items()),
+        "the settings name other models than the index was made with",
+        cure=" && ".join(replay_command(case.project, *choice) for choice in other.items()),
         severity=Severity.NOTE,
     )

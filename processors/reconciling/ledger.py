@@ -1,4 +1,4 @@
-"""The ledger against the streams: does it know what became of all that the group acknowledged?"""
+"""Comparison of the ledger with the streams: every acknowledged change must have an outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["find_ledger_drifts", "subject_of"]
 
 
 async def find_ledger_drifts(case: Case) -> list[Drift]:
-    """Acknowledged changes without an outcome; entries and dead letters that have one."""
+    """Find acknowledged changes without an outcome, and applied ones still pending or dead."""
     project_id = case.generation.project_id
     orders = {entry.change.order for entry in case.evidence.entries} | case.evidence.letters.keys()
     outcomes = await outcomes_of(case.connection, project_id, orders)
@@ -25,12 +25,12 @@ async def find_ledger_drifts(case: Case) -> list[Drift]:
         *case.drift(
             "ledger.missing",
             [subject_of(entry) for entry in unknown],
-            "changes are acknowledged, but the ledger doesn't know what became of them",
+            "changes are acknowledged, but the ledger has no outcome of them",
         ),
         *case.drift(
             "pending.done",
             [subject_of(entry) for entry in _left_pending(case, done)],
-            "changes are applied, but still pending, and no worker sees to them",
+            "changes are applied, but still pending, and no worker handles them",
         ),
         *case.drift(
             "dead_letter.done",
@@ -39,18 +39,21 @@ async def find_ledger_drifts(case: Case) -> list[Drift]:
                 for order, letter_id in case.evidence.letters.items()
                 if order in done
             ],
-            "dead letters are of changes that are applied by now",
+            "the changes of these dead letters have been applied",
         ),
     ]
 
 
 def subject_of(entry: StreamEntry) -> Subject:
-    """A change of the streams, as its publisher knows it."""
+    """Subject for a change in the streams, labelled with its uri and token."""
     return Subject(f"{entry.change.event.data.uri} ({entry.token})", (entry.place, entry.entry_id))
 
 
 def _unknown(case: Case, known: Collection[Order], first: int) -> list[StreamEntry]:
-    """What was rejected before the project existed is in no ledger."""
+    """Acknowledged changes without an outcome.
+
+    Changes rejected before the project existed are skipped: they are not in any ledger.
+    """
     evidence = case.evidence
     return [
         entry

@@ -1,4 +1,4 @@
-"""Dead letters by the change that they are of."""
+"""Dead letters by the log position of their change."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ _UNPROVED = frozenset({SignatureRefused.__name__, MalformedEvent.__name__})
 
 
 async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping[Order, str]]:
-    """Ids of dead letters by project and place in the log; what names neither is left out.
+    """Read ids of dead letters by project and log position; letters that lack one are skipped.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    found: defaultdict[str, dict[Order, str]] = defaultdict(dict)
+    ids: defaultdict[str, dict[Order, str]] = defaultdict(dict)
     for topic in _CHANGES:
         for letter in await DeadLetters(redis, names).list(_MOST, topic):
             project, order = _project(letter), _order(letter)
             if project is not None and order is not None:
-                found[project][order] = letter.id
-    return found
+                ids[project][order] = letter.id
+    return ids
 
 
 def _order(letter: DeadLetter) -> Order | None:
-    """Its place in the log: its own, where its signature wasn't found right, whatever it claims."""
+    """Log position of a dead letter's change.
+
+    If its signature was refused, this is the position of its entry; an asserted position is not
+    trusted then.
+    """
     if letter.position is None or letter.error not in _UNPROVED:
         return None if letter.position is None else (letter.position, letter.partition)
     try:

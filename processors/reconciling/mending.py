@@ -1,6 +1,6 @@
-"""What mends each drift, in the order in which mending goes on: first the log, then what it makes.
+"""Repairs of all drifts, in their order: first the log, then the index made from it.
 
-Each mend takes the locks or the fence that writers take, so that none makes anything worse.
+Each repair uses the locks or the fence that writers use, so that it can't cause damage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from processors.reconciling.rearchiving import rearchive, see_to_orphans
 __all__ = ["mend"]
 
 Mend = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
-"""Mends what some drifts are about; says what it can't mend, and why."""
+"""Repairs the subjects of drifts; returns what it can't repair, and why."""
 
 OF_THE_LOG: Mapping[Mend, tuple[str, ...]] = {
     rearchive: ("archive.unarchived", "archive.damaged", "archive.missing"),
@@ -50,10 +50,10 @@ OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
 
 
 async def mend(case: Case, drifts: Sequence[Drift]) -> list[str]:
-    """Mend all that can be; what can't, and why.
+    """Repair everything possible; return what can't be repaired, and why.
 
     Raises:
-        Unavailable: a server, a model or a lock can't be had; what was mended stays.
+        Unavailable: a server, a model or a lock is unavailable; completed repairs stay.
     """
     return [
         *await _mend(OF_THE_LOG, case, drifts),
@@ -68,7 +68,9 @@ async def _mend(
 ) -> list[str]:
     failures: list[str] = []
     for work, names in mends.items():
-        subjects = [one for drift in drifts if drift.name in names for one in drift.subjects]
+        subjects = [
+            subject for drift in drifts if drift.name in names for subject in drift.subjects
+        ]
         if subjects:
             failures += await work(case, subjects)
     return failures

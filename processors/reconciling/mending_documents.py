@@ -1,4 +1,4 @@
-"""Mending documents: those that the log never had go, all others are made anew from it."""
+"""Repair of documents: remove those that the log never had, rebuild the others from the log."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ REBUILT = frozenset(
         "vector.changed",
     }
 )
-"""Drifts that a document's rebuild mends."""
+"""Drifts that are repaired by rebuilding the document."""
 
 DOCUMENT_DRIFTS = REBUILT | {"document.unknown"}
-"""All that is mended here."""
+"""All drifts that this module repairs."""
 
 
 async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
-    """Repair every document once, with all that is wrong with it; why some cannot be repaired.
+    """Repair all drifts of each document at once; return why some documents can't be repaired.
 
     Raises:
         Unavailable: a server is down; what was repaired stays.
@@ -44,7 +44,7 @@ async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
     for key, seen_at in unknown.items():
         await remove_document(case.desk.tools.database, case.generation, key, seen_at)
     for key, seen_at in _seen_at(drifts, "document.newer").items():
-        # let it stand at its last change, so that the fence lets the rebuild pass
+        # move it to its last change: otherwise the fence would refuse the rebuild
         last = case.evidence.fold.last[key]
         origin = last.change.event.data.origin
         database = case.desk.tools.database
@@ -63,16 +63,19 @@ def _subjects(drifts: Sequence[Drift], name: str) -> Iterator[Subject]:
 
 
 def _seen_at(drifts: Sequence[Drift], name: str) -> dict[Key, Order]:
-    """Where documents stood at the look."""
-    found: dict[Key, Order] = {}
+    """Log positions that documents had at the look."""
+    orders: dict[Key, Order] = {}
     for subject in _subjects(drifts, name):
         if subject.document is not None:
-            _, found[subject.document] = subject.key
-    return found
+            _, orders[subject.document] = subject.key
+    return orders
 
 
 def _doubted(drifts: Sequence[Drift]) -> Mapping[str, Collection[bytes]]:
-    """Nobody can tell whether a vector or the cache is wrong, so that both are made anew."""
+    """Hashes of texts, by model, whose vector differs from the cached one.
+
+    It is unknown which of the two is wrong, so both are replaced.
+    """
     doubted: defaultdict[str, set[bytes]] = defaultdict(set)
     for subject in _subjects(drifts, "vector.changed"):
         model, content_hash, _ = subject.key

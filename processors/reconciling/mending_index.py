@@ -18,19 +18,19 @@ __all__ = ["drop_rest", "index_again", "post_again", "request_again", "request_v
 
 
 async def post_again(case: Case, _: Sequence[Subject]) -> list[str]:
-    """Write segments anew, and postings of chunks that have none."""
+    """Rewrite damaged segments, and write postings for chunks that have none."""
     await repost(case.desk.tools.database, case.generation)
     return []
 
 
 async def request_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Ask the embedders for pending vectors that no request names."""
+    """Request pending vectors that are not in any request."""
     await request_vectors(case, {subject.key for subject in subjects})
     return []
 
 
 async def request_vectors(case: Case, places: Collection[Order]) -> None:
-    """Ask the embedders for the vectors that are still pending of some changes.
+    """Request the pending vectors of the changes at the given log positions.
 
     Raises:
         Unavailable: Redis or Postgres cannot be reached.
@@ -48,7 +48,7 @@ async def request_vectors(case: Case, places: Collection[Order]) -> None:
 
 
 async def index_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Build vector indexes in the place of those that can't be used, where they are due."""
+    """Replace unusable vector indexes, if the generation still needs them."""
     tools = case.desk.tools
     for subject in subjects:
         await forget_index(tools.database, case.generation, str(subject.key))
@@ -57,7 +57,7 @@ async def index_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
 
 
 async def drop_rest(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Drop what is left of generations."""
+    """Finish dropping partly dropped generations."""
     tools = case.desk.tools
     wanted = {subject.key for subject in subjects}
     for generation in await tools.store.generations(case.project):

@@ -1,4 +1,4 @@
-"""Mending what streams, dead letters and the ledger say of changes that are applied."""
+"""Repair of stream entries, dead letters and ledger rows of applied changes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["acknowledge", "drop_letters", "enter_outcomes"]
 
 
 _NOBODY = ""
-"""Whose bytes aren't at hand; the place shall speak for no other entry either."""
+"""Placeholder claimant for an event whose bytes are unavailable; it matches no other entry."""
 
 
 async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Let the ledger know what became of changes, as the documents tell it."""
+    """Enter missing outcomes of changes into the ledger, if the documents prove them."""
     failures = []
     for entry in _entries(case, subjects):
         change = entry.change
@@ -45,12 +45,14 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
             ),
         )
         if not entered:
-            failures.append(f"{case.label((data.agent or '', data.uri))}: its change isn't applied")
+            failures.append(
+                f"{case.label((data.agent or '', data.uri))}: its change is not applied"
+            )
     return failures
 
 
 async def acknowledge(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """As a worker does that meets a change which is done: whoever waits for it is told."""
+    """Publish the outcomes of applied changes to waiting clients, then acknowledge the entries."""
     tools = case.desk.tools
     outcomes = Outcomes(tools.redis, tools.names)
     for entry in _entries(case, subjects):
@@ -64,7 +66,7 @@ async def drop_letters(case: Case, subjects: Sequence[Subject]) -> list[str]:
     """Forget dead letters whose changes are applied."""
     letters = DeadLetters(case.desk.tools.redis, case.desk.tools.names)
     for subject in subjects:
-        with suppress(UsageError):  # somebody saw to it meanwhile
+        with suppress(UsageError):  # it was dropped or redriven since the look
             await letters.drop(str(subject.key))
     return []
 
@@ -85,4 +87,4 @@ def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
 
 def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
     wanted = {subject.key for subject in subjects}
-    return [one for one in case.evidence.entries if (one.place, one.entry_id) in wanted]
+    return [entry for entry in case.evidence.entries if (entry.place, entry.entry_id) in wanted]

@@ -1,4 +1,4 @@
-"""Are the models there: weights that are what they claim to be, keys of the remote ones?"""
+"""Checks of the models: verified weights of local models, keys of remote ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIMENSIONS = re.compile(r"@[1-9]\d*$")
 
 
 async def judge_models(models: Iterable[str], options: ModelOptions) -> list[Condition]:
-    """One condition for each model by full name; nothing is sent to a remote one."""
+    """Judge each model, given by full name; nothing is sent to remote models."""
     return [await asyncio.to_thread(_judge, model, options) for model in models]
 
 
@@ -28,7 +28,7 @@ def _judge(model: str, options: ModelOptions) -> Condition:
     try:
         if model.startswith(_LOCAL):
             create_embedder(model, options)
-            return Condition.ok(name, "its weights are there, and what they claim to be")
+            return Condition.ok(name, "its weights are present and verified")
         plain = _DIMENSIONS.sub("", model)
         Provider(Endpoint(plain, options.api_key, options.base_url))
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The outbox: does somebody take care of what was published durably?"""
+"""Check of the outbox: durable events must reach the archive in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_S = 600.0
 
 
 async def find_outbox_drifts(case: Case) -> list[Drift]:
-    """Events that have waited for the archive for more than ten minutes."""
+    """Find events that have waited for the archive for more than ten minutes."""
     stuck = await stuck_outbox(case.connection, case.generation.project_id, _LONGEST_S)
     return case.drift(
         "outbox.stuck",

@@ -1,4 +1,4 @@
-"""Which versions run here: what a report of a defect needs to name."""
+"""Versions of Python and of the main packages, for bug reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = ("headrace", "faust-streaming", "redis", "asyncpg", "pgvector", "ope
 
 
 def judge_packages() -> list[Condition]:
-    """Python, and the packages that most depends on."""
+    """Judge the versions of Python and of the main packages."""
     return [_python(), _packages()]
 
 
@@ -27,12 +27,12 @@ def _python() -> Condition:
 
 
 def _packages() -> Condition:
-    found = {name: _version(name) for name in _PACKAGES}
-    detail = ", ".join(f"{name} {text}" for name, text in found.items() if text)
-    missing = [name for name, text in found.items() if text is None and name != "headrace"]
+    versions = {name: _version(name) for name in _PACKAGES}
+    detail = ", ".join(f"{name} {text}" for name, text in versions.items() if text)
+    missing = [name for name, text in versions.items() if text is None and name != "headrace"]
     if missing:
         cure = "install headrace with all its dependencies"
-        return Condition.problem("packages", f"without {', '.join(missing)}", cure)
+        return Condition.problem("packages", f"not installed: {', '.join(missing)}", cure)
     return Condition.ok("packages", detail)
 
 

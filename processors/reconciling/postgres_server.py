@@ -1,4 +1,4 @@
-"""Is Postgres fit to hold the index, and does the role see no more than it must?"""
+"""Checks of Postgres: version, settings, and a role that row-level security applies to."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MIB = 2**20
 
 
 async def postgres_facts(url: str, role: str) -> PostgresFacts:
-    """What the server says of itself to a worker.
+    """Read facts about the server with the rights of a worker.
 
     Raises:
-        Unavailable: it can't be reached.
-        ConfigurationError: it refuses us, or the URL is wrong.
+        Unavailable: the server can't be reached.
+        ConfigurationError: the server refuses the connection, or the URL is wrong.
     """
     connection = await connect(url, server_settings={"application_name": "headrace"})
     try:
@@ -36,7 +36,7 @@ async def postgres_facts(url: str, role: str) -> PostgresFacts:
 
 
 def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
-    """Version, extension, schema, role, durability, memory."""
+    """Judge version, extension, schema, role, durability and memory."""
     yield _version(facts.version)
     yield _extension(facts.vector_version)
     yield _schema(facts.schema)
@@ -78,16 +78,16 @@ def _role(facts: PostgresFacts) -> Condition:
         "can bypass row-level security": facts.has_bypassrls,
         "owns tables": facts.owns_tables,
     }
-    found = [flaw for flaw, holds in flaws.items() if holds]
-    if found:
+    present = [flaw for flaw, holds in flaws.items() if holds]
+    if present:
         return Condition.problem(
             "postgres.role",
-            f"{facts.role} {' and '.join(found)}: row-level security doesn't bind it",
+            f"{facts.role} {' and '.join(present)}: row-level security does not apply to it",
             "set HEADRACE_WORKER_ROLE=headrace_worker",
         )
-    detail = f"{facts.role}, bound by row-level security"
+    detail = f"{facts.role}, restricted by row-level security"
     if facts.user_is_superuser:
-        detail += "; its user may do everything: `headrace access` makes users with less"
+        detail += "; its user is a superuser: `headrace access` creates users with fewer rights"
     return Condition.ok("postgres.role", detail)
 
 
@@ -105,7 +105,7 @@ def _memory(facts: PostgresFacts) -> Condition:
     if indexes > buffers:
         return Condition.warning(
             "postgres.memory",
-            f"{detail}: questions read from disk",
-            "raise `shared_buffers` over the size of the vector indexes",
+            f"{detail}: queries read from disk",
+            "raise `shared_buffers` above the size of the vector indexes",
         )
     return Condition.ok("postgres.memory", detail)

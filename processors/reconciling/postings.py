@@ -1,4 +1,4 @@
-"""Postings: every chunk in exactly one segment, every segment as it was written."""
+"""Check of postings: each chunk is in exactly one segment, and each segment is intact."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ __all__ = ["find_posting_drifts"]
 
 
 async def find_posting_drifts(case: Case) -> list[Drift]:
-    """Chunks that no words find, and segments that can't be trusted."""
+    """Find chunks without postings, and damaged or duplicate segments."""
     survey = await survey_postings(case.connection, case.generation.id)
     owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
     missing = [
-        Subject(f"{case.label((one.agent, one.uri))} chunk {one.ordinal}", one.chunk_id)
-        for one in owners
+        Subject(f"{case.label((owner.agent, owner.uri))} chunk {owner.ordinal}", owner.chunk_id)
+        for owner in owners
     ]
-    broken = [Subject(f"segment {one}: {why}", one) for one, why in survey.broken.items()]
+    broken = [
+        Subject(f"segment {segment}: {why}", segment) for segment, why in survey.broken.items()
+    ]
     return [
-        *case.drift("postings.missing", missing, "no word finds these chunks"),
-        *case.drift("postings.broken", broken, "segments of postings aren't as they were written"),
+        *case.drift("postings.missing", missing, "keyword search can't find these chunks"),
+        *case.drift("postings.broken", broken, "segments differ from what was written"),
         *case.drift(
             "postings.doubled", _segments(survey.doubled), "segments have chunks of other segments"
         ),
         *case.drift(
-            "postings.orphaned", _segments(survey.orphans), "postings are left of lost segments"
+            "postings.orphaned", _segments(survey.orphans), "postings belong to missing segments"
         ),
     ]
 
 
 def _segments(ids: Iterable[int]) -> list[Subject]:
-    return [Subject(f"segment {one}", one) for one in sorted(ids)]
+    return [Subject(f"segment {segment}", segment) for segment in sorted(ids)]

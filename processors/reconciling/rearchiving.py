@@ -1,4 +1,4 @@
-"""What the archive has lost, from the streams and from Postgres, as far as these still have it."""
+"""Repair of the archive from the streams and Postgres, as far as they still have the data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _CHANGES_AT_ONCE = 200
 
 
 async def rearchive(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Archive changes again, and replace files that are damaged or gone; what can't be, and why."""
+    """Archive missing changes, and replace damaged or missing files.
+
+    Returns what can't be replaced, and why.
+    """
     paths = [subject.key for subject in subjects if isinstance(subject.key, str)]
     lost = unarchived(case)
     mender = _mender(case)
@@ -30,7 +33,7 @@ async def rearchive(case: Case, subjects: Sequence[Subject]) -> list[str]:
 
 
 def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
-    """Changes that the archiver has acknowledged, and that no readable file has."""
+    """Changes that the archiver has acknowledged, but that are not in any readable file."""
     evidence = case.evidence
     return [
         entry
@@ -42,7 +45,7 @@ def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
 
 
 async def see_to_orphans(case: Case, _: Sequence[Subject]) -> list[str]:
-    """Take whole files in that the index doesn't know, and remove the others."""
+    """Add intact orphan files to the archive's index, and remove the others."""
     await _mender(case).leftovers()
     return []
 

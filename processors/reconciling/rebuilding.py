@@ -1,4 +1,4 @@
-"""Rebuilding of documents from the log, in the live generation, beside others that write."""
+"""Rebuild of documents from the log in the live generation, concurrently with workers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ __all__ = ["Rebuilding"]
 
 
 class Rebuilding:
-    """Brings documents of a case to what the log says.
+    """Rebuild of documents of a case from the log.
 
-    The fence decides: where a worker has applied a newer change meanwhile, nothing is written.
-    ``doubted``: hashes of texts whose vectors aren't to be trusted, by model; these are embedded
-    anew.
+    The fence decides: nothing is written if a worker has applied a newer change since the look.
+    ``doubted``: hashes, by model, of texts whose vectors can't be trusted; they are embedded again.
     """
 
     def __init__(self, case: Case, doubted: Mapping[str, Collection[bytes]]) -> None:
@@ -41,12 +40,12 @@ class Rebuilding:
         self._stage = VectorStage(tools.pending, SharedEmbedding(tools.inference, tools.pending))
 
     async def run(self, keys: Iterable[Key]) -> list[str]:
-        """Rebuild documents; of those that can't be, why.
+        """Rebuild documents; return why some can't be rebuilt.
 
         Raises:
-            Unavailable: a server is down; what was written stays. Where a model is down, the
-                embedders are asked for the vectors instead.
-            ConfigurationError: a model has no key, or the like.
+            Unavailable: a server is down; what was written stays. If a model is down, the vectors
+                are requested from the embedders instead.
+            ConfigurationError: a model has no key, for example.
         """
         last = self._case.evidence.fold.last
         wanted = sorted(set(keys))
@@ -58,13 +57,15 @@ class Rebuilding:
         return failures
 
     async def _rebuild(self, batch: Sequence[LastChange]) -> list[str]:
-        prepared = await self._prepare([one.alone() for one in batch])
-        writes = [one.write for one in prepared.documents]
+        prepared = await self._prepare([last.alone() for last in batch])
+        writes = [document.write for document in prepared.documents]
         await self._forget_doubted(writes)
         tools = self._case.desk.tools
         await tools.store.rebuild(self._case.generation, writes, force=True)
         await self._embed({(write.position, write.partition) for write in writes})
-        return [f"{one.change.event.data.uri}: {one.error}" for one in prepared.failures]
+        return [
+            f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures
+        ]
 
     async def _embed(self, places: Collection[Order]) -> None:
         case = self._case
@@ -84,15 +85,17 @@ class Rebuilding:
         return await preparer.prepare(changes, self._case.generation, Urgency.BULK)
 
     async def _texts(self, changes: Sequence[LoggedChange]) -> Mapping[str, str]:
-        """Contents by hash, from the archive and Postgres, else from the streams."""
+        """Read contents by hash from the archive and Postgres, or else from the streams."""
         contents = Contents(self._case.project, self._case.desk.tools.archive)
-        found = dict((await contents.of(changes)).by_hash)
+        texts = dict((await contents.of(changes)).by_hash)
         references = (change.event.data.content_ref for change in changes)
-        absent = {one.sha256 for one in references if one is not None} - found.keys()
-        return found | await texts_in_streams(self._case, absent)
+        absent = {
+            reference.sha256 for reference in references if reference is not None
+        } - texts.keys()
+        return texts | await texts_in_streams(self._case, absent)
 
     async def _forget_doubted(self, writes: Iterable[DocumentWrite]) -> None:
-        """Empty the cache of them before the write takes vectors from it."""
+        """Remove doubted vectors from the cache before the write takes vectors from it."""
         used = [(chunk.model, chunk.content_hash) for write in writes for chunk in write.chunks]
         for model, hashes in self._doubted.items():
             again = {sha256 for name, sha256 in used if name == model} & set(hashes)
@@ -112,5 +115,5 @@ class _Texts:
         if sha256 in self.by_hash:
             return self.by_hash[sha256]
         raise UnsupportedContent(
-            f"its content {sha256[:12]}… is nowhere: publish it to {project} again"
+            f"its content {sha256[:12]}… is not stored anywhere: publish it to {project} again"
         )

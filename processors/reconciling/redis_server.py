@@ -1,4 +1,4 @@
-"""Is Redis fit to hold a log?"""
+"""Checks of Redis: whether it is fit to store a log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MIB = 2**20
 
 
 async def redis_facts(redis: Redis) -> Mapping[str, Any]:
-    """What the server says of itself.
+    """Read facts about the server.
 
     Raises:
-        Unavailable: it can't be reached.
+        Unavailable: the server can't be reached.
     """
     with redis_errors():
         async with redis.pipeline(transaction=False) as pipeline:
@@ -35,7 +35,7 @@ async def redis_facts(redis: Redis) -> Mapping[str, Any]:
 
 
 def judge_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
-    """Version, persistence, eviction, memory, our user."""
+    """Judge version, persistence, eviction, memory and our user."""
     yield _version(str(facts["redis_version"]))
     yield _persistence(facts)
     yield _eviction(str(facts["maxmemory_policy"]))
@@ -55,12 +55,12 @@ def _persistence(facts: Mapping[str, Any]) -> Condition:
     if not facts.get("aof_enabled"):
         return Condition.warning(
             name,
-            "no append-only file: a crash loses what came since the last snapshot",
+            "no append-only file: a crash loses everything since the last snapshot",
             "set `appendonly yes` in Redis",
         )
     if facts.get("aof_last_write_status") != "ok":
         return Condition.problem(
-            name, "the append-only file can't be written", "make room on the disk of Redis"
+            name, "the append-only file can't be written", "free up space on the disk of Redis"
         )
     return Condition.ok(name, "append-only file")
 
@@ -69,7 +69,7 @@ def _eviction(policy: str) -> Condition:
     if policy != "noeviction":
         return Condition.problem(
             "redis.eviction",
-            f"{policy}: a full memory loses whole streams",
+            f"{policy}: whole streams are lost when the memory is full",
             "set `maxmemory-policy noeviction` in Redis",
         )
     return Condition.ok("redis.eviction", policy)
@@ -81,7 +81,7 @@ def _memory(facts: Mapping[str, Any]) -> Condition:
     whole = limit or int(facts.get("total_system_memory") or 0)
     of = "" if not whole else f" of {whole / _MIB:,.0f} MiB" + ("" if limit else " in the machine")
     detail = f"{used / _MIB:,.0f} MiB{of}"
-    cure = "let the archiver trim the streams (`headrace worker`), or give Redis more memory"
+    cure = "run an archiver to trim the streams (`headrace worker`), or give Redis more memory"
     share = used / whole if whole else 0.0
     if share >= _FULL:
         return Condition.problem(name, f"{detail}: publishing is refused", cure)
@@ -91,9 +91,10 @@ def _memory(facts: Mapping[str, Any]) -> Condition:
 
 
 def _user(name: str) -> Condition:
-    """A note, no flaw: servers of one's own need no users."""
+    """Note the default user. This is not a problem: a private server does not need other users."""
     if name == "default":
         return Condition.ok(
-            "redis.user", "default, who may do everything: `headrace access` makes users with less"
+            "redis.user",
+            "default, which has all rights: `headrace access` creates users with fewer",
         )
     return Condition.ok("redis.user", name)

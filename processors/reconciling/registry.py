@@ -1,4 +1,4 @@
-"""The checks of an index, in reading order: from the log to what questions read."""
+"""The checks of an index, in reading order: from the log to the structures that queries read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document's rows against the digest of what was meant to be stored."""
+"""Comparison of each document's rows with the digest recorded when it was written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["find_row_drifts"]
 
 
 async def find_row_drifts(case: Case) -> list[Drift]:
-    """Documents with a deleted chunk, a changed row, or other collections than were meant."""
+    """Find documents with a missing chunk, a changed row, or other collections than written."""
     changed = [
         Subject(case.label(key), stored.digest, key)
         for key, stored in case.documents.items()
@@ -21,7 +21,7 @@ async def find_row_drifts(case: Case) -> list[Drift]:
         if stored.recorded is None
     ]
     return [
-        *case.drift("document.rows", changed, "their rows aren't those that were written"),
+        *case.drift("document.rows", changed, "their rows differ from what was written"),
         *case.drift(
             "document.undigested",
             undigested,

@@ -1,4 +1,4 @@
-"""Vector indexes of generations that are gone: kept up to date for nobody, and in no project."""
+"""Orphaned vector indexes: their generation no longer exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = "postgres.strays"
 async def judge_strays(
     tools: Tools, owner_url: str | None, projects: Sequence[str], *, repair: bool
 ) -> list[Condition]:
-    """One condition if there are any; the repair drops them.
+    """Return one condition if there are orphaned indexes; ``repair`` drops them.
 
     Raises:
         Unavailable: Postgres can't be reached.
@@ -32,12 +32,21 @@ async def judge_strays(
         if owner_url is not None
         else "set HEADRACE_OWNER_DATABASE_URL and run `headrace doctor --repair`"
     )
-    return [Condition.problem(_NAME, f"indexes of lost generations: {', '.join(names)}", cure)]
+    detail = f"indexes of generations that no longer exist: {', '.join(names)}"
+    return [Condition.problem(_NAME, detail, cure)]
 
 
 async def _strays(tools: Tools, projects: Sequence[str]) -> list[str]:
-    """Indexes are listed before generations, so that none looks lost that has just begun."""
+    """List indexes before generations, so that the index of a new generation isn't an orphan."""
     async with tools.database.connection() as connection:
-        found = await indexes_by_name(connection)
-    known = {one.id for project in projects for one in await tools.store.generations(project)}
-    return [name for name, one in found.items() if one is not None and one not in known]
+        indexes = await indexes_by_name(connection)
+    generation_ids = {
+        generation.id
+        for project in projects
+        for generation in await tools.store.generations(project)
+    }
+    return [
+        name
+        for name, generation_id in indexes.items()
+        if generation_id is not None and generation_id not in generation_ids
+    ]

@@ -1,4 +1,4 @@
-"""Contents that lie in the streams: what the look at them has left there."""
+"""Contents of changes in the streams, which the look at the streams does not load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["texts_in_streams", "whole_changes"]
 
 
 async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str]:
-    """Texts by hash in hex, as far as the streams have them.
+    """Read texts by hash in hex, as far as the streams have them.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -25,17 +25,17 @@ async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str
         if (reference := entry.change.event.data.content_ref) is not None
         and reference.sha256 in hashes
     }
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for sha256, entry in wanted.items():
         async for change in whole_changes(case, [entry]):
             text = change.event.data.content
             if text is not None:
-                found[sha256] = text
-    return found
+                texts[sha256] = text
+    return texts
 
 
 async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIterator[LoggedChange]:
-    """Changes with their contents; those that were trimmed meanwhile are left out.
+    """Read changes with their contents; changes that were trimmed since the look are left out.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -45,7 +45,7 @@ async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIter
         key = tools.names.stream(*entry.place)
         with redis_errors():
             reply = await tools.redis.xrange(key, entry.entry_id, entry.entry_id)
-        for one in entries_of(reply):
-            change = logged(one, entry.place)
+        for stored in entries_of(reply):
+            change = logged(stored, entry.place)
             if change is not None:
                 yield change

@@ -1,4 +1,4 @@
-"""The document streams as they are now: their entries, and how far each group has read them."""
+"""The current document streams: their entries, and how far each group has read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Place = tuple[Topic, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """A change as it lies in a stream; its content is left there."""
+    """A change in a stream, without its content."""
 
     place: Place
     entry_id: str
@@ -40,12 +40,12 @@ class StreamEntry:
 
     @property
     def token(self) -> str:
-        """What its publisher got."""
+        """The token that its publisher received."""
         return self._own.token
 
     @property
     def is_at_own_place(self) -> bool:
-        """Whether no redrive has kept an earlier place for it, and nobody has claimed one."""
+        """True if its log position is its own, not kept by a redrive or asserted by a publisher."""
         return self._own.number == self.change.position
 
     @property
@@ -56,16 +56,16 @@ class StreamEntry:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a group has read a stream. ``pending``: idle time (ms) by id of what it has in hand.
+    """Progress of a group in a stream. ``pending``: idle time (ms) by id of in-flight entries.
 
-    A group that isn't there has read nothing.
+    A group that does not exist has read nothing.
     """
 
     delivered: str = "0-0"
     pending: Mapping[str, int] = field(default_factory=dict)
 
     def handled(self, entry_id: str) -> bool:
-        """Whether the group has acknowledged an entry."""
+        """Return whether the group has acknowledged an entry."""
         return order(entry_id) <= order(self.delivered) and entry_id not in self.pending
 
 
@@ -73,8 +73,8 @@ class Cursor:
 class Streams:
     """All document streams. ``began``: the least position that a change after the look can have.
 
-    ``requests``: changes whose vectors an embedder has been asked for and has not reported yet, by
-    project and generation.
+    ``requests``: log positions of changes whose vectors are requested from an embedder and not
+    delivered yet, by project and generation.
     """
 
     began: int
@@ -87,18 +87,19 @@ class Streams:
         return self.entries.get(project, ())
 
     def requested(self, project: str, generation_id: int) -> Set[Order]:
-        """Changes whose vectors are on their way."""
+        """Log positions of changes whose vectors are requested."""
         return self.requests.get((project, generation_id), frozenset())
 
     def handled(self, group: str, entry: StreamEntry) -> bool:
-        """Whether a group has acknowledged an entry."""
+        """Return whether a group has acknowledged an entry."""
         return self.cursors[group, entry.place].handled(entry.entry_id)
 
 
 async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -> Streams:
-    """Cursors first: what they have passed was done with before anything else is looked at.
+    """Read cursors, then entries, then vector requests.
 
-    ``admit`` tells which changes count; without it, all do.
+    The cursors come first, so that everything before them was handled before any later read.
+    ``admit`` selects the changes that count; without it, all do.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -154,21 +155,21 @@ async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
     except ResponseError as error:
         is_absent(error)
         return Cursor()
-    for one in groups:
-        if one["name"] == group.encode():
-            delivered = one["last-delivered-id"].decode()
+    for info in groups:
+        if info["name"] == group.encode():
+            delivered = info["last-delivered-id"].decode()
             return Cursor(delivered, await _pending(redis, key, group))
     return Cursor()
 
 
 async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    idle_ms: dict[str, int] = {}
     after = "-"
     while True:
         rows: Any = await redis.xpending_range(key, group, after, "+", _PAGE)
-        found |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
+        idle_ms |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
         if len(rows) < _PAGE:
-            return found
+            return idle_ms
         after = f"({rows[-1]['message_id'].decode()}"
 
 
@@ -193,9 +194,9 @@ async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
 
 
 def logged(entry: Entry, place: Place) -> LoggedChange | None:
-    """The change in an entry; None: there is none."""
-    found = _streamed(entry, place)
-    return None if found is None else found.change
+    """Parse the change in an entry. Returns None if the entry is not a change."""
+    streamed = _streamed(entry, place)
+    return None if streamed is None else streamed.change
 
 
 def _streamed(entry: Entry, place: Place) -> StreamedChange | None:

@@ -1,4 +1,4 @@
-"""Vectors against chunks, models, the cache, and the requests for those that are pending."""
+"""Check of vectors against chunks, models, the cache, and the requests for pending ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["find_vector_drifts"]
 _MEANINGS = {
     "missing": "their chunks lack the vector of their model, and none is pending",
     "foreign": "their chunks have a vector of another model or width than the recipe names",
-    "changed": "their chunks have a vector that isn't the cached one",
+    "changed": "their chunks have a vector that differs from the cached one",
 }
 
 
@@ -26,26 +26,26 @@ _REMEDY = (
 
 
 async def find_vector_drifts(case: Case) -> list[Drift]:
-    """Missing and wrong vectors, pending ones without a request, and a note of refused texts."""
+    """Find missing and wrong vectors, pending ones without a request, and refused texts (note)."""
     return [*await _flawed(case), *await _unrequested(case), *await _refused(case)]
 
 
 async def _flawed(case: Case) -> list[Drift]:
-    found: defaultdict[str, list[Subject]] = defaultdict(list)
-    for one in await find_vector_flaws(case.connection, case.generation):
-        key = one.agent, one.uri
-        name = f"{case.label(key)} chunk {one.ordinal}"
-        subject = Subject(name, (one.model, one.content_hash, one.chunk_id), key)
-        found[one.flaw].append(subject)
+    subjects: defaultdict[str, list[Subject]] = defaultdict(list)
+    for finding in await find_vector_flaws(case.connection, case.generation):
+        key = finding.agent, finding.uri
+        name = f"{case.label(key)} chunk {finding.ordinal}"
+        subject = Subject(name, (finding.model, finding.content_hash, finding.chunk_id), key)
+        subjects[finding.flaw].append(subject)
     return [
         drift
         for flaw, meaning in _MEANINGS.items()
-        for drift in case.drift(f"vector.{flaw}", found[flaw], meaning)
+        for drift in case.drift(f"vector.{flaw}", subjects[flaw], meaning)
     ]
 
 
 async def _unrequested(case: Case) -> list[Drift]:
-    """Documents whose vectors no embedder is asked for, nor will be by an indexer at work."""
+    """Find documents whose vectors are not requested, and whose change no indexer is handling."""
     streams = case.evidence.streams
     indexed = case.evidence.handled(INDEXER)
     coming = {entry.change.order for entry in case.evidence.entries} - indexed
@@ -59,7 +59,7 @@ async def _unrequested(case: Case) -> list[Drift]:
     return case.drift(
         "vector.unrequested",
         subjects,
-        "their chunks wait for vectors that no embedder is asked for",
+        "their chunks wait for vectors that are not requested from any embedder",
     )
 
 

@@ -1,4 +1,4 @@
-"""Before anything is built: what was asked for can be done, and by what it shall be done."""
+"""Preconditions of a replay: validate the request, and determine scope and generation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 async def live_generation(tools: Tools, project: str) -> Generation:
-    """The generation that a replay shall take the place of; to be asked under the replay lock.
+    """Read the generation that a replay will replace. The caller must hold the replay lock.
 
     Raises:
         UsageError: no such project.
@@ -39,12 +39,12 @@ async def live_generation(tools: Tools, project: str) -> Generation:
 
 
 async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
-    """Make sure that every model has its key, and that those that are new answer.
+    """Make sure that every model has its key, and that new models respond.
 
-    A model that is in use already isn't asked anything: it may well not be needed.
+    No request is sent to models in use already: the replay may not need them.
 
     Raises:
-        ConfigurationError: no such model, or it has no key, or refuses it.
+        ConfigurationError: no such model, its key is missing, or its provider refuses the key.
         Unavailable: a new model can't be reached.
     """
     for model in recipe.model_names:
@@ -54,10 +54,10 @@ async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
 
 
 async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
-    """What the replay is limited to.
+    """Determine the documents that the replay is limited to.
 
     Raises:
-        UsageError: the log has no such event, or doesn't reach back or ahead so far.
+        UsageError: the log has no such event, or does not cover the given time.
     """
     since = choice.since
     if since is not None and fold.found is None and instant_of(since) is None:
@@ -66,58 +66,59 @@ async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) ->
 
 
 def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: ProjectLog) -> None:
-    """Make sure that the log has the last change of every document that is live.
+    """Make sure that the log has the last change of every live document.
 
     Raises:
-        NotSwitched: it hasn't; nothing was built.
+        NotSwitched: the log lacks one; nothing was built.
     """
-    lost = fold.older_than({key: one.rank for key, one in live.items()})
+    lost = fold.older_than({key: standing.rank for key, standing in live.items()})
     if not lost:
         return
     damage = "".join(f"; {error}" for error in log.damaged.values())
     raise NotSwitched(
         f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
-        f"{{documents}}{damage}; the live generation goes on serving: publish them again"
-        " (`headrace doctor` tells more)",
+        f"{{documents}}{damage}; the live generation is unchanged: publish these documents again"
+        " (`headrace doctor` shows details)",
         [Difference.of(key, "its last change can't be read") for key in lost],
     )
 
 
 async def unfinished(tools: Tools, live: Generation) -> Generation | None:
-    """The generation that a replay left half built, if any."""
+    """The generation that a replay left half built, or None if there is none."""
     async with tools.database.scope(live.project_id) as connection:
-        known = await generations.listed(connection, live.project_id)
-    return next((one for one in known if one.state == "building"), None)
+        listed = await generations.listed(connection, live.project_id)
+    return next((generation for generation in listed if generation.state == "building"), None)
 
 
 async def begin_or_resume(
     tools: Tools, live: Generation, recipe: Recipe, scope: Scope, project: str
 ) -> tuple[Generation, bool]:
-    """The generation to build, and whether it was begun before.
+    """Create the generation to build, or resume it; return it and whether it was resumed.
 
     Raises:
-        UsageError: another one is half built, by another recipe or for other documents.
+        UsageError: a generation is half built with another recipe or for other documents.
     """
-    found = await unfinished(tools, live)
-    if found is None:
+    half_built = await unfinished(tools, live)
+    if half_built is None:
         async with tools.database.scope(live.project_id) as connection:
             new = await generations.begin(connection, live.project_id, recipe, scope.as_json())
         return new, False
-    if found.recipe != recipe or dict(found.scope) != scope.as_json():
+    if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
         raise UsageError(
-            f"generation {found.id} of {project} is half built by another choice "
-            f"({_described(found)}): finish it by that, or `headrace replay drop {found.id}`"
+            f"generation {half_built.id} of {project} is half built with other options "
+            f"({_described(half_built)}): finish it with those, "
+            f"or run `headrace replay drop {half_built.id}`"
         )
-    return found, True
+    return half_built, True
 
 
 def _described(generation: Generation) -> str:
     recipe = generation.recipe
     parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
-    return ", ".join(f"{name} {one}" for name, one in (parts | dict(generation.scope)).items())
+    return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
 
 
 async def note_findings(tools: Tools, generation: Generation, findings: Mapping[str, Any]) -> None:
-    """Keep with the generation what was found out about it."""
+    """Store findings with the generation."""
     async with tools.database.scope(generation.project_id) as connection:
         await generations.note(connection, generation, findings)

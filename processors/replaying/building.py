@@ -1,4 +1,4 @@
-"""Filling of a generation: several batches at once, each read → cut → written; then vectors."""
+"""Build of a generation: several batches at once, each read → cut → written; then vectors."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ BATCH_DOCUMENTS = 1_000
 BATCHES_AT_ONCE = 3
 
 Progress = Callable[[int, int], None]
-"""Told how many documents are done, and of how many."""
+"""Called with the number of documents done, and their total."""
 
 Work = Callable[[Sequence[LastChange]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """What generations of a project are built with.
+    """Dependencies for building generations of a project.
 
     ``max_document_bytes``: larger documents are refused.
     """
@@ -59,12 +59,12 @@ class Workshop:
 
 @dataclass
 class Builder:
-    """Writes documents of one project into one of its generations that isn't live.
+    """Writer of documents of one project into one of its generations that isn't live.
 
-    ``stored`` is the rank of each document there, and is kept current: nobody else writes.
-    ``refused``: why a change can't be processed, by its place in the log. ``in_bulk``: documents
-    without a row in ``stored`` have none at all, so that they can be written by COPY. ``guard``
-    raises where nothing may be written any more. ``spent``: what its vectors took so far.
+    ``stored`` is the rank of each document there; it stays current, as there is no other writer.
+    ``refused``: why a change can't be processed, by its log position. ``in_bulk``: documents that
+    are not in ``stored`` have no rows at all, so that they can be written by COPY. ``guard``
+    raises if nothing may be written any more. ``spent``: cost of its vectors so far.
     """
 
     project: str
@@ -77,25 +77,25 @@ class Builder:
     spent: Spent = field(default_factory=Spent)
 
     async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        """Make documents from the log; those that can't be processed are left as they are.
+        """Build documents from the log; documents that can't be processed stay unchanged.
 
-        Texts without a cached vector wait until ``embed``. A rename that can't be processed doesn't
-        take its old uri away either.
+        Texts without a cached vector wait until ``embed``. A rename that can't be processed does
+        not delete its old uri either.
 
         Raises:
             Unavailable: a server is down; what was written stays.
-            OperatorError: a model has no key any more, or the like.
+            OperatorError: a model has no key any more, for example.
         """
-        await self._build([one for one in missing if not one.deleted], progress)
-        gone = [one for one in missing if one.deleted and one.order not in self.refused]
+        await self._build([last for last in missing if not last.deleted], progress)
+        gone = [last for last in missing if last.deleted and last.order not in self.refused]
         await self._build(gone, progress)
 
     async def embed(self, progress: Progress) -> None:
-        """Make the vectors that the generation lacks, by the stage that workers use.
+        """Make the vectors that the generation lacks, with the stage that workers use.
 
         Raises:
             Unavailable: a server or a model is down; what was written stays.
-            ConfigurationError: a model has no key any more, or the like.
+            ConfigurationError: a model has no key any more, for example.
         """
         total = (await self.workshop.pending.count(self.generation)).pending
         if not total:
@@ -113,28 +113,32 @@ class Builder:
     ) -> None:
         """Copy documents that have no row here yet from another generation.
 
-        One that has moved on there meanwhile is left out. One that isn't whole there is made from
-        the log, or its damage would be carried along, and look like what was meant.
+        Documents that have changed there since are skipped. Damaged documents are built from the
+        log instead: a copy would record the damage as the intended contents.
 
         Raises:
             Unavailable: Postgres is down; what was written stays.
         """
 
         async def copy(batch: Sequence[LastChange]) -> None:
-            wanted = {one.key: one.order for one in batch}
+            wanted = {last.key: last.order for last in batch}
             database = self.workshop.database
-            found = await carried(database, self.project, source, list(wanted), self.generation)
-            still = [one for one in found if wanted[_key(one.write)] == one.write.order]
-            await self._write([one.write for one in still if one.whole])
-            damaged = {_key(one.write) for one in still if not one.whole}
+            copies = await carried(database, self.project, source, list(wanted), self.generation)
+            still = [
+                document
+                for document in copies
+                if wanted[_key(document.write)] == document.write.order
+            ]
+            await self._write([document.write for document in still if document.whole])
+            damaged = {_key(document.write) for document in still if not document.whole}
             if damaged:
-                await self._add([one for one in batch if one.key in damaged])
+                await self._add([last for last in batch if last.key in damaged])
 
         await _in_batches(chosen, copy, progress)
 
     async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        new = [one for one in missing if self.in_bulk and one.key not in self.stored]
-        changed = [one for one in missing if not self.in_bulk or one.key in self.stored]
+        new = [last for last in missing if self.in_bulk and last.key not in self.stored]
+        changed = [last for last in missing if not self.in_bulk or last.key in self.stored]
         await _in_batches(new, self._add, progress)
         await _in_batches(changed, self._change, progress)
 
@@ -169,10 +173,10 @@ class Builder:
         return [document.write for document in prepared.documents]
 
     def _refuse(self, failures: Sequence[Failure]) -> None:
-        self.refused |= {one.change.order: one.error for one in failures}
+        self.refused |= {failure.change.order: failure.error for failure in failures}
 
     def _note(self, writes: Sequence[DocumentWrite]) -> None:
-        self.stored |= {_key(one): one.rank for one in writes}
+        self.stored |= {_key(write): write.rank for write in writes}
         kill_point("replay.building")
 
 
@@ -181,7 +185,7 @@ def _key(write: DocumentWrite) -> Key:
 
 
 async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:
-    """Work on several batches at once; the first failure ends all of them."""
+    """Process several batches at once; the first failure ends all of them."""
     free = asyncio.Semaphore(BATCHES_AT_ONCE)
     done = 0
 
@@ -204,12 +208,14 @@ async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progres
 
 
 def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
-    """Documents that are worked on together, by number and amount of text."""
+    """Split documents into batches, limited by number and amount of text."""
     start = size = 0
-    for at, one in enumerate(items):
-        if at - start == BATCH_DOCUMENTS or (at > start and size + one.content_bytes > BATCH_BYTES):
+    for at, last in enumerate(items):
+        if at - start == BATCH_DOCUMENTS or (
+            at > start and size + last.content_bytes > BATCH_BYTES
+        ):
             yield items[start:at]
             start, size = at, 0
-        size += one.content_bytes
+        size += last.content_bytes
     if start < len(items):
         yield items[start:]

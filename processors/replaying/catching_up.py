@@ -1,4 +1,4 @@
-"""Bringing a generation to where the live one is: few documents, by the log's last word on them."""
+"""Catch-up of a generation with the live one: rebuilds the few documents that differ."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from store.standings import Standing, Standings
 __all__ = ["CatchUp"]
 
 FEW_DOCUMENTS = 64
-"""So many can be brought up to date while writers wait."""
+"""Number of documents that can be brought up to date while writers wait."""
 
 MOST_ROUNDS = 50
 
 
 @dataclass
 class CatchUp:
-    """Compares a generation with the live one, and takes what it lacks from the log.
+    """Comparison of a generation with the live one, and build of what it lacks from the log.
 
-    ``compared``: the moment of the last comparison of all documents, after which none was missing.
+    ``compared``: the moment of the last comparison of all documents; what it found is built.
     """
 
     live: Generation
@@ -36,10 +36,10 @@ class CatchUp:
     compared: int | None = None
 
     async def approach(self, progress: Progress) -> None:
-        """Catch up until little is missing; changes go on being written meanwhile.
+        """Catch up until little is missing, while workers continue to write changes.
 
         Raises:
-            NotSwitched: the log lacks a change, or one can't be processed by this recipe.
+            NotSwitched: the log lacks a change, or one can't be processed with this recipe.
             Unavailable: a server or a model is down; what was written stays.
         """
         for _ in range(MOST_ROUNDS):
@@ -54,78 +54,82 @@ class CatchUp:
                 return
 
     async def finish(self) -> bool:
-        """Catch up wholly, while no change can be written; False: too much is missing for that.
+        """Catch up completely, while no change can be written.
 
-        Looks only at what was written since ``approach`` compared everything, so that writers wait
-        no longer the larger the index is.
+        Returns False if too much is missing for that. Compares only what was written since
+        ``approach`` compared everything: the wait of writers does not grow with the index.
 
         Raises:
-            NotSwitched, Unavailable: as ``approach`` does.
+            NotSwitched, Unavailable: see ``approach``.
         """
         behind = await self._behind()
         if len(behind) > FEW_DOCUMENTS:
             return False
         if behind:
             await self._bring(behind, lambda _done, _total: None)
-            self._require(not await self._behind(), "it has not caught up: try again")
+            self._require(not await self._behind(), "it could not be caught up: try again")
         return True
 
     async def _behind(self) -> list[Standing]:
         return await self.standings.newer(self.live, self.builder.generation, self.compared)
 
     async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
-        found = await self._look_up(behind)
-        lost = [one for one in behind if one.key not in found]
+        changes = await self._look_up(behind)
+        lost = [standing for standing in behind if standing.key not in changes]
         if lost:
             raise self._refusal("the log lacks the last change", lost)
-        wanted = [found[one.key] for one in behind]
+        wanted = [changes[standing.key] for standing in behind]
         await self.builder.build(wanted, progress)
-        refused = [one for one in wanted if one.order in self.builder.refused]
+        refused = [change for change in wanted if change.order in self.builder.refused]
         if refused:
             raise NotSwitched(
-                self._message("can't be made by its recipe"),
-                [Difference.of(one.key, str(self.builder.refused[one.order])) for one in refused],
+                self._message("can't be processed with its recipe"),
+                [
+                    Difference.of(change.key, str(self.builder.refused[change.order]))
+                    for change in refused
+                ],
                 self.builder.generation.id,
             )
 
     async def _look_up(self, behind: Sequence[Standing]) -> dict[Key, LastChange]:
-        """The changes that documents are live by: in what was read, the streams, the archive.
+        """Find the changes that produced live versions: in the fold, the streams, the archive.
 
-        Just these, even if the ledger had rejected one before it was redriven. A later one that no
-        worker has taken in yet may still be rejected; it will do where the log has no other.
+        Exactly these changes are used, even if the ledger rejected one before it was redriven. A
+        later change that no worker has applied yet may still be rejected: it is used only if the
+        log lacks the exact one.
         """
-        exact = Fold(only={one.order for one in behind})
-        for one in behind:
-            last = self.fold.last.get(one.key)
-            if last is not None and last.order == one.order:
-                exact.last[one.key] = last
-        first = min(one.position for one in behind)
-        if not all(one.key in exact.last for one in behind):
+        exact = Fold(only={standing.order for standing in behind})
+        for standing in behind:
+            last = self.fold.last.get(standing.key)
+            if last is not None and last.order == standing.order:
+                exact.last[standing.key] = last
+        first = min(standing.position for standing in behind)
+        if not all(standing.key in exact.last for standing in behind):
             await self.log.read_new(exact, first)
-        if not all(one.key in exact.last for one in behind):
+        if not all(standing.key in exact.last for standing in behind):
             await self.log.read_archive(exact, first - 1)
         later = {
-            one.key: last
-            for one in behind
-            if (last := self.fold.last.get(one.key)) is not None and last.rank > one.rank
+            standing.key: last
+            for standing in behind
+            if (last := self.fold.last.get(standing.key)) is not None and last.rank > standing.rank
         }
         return later | exact.last
 
     def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
-        damage = "; ".join(f"{one.path} is damaged" for one in self.log.damaged.values())
+        damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
             + (f" ({damage})" if damage else ""),
             [
-                Difference.of(one.key, str(self.builder.refused.get(one.order, reason)))
-                for one in lost
+                Difference.of(standing.key, str(self.builder.refused.get(standing.order, reason)))
+                for standing in lost
             ],
             self.builder.generation.id,
         )
 
     def _message(self, reason: str) -> str:
         return (
-            f"generation {self.builder.generation.id} of {self.log.project} was not switched to: "
+            f"generation {self.builder.generation.id} of {self.log.project} was not made live: "
             f"documents {reason}: {{documents}}"
         )
 

@@ -1,4 +1,4 @@
-"""What a replay shall do: which documents it makes anew, and by which recipe."""
+"""Scope and recipe of a replay: the documents that it rebuilds, and how."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from store.standings import Standing
 __all__ = ["Choice", "Scope", "choose_recipe", "choose_scope", "instant_of"]
 
 _CLOCK_MARGIN = timedelta(seconds=5)
-"""Our clock and that of Redis may differ by so much."""
+"""Largest tolerated difference between our clock and that of Redis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was asked for. ``since``: an event id or an instant in ISO 8601."""
+    """The options of a replay. ``since``: an event id or an instant in ISO 8601."""
 
     since: str | None = None
     kind: str | None = None
@@ -33,15 +33,15 @@ class Choice:
 
     @property
     def partial(self) -> bool:
-        """Whether some documents may be carried over as they are."""
+        """Return whether some documents may be carried over unchanged."""
         return bool(self.since or self.kind or self.collection)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Documents to make anew; all others are carried over from the live generation.
+    """Documents to rebuild; all others are carried over from the live generation.
 
-    ``since``: those whose last change is at this position or later.
+    ``since`` selects documents whose last change is at this position or later.
     """
 
     since: int | None = None
@@ -50,11 +50,11 @@ class Scope:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is carried over."""
+        """Return whether nothing is carried over."""
         return self == Scope()
 
     def covers(self, last: LastChange, stored: Standing, members: set[Key]) -> bool:
-        """Whether a document that is live by its last change is made anew."""
+        """Return whether a document has to be rebuilt. Its live version is of its last change."""
         return (
             (self.since is None or last.order[0] >= self.since)
             and (self.kind is None or stored.kind == self.kind)
@@ -62,25 +62,25 @@ class Scope:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What is kept with the generation: only what limits."""
+        """Values to store with the generation; options that are not set are omitted."""
         names = ("since", "kind", "collection")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 def choose_recipe(made_by: Recipe, choice: Choice, full_name: Callable[[str], str]) -> Recipe:
-    """The recipe of the live generation with what the choice changes.
+    """Combine the recipe of the live generation with the options of the choice.
 
     Raises:
         UsageError: the choice contradicts itself, or there is no such chunking.
     """
     if choice.model and (choice.since or choice.collection):
         raise UsageError(
-            "--model is chosen for all documents, or those of a --kind: "
+            "--model applies to all documents, or to those of a --kind: "
             "leave out --from and --collection"
         )
     if choice.chunking and choice.partial:
         raise UsageError(
-            "--chunking is chosen for all documents: leave out --from, --kind and --collection"
+            "--chunking applies to all documents: leave out --from, --kind and --collection"
         )
     chunking = str(Chunking.parse(choice.chunking or made_by.chunking))
     model, models = _models(made_by, choice, full_name)
@@ -100,16 +100,16 @@ def _models(
 
 
 def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetime) -> Scope:
-    """Where a replay begins and what it is limited to, by what the log has.
+    """Determine the scope of a replay from its options and the log.
 
     Args:
-        choice: what was asked for.
-        fold: the log, which looked for ``choice.since`` where that is an event id.
-        beginning: the log is whole from this position on; None: it is empty.
-        now: by the log's clock.
+        choice: the options.
+        fold: the fold of the log, which has searched for ``choice.since`` if that is an event id.
+        beginning: position from which the log is complete, or None if the log is empty.
+        now: current time of the log's clock.
 
     Raises:
-        UsageError: the log has no such event, or doesn't reach that far back, or not so far ahead.
+        UsageError: the log has no such event, begins later, or the time lies in the future.
     """
     if choice.since is None:
         return Scope(None, choice.kind, choice.collection)
@@ -128,12 +128,12 @@ def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetim
 
 
 def instant_of(text: str) -> datetime | None:
-    """An instant in ISO 8601, in UTC where it names no zone; None: it is something else."""
+    """Parse an instant in ISO 8601, in UTC if it has no zone. Returns None for other texts."""
     try:
-        found = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant
 
 
 def _position_of(instant: datetime) -> int:

@@ -1,4 +1,4 @@
-"""The texts of a batch of changes, fetched together."""
+"""Texts of a batch of changes, fetched together."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Contents", "Texts"]
 
 @dataclass(frozen=True)
 class Texts:
-    """Contents by SHA-256 in hex. ``damaged``: files of the archive that others were lost with."""
+    """Contents by SHA-256 in hex. ``damaged``: archive files whose contents can't be read."""
 
     by_hash: Mapping[str, str]
     damaged: tuple[DamagedSegment, ...] = ()
 
     async def fetch(self, project: str, sha256: str) -> str:
-        """One of them.
+        """Return one of the contents.
 
         Raises:
             UnsupportedContent: it is not among them.
@@ -37,21 +37,21 @@ class Texts:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the changes of a project carry by reference."""
+    """Contents that the changes of a project refer to."""
 
     project: str
     archive: Archive
 
     async def of(self, changes: Iterable[LoggedChange]) -> Texts:
-        """The texts that changes refer to, as far as they can be read.
+        """Read the texts that changes refer to, as far as they can be read.
 
         Raises:
             Unavailable: Postgres or the archive can't be reached.
         """
         references = (change.event.data.content_ref for change in changes)
-        wanted = {one.sha256 for one in references if one is not None}
+        wanted = {reference.sha256 for reference in references if reference is not None}
         if not wanted:
             return Texts({})
         damaged: list[DamagedSegment] = []
-        found = await self.archive.contents(self.project, wanted, damaged=damaged.append)
-        return Texts(found, tuple(damaged))
+        by_hash = await self.archive.contents(self.project, wanted, damaged=damaged.append)
+        return Texts(by_hash, tuple(damaged))

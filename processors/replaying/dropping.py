@@ -1,4 +1,4 @@
-"""Dropping a generation that nobody reads any more."""
+"""Deletion of a generation that is not read any more."""
 
 from __future__ import annotations
 
@@ -19,23 +19,25 @@ from store.replay_lock import replay_lock
 __all__ = ["drop"]
 
 Progress = Callable[[int], None]
-"""Told how many rows are gone."""
+"""Called with the number of rows deleted so far."""
 
 
 async def drop(tools: Tools, generation_id: int, progress: Progress) -> int:
-    """Delete a generation with all its rows, in batches; how many rows. Can be begun again.
+    """Delete a generation with all its rows, in batches; return how many rows there were.
+
+    An interrupted drop can be repeated.
 
     Raises:
-        UsageError: there is none of this id, it is live, a question that began when it was may
-            still read it, or the project is being replayed.
-        Unavailable: Postgres can't be reached, or an index of it is being built.
+        UsageError: the generation does not exist, is live, or may still be read by queries that
+            began while it was; or the project is being replayed.
+        Unavailable: Postgres can't be reached, or an index of the generation is being built.
     """
     project, _ = await find_generation(tools, generation_id)
     async with replay_lock(tools.database, project, await tools.projects.require(project)):
         _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
-        known = await tools.store.generations(project)
-        _check(generation, _replaced_at(generation, live, known), datetime.now(UTC))
+        listed = await tools.store.generations(project)
+        _check(generation, _replaced_at(generation, live, listed), datetime.now(UTC))
         if not await let_go(tools.database, generation):
             raise _is_live(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
@@ -55,14 +57,14 @@ async def _drop_rows(database: Database, generation: Generation, progress: Progr
 def _replaced_at(
     generation: Generation, live: Generation, known: Sequence[Generation]
 ) -> datetime | None:
-    """Since when nobody can have begun to read it: since the first switch after its own, at most.
+    """Latest time when a query can have begun to read a generation: the first switch after its own.
 
-    A switch that isn't known any more, as that generation was dropped or went live again, can only
-    have been earlier.
+    Returns None if it was never live. The switch to a generation that was dropped or became live
+    again is not recorded any more; such a switch can only have been earlier.
     """
     if generation.switched_at is None:
         return None
-    later = [one.switched_at for one in known if one.switched_at is not None]
+    later = [other.switched_at for other in known if other.switched_at is not None]
     return min((at for at in later if at > generation.switched_at), default=live.switched_at)
 
 
@@ -75,7 +77,7 @@ def _check(generation: Generation, replaced_at: datetime | None, now: datetime) 
     if generation.state == "former" and rest > timedelta():
         raise UsageError(
             f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
-            f"and questions may still read it: drop it in {rest.total_seconds():.0f} s"
+            f"and queries may still read it: drop it in {rest.total_seconds():.0f} s"
         )
 
 

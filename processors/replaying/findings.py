@@ -1,4 +1,4 @@
-"""What keeps a generation from going live, document by document."""
+"""Reasons why a generation can't go live, document by document."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """One document, or segment of the keyword index, that isn't as it should be.
+    """A document or keyword segment that differs from what it should be.
 
-    ``agent``: '' for what is shared.
+    ``agent``: '' for shared documents.
     """
 
     agent: str
@@ -26,7 +26,7 @@ class Difference:
 
     @classmethod
     def of(cls, key: Key, reason: str) -> Difference:
-        """About the document of a key."""
+        """Build a difference for the document with this key."""
         return cls(*key, reason)
 
     def __str__(self) -> str:
@@ -35,10 +35,10 @@ class Difference:
 
 
 class NotSwitched(OperatorError):
-    """The live generation goes on serving.
+    """The new generation was not made live; the live generation is unchanged.
 
-    ``differences``: why, document by document. The first ones stand in the message in the place of
-    ``{documents}``.
+    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
+    in the message.
     """
 
     def __init__(

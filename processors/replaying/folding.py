@@ -1,4 +1,4 @@
-"""What the log says of each document: the change with the highest rank stands. Pure."""
+"""Fold of the log: for each document, the change with the highest rank. No I/O."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from events.ranking import Rank
 __all__ = ["Fold", "Key", "LastChange", "Order"]
 
 Key = tuple[str, str]
-"""Agent ('' for what is shared) and uri."""
+"""Agent ('' for shared documents) and uri."""
 
 Order = tuple[int, int]
-"""Position and partition: the place of a change in the log."""
+"""Position and partition: the log position of a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """The change that a document is as it is by; ``deleted``: it took the document away."""
+    """The change that produced a document's current version; ``deleted`` if it was a delete."""
 
     change: LoggedChange
     uri: str
@@ -28,22 +28,22 @@ class LastChange:
 
     @property
     def key(self) -> Key:
-        """Which document it is."""
+        """Key of the document."""
         return self.change.event.data.agent or "", self.uri
 
     @property
     def order(self) -> Order:
-        """Place in the log."""
+        """Log position."""
         return self.change.order
 
     @property
     def rank(self) -> Rank:
-        """Of two changes of one document, the one with the greater rank stands."""
+        """Rank of the change: the change with the greatest rank determines the document."""
         return self.change.rank
 
     @property
     def content_hash(self) -> str | None:
-        """SHA-256 of the content in hex; None where there is none."""
+        """SHA-256 of the content in hex, or None for a delete."""
         data = self.change.event.data
         if self.deleted:
             return None
@@ -53,14 +53,14 @@ class LastChange:
 
     @property
     def content_bytes(self) -> int:
-        """About how much text there is to cut."""
+        """Approximate size of the text to be cut."""
         data = self.change.event.data
         if self.deleted:
             return 0
         return len(data.content or "") if data.content_ref is None else data.content_ref.size_bytes
 
     def alone(self) -> LoggedChange:
-        """The change as far as it is about this document: a rename deletes one, and writes one."""
+        """The part of the change that concerns this document: a rename deletes one, writes one."""
         event = self.change.event
         data = event.data
         if self.deleted:
@@ -84,9 +84,9 @@ class LastChange:
 class Fold:
     """The last change of every document of one project; changes may come in any order, and twice.
 
-    ``left_out``: places (position, partition) of changes that don't count; ``only``: of those that
-    do, None: all others. ``sought``: id of an event whose position is wanted, in ``found`` once it
-    was met.
+    ``left_out``: log positions of changes that don't count. ``only``: log positions of the changes
+    that do, or None if all others count. ``sought``: id of an event whose position is stored in
+    ``found`` when it is read.
     """
 
     left_out: set[Order] = field(default_factory=set)
@@ -97,31 +97,31 @@ class Fold:
     only: Container[Order] | None = None
 
     def add(self, change: LoggedChange) -> None:
-        """Take in one change."""
+        """Add one change."""
         if self.earliest is None or change.position < self.earliest:
             self.earliest = change.position
         if change.event.id == self.sought and self.found is None:
             self.found = change.position
         if change.order in self.left_out or not (self.only is None or change.order in self.only):
             return
-        for one in _parts(change):
-            known = self.last.get(one.key)
-            if known is None or known.rank < one.rank:
-                self.last[one.key] = one
+        for part in _parts(change):
+            former = self.last.get(part.key)
+            if former is None or former.rank < part.rank:
+                self.last[part.key] = part
 
     def newer_than(self, stored: Mapping[Key, Rank]) -> list[LastChange]:
-        """What is missing where ``stored`` is, in the order of the log."""
+        """Changes that are newer than the ``stored`` ranks, in the order of the log."""
         missing = [
-            one for key, one in self.last.items() if key not in stored or stored[key] < one.rank
+            last for key, last in self.last.items() if key not in stored or stored[key] < last.rank
         ]
-        return sorted(missing, key=lambda one: (one.order, one.uri))
+        return sorted(missing, key=lambda last: (last.order, last.uri))
 
     def older_than(self, stored: Mapping[Key, Rank]) -> list[Key]:
-        """Documents of which the log lacks the version that is stored elsewhere."""
+        """Documents whose stored version is newer than the log."""
         return sorted(
             key
             for key, rank in stored.items()
-            if (known := self.last.get(key)) is None or known.rank < rank
+            if (last := self.last.get(key)) is None or last.rank < rank
         )
 
     def __iter__(self) -> Iterator[LastChange]:

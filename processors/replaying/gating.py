@@ -1,4 +1,4 @@
-"""The gate: a generation must not answer known questions much worse than the live one."""
+"""Quality gate: a new generation must not answer known questions much worse than the live one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from store.search import Search
 __all__ = ["Ask", "EvaluationGate"]
 
 Ask = Callable[[str], Awaitable[Sequence[str]]]
-"""Asks one question; gives the uri of each chunk found, best first."""
+"""Asks one question; returns the uri of each chunk found, best first."""
 
 Score = Callable[[Ask], Awaitable[float]]
 
@@ -36,7 +36,7 @@ _REPLY_KEY = "gate"
 
 @dataclass(frozen=True)
 class EvaluationGate:
-    """``score``: how good the answers are, from 0 to 1. ``max_drop``: by how much it may fall."""
+    """Quality gate. ``score`` rates answers from 0 to 1; it may fall by at most ``max_drop``."""
 
     score: Score
     max_drop: float
@@ -44,18 +44,18 @@ class EvaluationGate:
     async def __call__(
         self, tools: Tools, project: str, live: Generation, new: Generation
     ) -> GateScores:
-        """Ask both generations.
+        """Score both generations.
 
         Raises:
-            UsageError: no expected answer is found, so that nothing could be worse.
+            UsageError: the live generation finds no expected answer, so that none can be worse.
             Unavailable: a server or a model is down.
         """
         answering = _answering(tools)
         before = await self.score(_asking(answering, project, live))
         if not before:
             raise UsageError(
-                f"the gate can't tell worse from better: {project} finds no answer that it expects "
-                "(its document ids have to be uris of documents)"
+                f"the quality gate has no baseline: the live index of {project} returns none of "
+                "the expected documents (the gate's document ids must be uris of documents)"
             )
         return GateScores(
             live=before,

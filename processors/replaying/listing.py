@@ -1,4 +1,4 @@
-"""Which generations there are, and how large each is."""
+"""List of generations with their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Listed", "list_generations", "projects_of"]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A generation with its size: living documents, and chunks."""
+    """A generation with its number of documents (without deleted ones) and chunks."""
 
     project: str
     generation: Generation
@@ -23,45 +23,47 @@ class Listed:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; times in ISO 8601."""
-        one = self.generation
+        generation = self.generation
         return {
             "project": self.project,
-            "generation": one.id,
-            "state": one.state,
-            "model": one.recipe.model,
-            "models": dict(one.recipe.models),
-            "chunking": one.recipe.chunking,
-            "tokens": one.recipe.tokens,
-            "scope": dict(one.scope),
+            "generation": generation.id,
+            "state": generation.state,
+            "model": generation.recipe.model,
+            "models": dict(generation.recipe.models),
+            "chunking": generation.recipe.chunking,
+            "tokens": generation.recipe.tokens,
+            "scope": dict(generation.scope),
             "documents": self.documents,
             "chunks": self.chunks,
-            "created_at": one.created_at.isoformat(),
-            "switched_at": None if one.switched_at is None else one.switched_at.isoformat(),
+            "created_at": generation.created_at.isoformat(),
+            "switched_at": None
+            if generation.switched_at is None
+            else generation.switched_at.isoformat(),
         }
 
 
 async def projects_of(tools: Tools, project: str | None) -> list[str]:
-    """The project that was named, or all of them.
+    """The named project, or all projects if ``project`` is None.
 
     Raises:
         UsageError: no such project.
     """
-    known = sorted(await tools.projects.all())
+    projects = sorted(await tools.projects.all())
     if project is None:
-        return known
-    if project not in known:
+        return projects
+    if project not in projects:
         raise unknown_project(project)
     return [project]
 
 
 async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
-    """All generations of one project or of all, oldest first.
+    """List all generations of one project, or of all projects, oldest first.
 
     Raises:
         UsageError: no such project.
     """
     return [
-        Listed(name, one, *await tools.standings.sizes(one))
+        Listed(name, generation, *await tools.standings.sizes(generation))
         for name in await projects_of(tools, project)
-        for one in await tools.store.generations(name)
+        for generation in await tools.store.generations(name)
     ]

@@ -1,4 +1,4 @@
-"""The log of one project: what the archive keeps, and what the streams hold."""
+"""The log of one project: the changes in the archive and in the streams."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["ProjectLog"]
 
 @dataclass
 class ProjectLog:
-    """Reads the log of a project into folds.
+    """Reader of the log of a project.
 
-    ``admit`` tells which changes of the streams count; what is archived does.
-    ``damaged``: files of the archive that can't be read whole, by path.
+    ``admit`` selects the changes of the streams that count; archived changes always count.
+    ``damaged``: archive files that can't be read completely, by path.
     """
 
     project: str
@@ -34,9 +34,9 @@ class ProjectLog:
     _streams_begin: int | None = None
 
     async def read(self, fold: Fold) -> None:
-        """Fold everything that was ever published and not compacted away.
+        """Fold all changes that were published and not removed by compaction.
 
-        The streams come first: what they let go of between the two is in the archive by then.
+        The streams are read first: a change that is trimmed afterwards is in the archive already.
 
         Raises:
             Unavailable: Redis, Postgres or the archive can't be read.
@@ -49,14 +49,14 @@ class ProjectLog:
         await self.read_archive(fold, -1)
 
     async def beginning(self, fold: Fold) -> int | None:
-        """The position that the log is whole from; None: it is empty."""
+        """Position from which the log is complete. Returns None if the log is empty."""
         archived = await self.archive.beginning(self.project)
         if archived is None:
             return fold.earliest
         return min(archived.position, self._streams_begin or archived.position)
 
     async def read_new(self, fold: Fold, first: int | None = None) -> None:
-        """Fold what the streams got since the last time, or from a position on.
+        """Fold changes added to the streams since the last read, or from position ``first`` on.
 
         Raises:
             Unavailable: Redis can't be read.
@@ -68,7 +68,7 @@ class ProjectLog:
             fold.add(change)
 
     async def read_archive(self, fold: Fold, after: int) -> None:
-        """Fold what the archive has after a position.
+        """Fold changes of the archive after a position.
 
         Raises:
             Unavailable: Postgres or the archive can't be read.
@@ -81,7 +81,7 @@ class ProjectLog:
             yield change
 
     async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
-        return await self.admit([one for one in changes if one.project == self.project])
+        return await self.admit([change for change in changes if change.project == self.project])
 
     async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
         async for change in self.archive.events(self.project, after, damaged=self._note):

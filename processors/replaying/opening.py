@@ -1,4 +1,4 @@
-"""What replays work with, built from the settings. Models and parsers start when first needed."""
+"""Dependencies of replays, built from the settings. Models and parsers start when first used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MOST_WAITING = 10_000
 
 @dataclass(frozen=True)
 class Tools:
-    """Servers, models and parsers. ``full_name``: of a model, as recipes have it."""
+    """Servers, models and parsers. ``full_name`` returns the name that recipes use for a model."""
 
     settings: Settings
     names: Names
@@ -66,7 +66,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
     """Connect, and close everything in reverse order.
 
     Raises:
-        ConfigurationError: versions, roles or settings don't fit.
+        ConfigurationError: versions, roles or settings are unsuitable.
         Unavailable: Redis or Postgres can't be reached.
     """
     async with AsyncExitStack() as stack:
@@ -99,12 +99,12 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
 
 
 def project_log(tools: Tools, project: str) -> ProjectLog:
-    """The log of a project, unread."""
+    """Build a reader for the log of a project; nothing is read yet."""
     return ProjectLog(project, tools.archive, tools.redis, tools.names, tools.admission.admitted)
 
 
 def workshop(tools: Tools, project: str) -> Workshop:
-    """Tools that generations of a project are built with."""
+    """Build the dependencies for building generations of a project."""
     return Workshop(
         tools.database,
         tools.store,
@@ -117,13 +117,13 @@ def workshop(tools: Tools, project: str) -> Workshop:
 
 
 async def request_vectors(tools: Tools, project: str, generation: Generation) -> None:
-    """Ask the embedders for what a generation lacks that has just gone live.
+    """Request the vectors that a generation lacks after it became live.
 
-    The last changes are written while writers wait, so without the vectors of their new texts.
-    Over Kafka no embedder runs: then they are made here.
+    Its last changes were written without vectors of new texts, because writers were waiting. With
+    Kafka no embedder runs; the vectors are made here instead.
 
     Raises:
-        Unavailable: Redis, Postgres or, over Kafka, a model cannot be reached.
+        Unavailable: Redis, Postgres or, with Kafka, a model cannot be reached.
     """
     if tools.settings.broker_url:
         sharing = SharedEmbedding(tools.inference, tools.pending)
@@ -136,7 +136,7 @@ async def request_vectors(tools: Tools, project: str, generation: Generation) ->
 
 
 def _pool(settings: Settings) -> ChunkingPool:
-    """Parsers of a replay, which works beside workers whose parsers are mostly idle."""
+    """Build the parsers of a replay. It runs beside workers whose parsers are mostly idle."""
     return ChunkingPool(
         processes=parser_processes(settings),
         timeout=settings.chunking_timeout,

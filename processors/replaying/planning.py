@@ -1,7 +1,7 @@
-"""The dry run: what a replay would embed, without writing anything.
+"""Dry run: estimate what a replay would embed, without writing anything.
 
-Every document is cut as the replay would cut it, so that the counts are exact. Only a local model
-is asked to embed a sample, to learn how quick it is.
+Every document is cut as in the replay, so that the counts are exact. Local models embed a sample
+of the texts to measure their speed; remote models do not.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["Estimate", "estimate", "prices_of"]
 
 _SAMPLE_TEXTS = 64
 _REMOTE_TEXTS_PER_SECOND = 384.0
-"""Four requests of 96 texts at once, a second each: a guess that most providers keep."""
+"""Guess: four concurrent requests of 96 texts per second, which most providers can serve."""
 
 _WRITTEN_PER_SECOND = 8_000.0
-"""Chunks that are stored in a second."""
+"""Chunks that are stored per second."""
 
 _LOCAL_PREFIX = "local/"
 
 
 @dataclass
 class Estimate:
-    """What a replay would do. ``cost_usd`` None: the price of a model isn't known.
+    """Estimated work of a replay. ``cost_usd`` is None if the price of a model is unknown.
 
-    ``tokens`` are counted by each model's own tokenizer, where we have it.
+    ``tokens`` are counted with each model's own tokenizer, if it is available.
     """
 
     project: str
@@ -59,7 +59,7 @@ class Estimate:
 
 
 async def prices_of(inference: Inference, recipe: Recipe) -> dict[str, float | None]:
-    """US dollars per token by model; None: unknown."""
+    """Read the price of each model in US dollars per token, or None if it is unknown."""
     return {model: await inference.usd_per_token(model) for model in recipe.model_names}
 
 
@@ -71,35 +71,35 @@ async def estimate(
     prices: Mapping[str, float | None],
     progress: Progress,
 ) -> Estimate:
-    """Cut every document, and see which texts have no vector yet. Nothing is written.
+    """Cut every document, and count the texts that have no vector yet. Nothing is written.
 
-    ``prices``: US dollars per token by model; None: unknown.
+    ``prices``: US dollars per token by model, or None if the price is unknown.
 
     Raises:
-        Unavailable, OperatorError: as a replay itself would.
+        Unavailable, OperatorError: for the same reasons as in a replay.
     """
     begin = perf_counter()
-    found = Estimate(project, documents=len(chosen))
+    plan = Estimate(project, documents=len(chosen))
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
     for batch in batches(chosen):
         cut = await _cut(batch, recipe, workshop)
-        found.refused += len(batch) - len(cut)
-        found.chunks += sum(len(one.chunks) for one in cut)
+        plan.refused += len(batch) - len(cut)
+        plan.chunks += sum(len(document.chunks) for document in cut)
         await _collect(project, cut, missing, workshop)
         done += len(batch)
         progress(done, len(chosen))
-    found.seconds = perf_counter() - begin + found.chunks / _WRITTEN_PER_SECOND
+    plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
-        await _price(found, model, list(texts.values()), prices[model], workshop)
-    found.reused = found.chunks - found.embedded
-    return found
+        await _price(plan, model, list(texts.values()), prices[model], workshop)
+    plan.reused = plan.chunks - plan.embedded
+    return plan
 
 
 async def _cut(
     batch: Sequence[LastChange], recipe: Recipe, workshop: Workshop
 ) -> list[CutDocument]:
-    changes = [one.alone() for one in batch]
+    changes = [last.alone() for last in batch]
     texts = await workshop.contents.of(changes)
     resolver = Resolver(texts.fetch, workshop.max_document_bytes)
     resolved, _ = await resolver.resolve(changes)
@@ -114,11 +114,15 @@ async def _collect(
     workshop: Workshop,
 ) -> None:
     by_model: dict[str, dict[bytes, str]] = {}
-    for one in documents:
-        by_model.setdefault(one.model, {}).update(zip(one.hashes, one.texts, strict=True))
+    for document in documents:
+        by_model.setdefault(document.model, {}).update(
+            zip(document.hashes, document.texts, strict=True)
+        )
     for model, texts in by_model.items():
-        known = await workshop.store.known_hashes(project, model, list(texts))
-        missing[model].update({one: text for one, text in texts.items() if one not in known})
+        cached = await workshop.store.known_hashes(project, model, list(texts))
+        missing[model].update(
+            {text_hash: text for text_hash, text in texts.items() if text_hash not in cached}
+        )
 
 
 async def _price(

@@ -1,9 +1,8 @@
-"""How an index is built anew beside the live one, on one screen.
+"""Replay: builds a new index beside the live one, and switches to it.
 
 read the log → begin or resume → fill → embed → index → catch up → verify → gate → switch
 
-Whatever fails before the switch leaves the live generation serving; the next replay goes on where
-this one was.
+A failure before the switch leaves the live generation unchanged; the next replay resumes the work.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
 """Scores the answers of a project's live generation and of the new one."""
 
 Show = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many (0: nobody knows)."""
+"""Called with the current step, how many items are done, and their total (0 if unknown)."""
 
 
 class Replay:
@@ -62,9 +61,9 @@ class Replay:
         """Replay, verify and switch.
 
         Raises:
-            UsageError: it can't be done as asked for, or another process replays the project.
-            NotSwitched: what was built isn't what the log says, or fails the gate.
-            ConfigurationError, Unavailable: a model or a server fails; the next replay goes on.
+            UsageError: the options can't be used, or another process replays the project.
+            NotSwitched: the new generation differs from the log, or fails the quality gate.
+            ConfigurationError, Unavailable: a model or a server fails; the next replay resumes.
         """
         project_id = await self._tools.projects.require(self._project)
         async with replay_lock(self._tools.database, self._project, project_id) as self._lock:
@@ -80,18 +79,18 @@ class Replay:
         return self.report
 
     async def plan(self) -> Estimate:
-        """What ``run`` would embed, and what that would cost. Nothing is written.
+        """Estimate what ``run`` would embed, and the cost of that. Nothing is written.
 
         Raises:
-            UsageError, NotSwitched, ConfigurationError, Unavailable: as ``run`` does.
+            UsageError, NotSwitched, ConfigurationError, Unavailable: see ``run``.
         """
         tools = self._tools
         await self._read()
         half = await unfinished(tools, self._live)
         stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
-        missing = self._fold.newer_than({key: one.rank for key, one in stored.items()})
+        missing = self._fold.newer_than({key: standing.rank for key, standing in stored.items()})
         return await estimate(
-            [one for one in missing if not (self._is_carried(one) or one.deleted)],
+            [last for last in missing if not (self._is_carried(last) or last.deleted)],
             self._project,
             self._recipe,
             workshop(tools, self._project),
@@ -100,9 +99,10 @@ class Replay:
         )
 
     async def _read(self) -> None:
-        """Know what to do: recipe, models, the log, and that it lacks nothing that is live.
+        """Determine recipe and scope, read the log, and check that it has all live versions.
 
-        A change counts that a worker rejected after an earlier replay had taken it in.
+        The change that produced a live version counts even if a worker rejected it after an earlier
+        replay had applied it.
         """
         self._live = live = await live_generation(self._tools, self._project)
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
@@ -111,7 +111,7 @@ class Replay:
             rejected = await self._tools.standings.rejected(live.project_id)
             self._standings = await self._tools.standings.of(live)
             self._log = project_log(self._tools, self._project)
-            taken_in = {one.order for one in self._standings.values()}
+            taken_in = {standing.order for standing in self._standings.values()}
             self._fold = Fold(rejected - taken_in, sought=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
@@ -121,7 +121,7 @@ class Replay:
         self._members = await self._members_of_scope()
 
     async def _begin(self) -> None:
-        """A new generation, or the one that a replay before this one left half built."""
+        """Create a generation, or resume the one that an earlier replay left half built."""
         generation, self.report.resumed = await begin_or_resume(
             self._tools, self._live, self._recipe, self._scope, self._project
         )
@@ -130,14 +130,14 @@ class Replay:
         self._builder = Builder(
             self._project,
             generation,
-            {key: one.rank for key, one in stored.items()},
+            {key: standing.rank for key, standing in stored.items()},
             workshop(self._tools, self._project),
             guard=self._lock.check,
             spent=self.report.bill,
         )
 
     async def _fill(self) -> None:
-        """Until the generation has everything that was read of the log."""
+        """Build until the generation has every change that was read from the log."""
         moved: set[Key] = set()
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
@@ -145,29 +145,29 @@ class Replay:
                 if not missing:
                     return
                 carried = [
-                    one
-                    for one in missing
-                    if one.key not in self._builder.stored
-                    and one.key not in moved
-                    and self._is_carried(one)
+                    last
+                    for last in missing
+                    if last.key not in self._builder.stored
+                    and last.key not in moved
+                    and self._is_carried(last)
                 ]
-                left = {one.key for one in carried}
-                made = [one for one in missing if one.key not in left]
+                left = {last.key for last in carried}
+                made = [last for last in missing if last.key not in left]
                 await self._builder.carry(self._live, carried, self._progress("carried over"))
                 await self._builder.build(made, self._progress("documents built"))
                 await self._leave_out_poison()
                 moved |= left - self._builder.stored.keys()
                 if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
                     await self._log.read_new(self._fold)
-        raise Unavailable("changes come faster than they can be built: try again later")
+        raise Unavailable("changes arrive faster than they can be indexed: try again later")
 
     async def _embed(self) -> None:
-        """Make the vectors of texts that no model has embedded yet."""
+        """Embed the texts that have no vector yet."""
         with self.report.stages("embed"):
             await self._builder.embed(self._progress("texts embedded"))
 
     async def _index(self) -> None:
-        """Make it quick to search before anybody does."""
+        """Build the search indexes before the generation is used."""
         show = self._progress("vector and keyword indexes")
         show(0, 1)
         with self.report.stages("index"):
@@ -177,7 +177,7 @@ class Replay:
         show(1, 1)
 
     async def _catch_up(self) -> None:
-        """What was published meanwhile."""
+        """Add what was published since the log was read."""
         kill_point("replay.catching_up")
         await self._log.read_new(self._fold)
         await self._fill()
@@ -187,17 +187,17 @@ class Replay:
         generation = self._builder.generation
         kill_point("replay.verifying")
         with self.report.stages("verify"):
-            found = await verify(
+            verified = await verify(
                 self._tools.database, generation, self._fold, self._builder.refused
             )
-        self.report.documents, self.report.chunks = found.documents, found.chunks
-        self.report.digest = found.digest
-        if not found.sound:
+        self.report.documents, self.report.chunks = verified.documents, verified.chunks
+        self.report.digest = verified.digest
+        if not verified.sound:
             raise NotSwitched(
-                f"generation {generation.id} of {self._project} is not what the log says, and was "
-                "not switched to: {documents}; `headrace replay drop "
-                f"{generation.id}` lets a replay begin anew",
-                found.differences,
+                f"generation {generation.id} of {self._project} differs from the log, and was not "
+                f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
+                "again",
+                verified.differences,
                 generation.id,
             )
         kill_point("replay.verified")
@@ -207,13 +207,13 @@ class Replay:
             return
         new = self._builder.generation
         with self.report.stages("gate"):
-            found = await self._gate(self._tools, self._project, self._live, new)
-        self.report.gate = found
-        if not found.passed:
+            scores = await self._gate(self._tools, self._project, self._live, new)
+        self.report.gate = scores
+        if not scores.passed:
             raise NotSwitched(
-                f"generation {new.id} of {self._project} was not switched to: its nDCG@10 is "
-                f"{found.new:.4f}, and that of the live one {found.live:.4f}: "
-                f"a drop of more than {found.max_drop:g}",
+                f"generation {new.id} of {self._project} was not made live: its nDCG@10 is "
+                f"{scores.new:.4f}, and that of the live one is {scores.live:.4f}: "
+                f"the drop is larger than {scores.max_drop:g}",
                 generation=new.id,
             )
 
@@ -227,9 +227,9 @@ class Replay:
 
     def _missing(self) -> list[LastChange]:
         return [
-            one
-            for one in self._fold.newer_than(self._builder.stored)
-            if one.order not in self._builder.refused
+            last
+            for last in self._fold.newer_than(self._builder.stored)
+            if last.order not in self._builder.refused
         ]
 
     async def _members_of_scope(self) -> set[Key]:
@@ -242,7 +242,7 @@ class Replay:
         return members
 
     def _is_carried(self, last: LastChange) -> bool:
-        """Whether a document can stay as it is live, by the same change."""
+        """Return whether the live version can be carried over: same change, and out of scope."""
         stored = self._standings.get(last.key)
         return (
             not self._scope.is_all
@@ -252,12 +252,12 @@ class Replay:
         )
 
     async def _leave_out_poison(self) -> None:
-        """What the workers can't process either leaves a document at its former version."""
+        """Exclude changes that workers reject too: their documents keep the former version."""
         places = self._builder.refused.keys() - self._fold.left_out
         if not places:
             return
         outcomes = await self._tools.standings.outcomes(self._live.project_id, places)
-        poison = {one for one in places if outcomes.get(one, "rejected") == "rejected"}
+        poison = {place for place in places if outcomes.get(place, "rejected") == "rejected"}
         if poison:
             self._fold = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)

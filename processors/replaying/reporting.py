@@ -1,4 +1,4 @@
-"""What a replay did, as the command line tells it."""
+"""Report of a replay, for the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GateScores", "ReplayReport", "Stages"]
 
 @dataclass(frozen=True, slots=True)
 class GateScores:
-    """nDCG@10 of the live generation and of the new one, and by how much it may fall."""
+    """nDCG@10 of the live generation and of the new one, and the largest allowed drop."""
 
     live: float
     new: float
@@ -23,7 +23,7 @@ class GateScores:
 
     @property
     def passed(self) -> bool:
-        """Whether the new one is good enough."""
+        """Return whether the new generation is good enough."""
         return self.live - self.new <= self.max_drop
 
 
@@ -35,7 +35,7 @@ class Stages:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Measure a stage; one that comes again adds up."""
+        """Measure a stage; repeated stages are added up."""
         begin = perf_counter()
         try:
             yield
@@ -45,7 +45,7 @@ class Stages:
 
 @dataclass
 class ReplayReport:
-    """What became of one project. ``priced``: whether the models' prices are known.
+    """Result of the replay of one project. ``priced`` is true if the models' prices are known.
 
     ``documents`` and ``chunks`` are those of the whole generation; ``digest`` is of its rows.
     """
@@ -65,8 +65,8 @@ class ReplayReport:
     switched: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers are plain; costs are in US dollars, None where a price isn't known."""
-        known = self.priced or not self.bill.texts
+        """Plain values; costs are in US dollars, or None if a price is unknown."""
+        priced = self.priced or not self.bill.texts
         gate = None if self.gate is None else asdict(self.gate)
         return {
             "project": self.project,
@@ -79,8 +79,8 @@ class ReplayReport:
             "embedded": self.bill.texts,
             "tokens": round(self.bill.tokens),
             "refused": self.bill.refused,
-            "cost_usd": round(self.bill.cost_usd, 6) if known else None,
-            "seconds": {name: round(one, 3) for name, one in self.stages.seconds.items()},
+            "cost_usd": round(self.bill.cost_usd, 6) if priced else None,
+            "seconds": {name: round(seconds, 3) for name, seconds in self.stages.seconds.items()},
             "digest": self.digest,
             "gate": gate,
             "damaged": list(self.damaged),

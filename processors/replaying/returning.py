@@ -1,4 +1,4 @@
-"""Going over to a generation that exists: any former one, or the one that was live before."""
+"""Switch to a former generation: a chosen one, or the one that was live before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Returned", "find_generation", "generation_before", "return_to"]
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a switch did. ``caught_up``: documents that had changed since."""
+    """Result of a switch. ``caught_up``: number of documents that had changed since."""
 
     project: str
     generation: int
@@ -36,40 +36,45 @@ class Returned:
 
 
 async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Generation]:
-    """A generation of any project, with the project's name.
+    """Find a generation of any project; return the project's name and the generation.
 
     Raises:
-        UsageError: there is none of this id.
+        UsageError: no generation has this id.
     """
     for project in sorted(await tools.projects.all()):
-        for one in await tools.store.generations(project):
-            if one.id == generation_id:
-                return project, one
-    raise UsageError(
-        f"there is no generation {generation_id} (`headrace replay list` shows all there are)"
-    )
+        for generation in await tools.store.generations(project):
+            if generation.id == generation_id:
+                return project, generation
+    raise UsageError(f"there is no generation {generation_id} (`headrace replay list` lists all)")
 
 
 async def generation_before(tools: Tools, project: str) -> Generation:
-    """The generation that was live before the one that is.
+    """The generation that was live before the current one.
 
     Raises:
-        UsageError: there is none, or no such project.
+        UsageError: there is no former generation, or no such project.
     """
     await live_generation(tools, project)
-    former = [one for one in await tools.store.generations(project) if one.state == "former"]
+    former = [
+        generation
+        for generation in await tools.store.generations(project)
+        if generation.state == "former"
+    ]
     if not former:
         raise UsageError(f"{project} has no former generation to go back to")
-    return max(former, key=lambda one: (one.switched_at or one.created_at, one.id))
+    return max(
+        former,
+        key=lambda generation: (generation.switched_at or generation.created_at, generation.id),
+    )
 
 
 async def return_to(tools: Tools, project: str, chosen: Generation, progress: Progress) -> Returned:
-    """Catch a former generation up, by its own recipe, and make it live.
+    """Catch a former generation up with its own recipe, and make it live.
 
     Raises:
-        UsageError: it isn't a former generation, or the project is being replayed.
+        UsageError: it is not a former generation, or the project is being replayed.
         NotSwitched: it can't be caught up.
-        Unavailable: a server or a model is down; the live generation goes on serving.
+        Unavailable: a server or a model is down; the live generation is unchanged.
     """
     begin = perf_counter()
     project_id = await tools.projects.require(project)

@@ -1,4 +1,4 @@
-"""How far the streams of changes reach."""
+"""Current ends of the streams of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["entry_id_before", "stream_ends"]
 
 
 async def stream_ends(redis: Redis, names: Names) -> dict[str, str]:
-    """Id of the last entry of every stream of changes, by its key; '0-0' where there is none.
+    """Read the id of the last entry of each stream of changes, by key; '0-0' if it is empty.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -29,6 +29,6 @@ async def stream_ends(redis: Redis, names: Names) -> dict[str, str]:
 
 
 def entry_id_before(position: int) -> str:
-    """An id after which every entry follows that may be at a position or later."""
+    """Entry id that precedes every entry whose position may be ``position`` or later."""
     milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
     return f"{max(0, milliseconds - 1)}-0"

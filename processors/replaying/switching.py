@@ -1,4 +1,4 @@
-"""The switch: the last few changes, and another generation is live, all in one transaction."""
+"""Switch to another generation: applies the last few changes and makes it live, atomically."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ log = structlog.get_logger(__name__)
 MOST_TRIES = 120
 PAUSE_SECONDS = 0.25
 LIMIT_SECONDS = 10.0
-"""No writer waits for longer; the database ends a silent transaction after as long too."""
+"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
 
 
 async def make_live(
     database: Database, catch_up: CatchUp, lock: ReplayLock, progress: Progress
 ) -> None:
-    """Catch a generation up and make it live. Questions go on; changes wait for the last step.
+    """Catch a generation up and make it live. Queries are not blocked; writers wait at the end.
 
     Raises:
         NotSwitched: it can't be caught up.
-        Unavailable: a server failed, or the writers leave no gap; the live generation stays, unless
-            the connection broke while the commit was under way and could not be made again.
+        Unavailable: a server failed, or the write load is too high. The live generation is
+            unchanged, unless the connection broke during the commit and could not be restored.
     """
     chosen, project = catch_up.builder.generation, catch_up.log.project
     for tried in range(MOST_TRIES):
@@ -53,19 +53,19 @@ async def make_live(
             return
         await asyncio.sleep(PAUSE_SECONDS)
     raise Unavailable(
-        f"generation {chosen.id} of {project} could not be switched to: writers leave no gap; "
-        "try again when fewer changes come in"
+        f"generation {chosen.id} of {project} could not be made live: the write load is too high; "
+        "try again when fewer changes arrive"
     )
 
 
 async def _is_live(database: Database, chosen: Generation) -> bool:
-    """Whether a commit was done whose answer was lost."""
+    """Return whether the generation is live: the commit may have succeeded without a reply."""
     async with database.scope(chosen.project_id) as connection:
         return (await generations.live(connection, chosen.project_id)).id == chosen.id
 
 
 async def _switched(database: Database, catch_up: CatchUp) -> bool:
-    """One try; False: too much was missing to catch up while writers wait."""
+    """Try to switch once. Returns False if too much is missing to catch up while writers wait."""
     live, chosen = catch_up.live, catch_up.builder.generation
     async with (
         asyncio.timeout(LIMIT_SECONDS),

@@ -1,4 +1,4 @@
-"""Whether a generation is what the log says: every document, chunk, vector and posting."""
+"""Comparison of a generation with the log: every document, chunk, vector and posting."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Verified", "compare", "verify"]
 _FLAWS = {
     "missing": "no vector of their model",
     "foreign": "a vector of another model than the recipe names",
-    "changed": "a vector that isn't the one of their text",
+    "changed": "a vector that does not belong to their text",
 }
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What a generation holds, and where it isn't what the log says. Both digests in hex.
+    """Contents of a generation, and its differences from the log. Both digests are in hex.
 
-    ``expected``: folded from the log, with each document as its writer meant it; ``digest``: of the
-    rows as they are.
+    ``expected`` is computed from the log and the digests recorded when documents were written;
+    ``digest`` from the current rows.
     """
 
     documents: int
@@ -42,14 +42,14 @@ class Verified:
 
     @property
     def sound(self) -> bool:
-        """Whether it may go live."""
+        """Return whether the generation may go live."""
         return not self.differences and self.expected == self.digest
 
 
 async def verify(
     database: Database, generation: Generation, fold: Fold, refused: dict[Order, Poison]
 ) -> Verified:
-    """Read a whole generation and compare it with the fold that it was made from.
+    """Read a whole generation and compare it with the fold that it was built from.
 
     Raises:
         Unavailable: Postgres can't be reached.
@@ -57,17 +57,20 @@ async def verify(
     place = generation.project_id, EVERY_AGENT, generation.id
     stored: dict[Key, StoredDigest] = {}
     async with database.scope(*place) as connection:
-        async for one in stored_documents(connection, generation.id):
-            stored[one.agent, one.uri] = one
-        postings = [one async for one in _unposted(connection, generation)]
+        async for row in stored_documents(connection, generation.id):
+            stored[row.agent, row.uri] = row
+        postings = [difference async for difference in _unposted(connection, generation)]
         flaws = await find_vector_flaws(connection, generation)
     differences = list(compare(fold, stored, refused))
-    named = {(one.agent, one.uri) for one in differences}
-    differences += [*postings, *(one for key, one in _flawed(flaws) if key not in named)]
-    living = [one for one in stored.values() if not one.deleted]
+    named = {(difference.agent, difference.uri) for difference in differences}
+    differences += [
+        *postings,
+        *(difference for key, difference in _flawed(flaws) if key not in named),
+    ]
+    living = [row for row in stored.values() if not row.deleted]
     return Verified(
         documents=len(living),
-        chunks=sum(one.chunks for one in living),
+        chunks=sum(row.chunks for row in living),
         expected=index_digest(_expected(fold, stored)).hex(),
         digest=index_digest(stored.values()).hex(),
         differences=tuple(sorted(differences)),
@@ -77,18 +80,21 @@ async def verify(
 async def _unposted(
     connection: asyncpg.Connection, generation: Generation
 ) -> AsyncIterator[Difference]:
-    """What no word finds. Nobody merges segments of a generation that isn't live."""
+    """Yield chunks without postings, and bad segments.
+
+    The segments are stable: only those of live generations are merged.
+    """
     survey = await survey_postings(connection, generation.id)
     owners = await chunk_owners(connection, generation.id, survey.missing)
-    for key, chunks in Counter((one.agent, one.uri) for one in owners).items():
+    for key, chunks in Counter((owner.agent, owner.uri) for owner in owners).items():
         yield Difference.of(key, f"{chunks} chunks have no postings")
     for segment in survey.to_rewrite:
-        reason = survey.broken.get(segment, "it isn't the only one with its chunks")
+        reason = survey.broken.get(segment, "other segments contain its chunks, too")
         yield Difference("", f"keyword segment {segment}", reason)
 
 
 def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
-    counts = Counter(((one.agent, one.uri), one.flaw) for one in flaws)
+    counts = Counter(((finding.agent, finding.uri), finding.flaw) for finding in flaws)
     for (key, flaw), chunks in counts.items():
         yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
 
@@ -96,7 +102,7 @@ def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
 def compare(
     fold: Fold, stored: dict[Key, StoredDigest], refused: dict[Order, Poison]
 ) -> Iterator[Difference]:
-    """What differs between the log's last word and the rows, each document at most once."""
+    """Differences between the fold of the log and the rows, at most one for each document."""
     for last in fold:
         if last.order in refused:
             yield Difference.of(last.key, f"can't be processed: {refused[last.order]}")
@@ -112,7 +118,7 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
     if row is None:
         return "it is missing"
     if (row.position, row.partition) != last.order:
-        return f"it is at position {row.position}, and by the log at {last.order[0]}"
+        return f"it is at position {row.position}, but at {last.order[0]} in the log"
     if row.deleted != last.deleted:
         return "it is deleted" if row.deleted else "it should be deleted"
     if row.content_hash != last.content_hash:

@@ -58,11 +58,11 @@ async def test_more_rights_than_needed_are_noted(
     environment: Environment, database: Database
 ) -> None:
     """Of users who may do everything, such as those of embedded servers; it is no flaw."""
-    assert "may do everything" in (await judged(environment))["redis.user"].detail
+    assert "has all rights" in (await judged(environment))["redis.user"].detail
     found = await judged(environment, database_url=database.owner_url)
     assert found["postgres.role"].state is State.OK
-    assert "may do everything" in found["postgres.role"].detail
-    assert "everything" not in (await judged(environment))["postgres.role"].detail
+    assert "is a superuser" in found["postgres.role"].detail
+    assert "superuser" not in (await judged(environment))["postgres.role"].detail
 
 
 async def test_servers_that_cannot_be_reached(environment: Environment) -> None:

@@ -192,7 +192,7 @@ async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> 
     async def score(_: Ask) -> float:
         return 0.0
 
-    with pytest.raises(UsageError, match="the gate can't tell worse from better: docs finds"):
+    with pytest.raises(UsageError, match="no baseline: the live index of docs returns none"):
         await replay(opened, gate=EvaluationGate(score, 0.01))
     assert await generation_states(opened) == ["live", "building"]
 

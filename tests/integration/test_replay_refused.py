@@ -57,7 +57,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
         ({"since": "1999-12-31"}, UsageError, "the log begins later, at 20"),
         ({"since": TOMORROW}, UsageError, "lies in the future"),
         ({"chunking": "99"}, UsageError, "no chunking '99'"),
-        ({"chunking": "1:128", "kind": "code"}, UsageError, "--chunking is chosen for all"),
+        ({"chunking": "1:128", "kind": "code"}, UsageError, "--chunking applies to all"),
         ({"model": HASHING, "collection": "c"}, UsageError, "leave out --from"),
         ({"collection": "nobody"}, UsageError, "in the collection 'nobody'"),
         ({"model": "openai/other"}, ConfigurationError, "needs a key: set HEADRACE_MODEL_API_KEY"),
@@ -115,7 +115,7 @@ async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Too
         ("delete from keyword_segments where generation_id = $1", "have no postings"),
         ("update chunks set model_id = null where generation_id = $1", "no vector of their model"),
         (TORN, "have no postings"),
-        (OTHER, "a vector that isn't the one of their text"),
+        (OTHER, "a vector that does not belong to their text"),
         ("update documents set deleted = true where generation_id = $1", "it is deleted"),
         ("update documents set position = 1 where generation_id = $1", "at position 1"),
         ("update documents set content_hash = 'x' where generation_id = $1", "other content"),
@@ -128,7 +128,7 @@ async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
     live = await opened.store.generation("docs")
     with (
         struck("replay.verifying", lambda: damage_at_once(database, statement)),
-        pytest.raises(NotSwitched, match="is not what the log says") as failed,
+        pytest.raises(NotSwitched, match="differs from the log") as failed,
     ):
         await replay(opened)
     assert any(says in one.reason for one in failed.value.differences)

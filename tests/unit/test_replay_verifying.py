@@ -46,7 +46,7 @@ def test_a_refused_text_needs_no_vector() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (replace(ROW, position=9), "it is at position 9, and by the log at 10"),
+        (replace(ROW, position=9), "it is at position 9, but at 10 in the log"),
         (replace(ROW, deleted=True), "it is deleted"),
         (replace(ROW, origin=Origin(source="d" * 32, revision=1)), "it is of another source"),
         (replace(ROW, content_hash="0" * 64), "it was made from other content"),
