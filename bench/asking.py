@@ -1,8 +1,8 @@
-"""How long an answer takes at 50,000 chunks, beside the same search without any stream.
+"""Latency of an answer at 50,000 chunks, compared with the same search without streams.
 
 ``stream_ratio`` is the median of asking over streams divided by the median of embedding the query
-and running the same answering pipeline in this process, the two taken in turn. ``import_ratio`` is
-the median while another worker imports documents, divided by the idle median.
+and running the same answering pipeline in this process, both measured alternately. ``import_ratio``
+is the median while another worker imports documents, divided by the idle median.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Ask = Callable[[str], Awaitable[object]]
 
 
 async def measure() -> Report:
-    """Fill an index, then ask each question once by one way; milliseconds and ratios."""
+    """Fill an index, then send each question once, in one way; report milliseconds and ratios."""
     texts = iter(questions(2 * WARM_UP + 3 * QUESTIONS))
     async with bench_stack() as stack, open_services(stack.settings(), ["answerer"]) as services:
         chunks = await _fill(services)
@@ -81,7 +81,7 @@ def _directly(services: Services) -> Ask:
 
 
 async def _in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
-    """Milliseconds of each question, by way; no question is asked twice, so that none is cached."""
+    """Return milliseconds per question by way; each question is new, so that none is cached."""
     times: list[list[float]] = [[] for _ in ways]
     for _ in range(count):
         for way, taken in zip(ways, times, strict=True):
@@ -94,7 +94,7 @@ async def _in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> lis
 
 @asynccontextmanager
 async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
-    """Another worker is busy with an import for as long as this lasts."""
+    """Keep another worker busy with an import for the duration of the context."""
     async with stack.worker("--only", "indexer"):
         events = [
             DocumentChanged(data=DocumentChange(project="import", uri=uri, content=content))
@@ -106,7 +106,7 @@ async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
 
 
 async def _fill(services: Services) -> int:
-    """Real text, topical vectors: 50,000 embeddings would take minutes and change no figure."""
+    """Store real text with topical vectors: real embeddings take minutes and change no figure."""
     documents = document_writes(PROJECT, services.count_tokens)
     written = 0
     while written < CHUNKS and (group := list(islice(documents, DOCUMENTS_PER_WRITE))):

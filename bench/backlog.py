@@ -1,10 +1,10 @@
-"""100,000 small changes that wait: how long workers take for them, and what that costs.
+"""Backlog of 100,000 small changes: time and cost until workers have processed it.
 
-Servers and workers share the machine's cores, and questions go on all the while. ``drained_s`` is
-from the readiness of the workers to the last acknowledgement, ``archived_s`` to that of the
-archiver. ``cpu_s_per_1000`` is processor time of workers, Postgres and Redis together until both:
-unlike seconds by the clock, it hardly depends on what else the machine is doing. Vectors come from
-hashing, so that it is everything but the model that is measured.
+Servers and workers share the machine's cores, and questions are asked all the time. ``drained_s``
+is the time from the readiness of the workers to the last acknowledgement, ``archived_s`` to the
+last one of the archiver. ``cpu_s_per_1000`` is the processor time of workers, Postgres and Redis
+together until both: unlike elapsed time, it hardly depends on the machine's other load. Vectors
+come from hashing, so everything but the model is measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Changes = Callable[[str, int], Iterator[DocumentChanged]]
 
 @dataclass
 class _Course:
-    """What happened while the backlog was worked off."""
+    """Measurements while the backlog is processed."""
 
     drained_s: float = 0.0
     archived_s: float = 0.0
@@ -60,15 +60,17 @@ class _Course:
     most_parser_rss_bytes: int = 0
 
     def look(self, usage: dict[str, list[Usage]]) -> None:
-        """Take the state of the processes in."""
-        self.cpu_s = {role: sum(one.cpu_s for one in found) for role, found in usage.items()}
+        """Update the measurements from the usage of the processes."""
+        self.cpu_s = {
+            role: sum(process.cpu_s for process in processes) for role, processes in usage.items()
+        }
         for worker in usage.get("worker", []):
             self.most_rss_bytes = max(self.most_rss_bytes, worker.rss_bytes)
             self.most_parser_rss_bytes = max(self.most_parser_rss_bytes, worker.children_rss_bytes)
 
 
 async def measure() -> Report:
-    """100,000 new notes, then 20,000 changes of all kinds in a deployment of their own."""
+    """Measure 100,000 new notes, then 20,000 changes of all kinds in another deployment."""
     figures = await drain(notes, CHANGES)
     mixed = await drain(changes_of_all_kinds, MIXED_CHANGES)
     chosen = ("changes", "changes_per_s", "cpu_s_per_1000", "ask_p95_ms")
@@ -76,7 +78,7 @@ async def measure() -> Report:
 
 
 async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, float]:
-    """Figures of one backlog with servers of its own."""
+    """Measure one backlog with its own servers."""
     async with (
         bench_stack() as stack,
         Client.connect(stack.redis_url) as client,
@@ -88,13 +90,13 @@ async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, 
             for _ in range(workers):
                 await running.enter_async_context(stack.worker(HEADRACE_MODEL=HASHING_MODEL))
             course, traffic = await _work_off(client, redis, first)
-        for role, found in before.items():
-            course.cpu_s[role] -= sum(one.cpu_s for one in found)
+        for role, processes in before.items():
+            course.cpu_s[role] -= sum(process.cpu_s for process in processes)
     return _figures(count, course, traffic)
 
 
 async def _publish(client: Client, changes: Iterator[DocumentChanged]) -> Receipt:
-    """Publish all; the first receipt."""
+    """Publish all changes; return the first receipt."""
     receipts: list[Receipt] = []
     while part := await client.publish_many(islice(changes, _PUBLISHED_AT_ONCE), Lane.BULK):
         receipts += part[:1]
@@ -118,9 +120,13 @@ async def _work_off(client: Client, redis: Redis, first: Receipt) -> tuple[_Cour
 
 
 async def is_drained(redis: Redis, groups: Mapping[Topic, str]) -> bool:
-    """Whether nothing but questions waits."""
-    found = await read_backlog(redis, Names(), groups)
-    return all(one.oldest_unacknowledged is None for one in found if one.topic != Topic.QUERY)
+    """Return whether only questions wait."""
+    backlogs = await read_backlog(redis, Names(), groups)
+    return all(
+        backlog.oldest_unacknowledged is None
+        for backlog in backlogs
+        if backlog.topic != Topic.QUERY
+    )
 
 
 def _figures(count: int, course: _Course, traffic: Traffic) -> dict[str, float]:
@@ -146,7 +152,7 @@ def _figures(count: int, course: _Course, traffic: Traffic) -> dict[str, float]:
 
 @asynccontextmanager
 async def open_redis(stack: Stack) -> AsyncIterator[Redis]:
-    """A connection of our own."""
+    """Open a connection for the duration of the context."""
     redis = connect(stack.redis_url)
     try:
         yield redis

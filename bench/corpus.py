@@ -1,4 +1,4 @@
-"""Real text to measure with: the standard library of the running interpreter."""
+"""Real text for measurements: the standard library of the running interpreter."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DIMENSIONS = 384
 
 
 def python_files(limit_bytes: int = 200_000) -> list[tuple[str, str]]:
-    """Path and text of each Python file up to a size, in a fixed shuffled order."""
+    """Return path and text of each Python file up to a size, in a fixed shuffled order."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    paths = [one for one in sorted(root.rglob("*.py")) if "site-packages" not in one.parts]
+    paths = [path for path in sorted(root.rglob("*.py")) if "site-packages" not in path.parts]
     random.Random(7).shuffle(paths)
     return list(_readable(root, paths, limit_bytes))
 
@@ -40,7 +40,7 @@ def _readable(root: Path, paths: list[Path], limit_bytes: int) -> Iterator[tuple
 
 
 def questions(count: int, seed: int = 11) -> list[str]:
-    """Distinct questions of 4 to 9 words, drawn from comments and docstrings."""
+    """Return distinct questions of 4 to 9 words, drawn from comments and docstrings."""
     rng = random.Random(seed)
     lines = [
         line.strip(" #\"'.\t")
@@ -60,10 +60,10 @@ def _term_vector(term: str) -> npt.NDArray[np.float32]:
 
 
 def topical_vector(text: str) -> npt.NDArray[np.float16]:
-    """A unit vector of width 384 that is near to those of texts with the same terms.
+    """Return a unit vector of width 384 that is near those of texts with the same terms.
 
-    Random projection of the bag of terms: it has the neighbourhoods of real embeddings, which a
-    vector index needs to be measured fairly, at a hundredth of their cost.
+    It is a random projection of the bag of terms. It has neighbourhoods like those of real
+    embeddings, which a fair measurement of a vector index needs, at a hundredth of their cost.
     """
     counts: dict[str, int] = {}
     for term in terms(text):

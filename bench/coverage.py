@@ -1,7 +1,7 @@
 """Quality of answers while vectors are missing.
 
-Each set is indexed whole. Then documents lose their vectors in random order, as if the vectors had
-not been made yet, and all questions are asked at each coverage (share of the chunks that have a
+Each set is indexed completely. Then documents lose their vectors in random order, as if the vectors
+had not been made yet, and all questions are asked at each coverage (share of the chunks that have a
 vector). Keyword answers need no vectors, so they are scored once, at 0.
 """
 
@@ -59,10 +59,10 @@ group by generation_id, document_id, agent, position, partition, model_id
 
 
 async def measure(directories: Sequence[Path]) -> Report:
-    """nDCG@10 by set, mode and coverage in percent.
+    """Measure nDCG@10 by set, mode and coverage in percent.
 
     Raises:
-        UsageError: no set is named, or one is ill-formed.
+        UsageError: no set is named, or a set is ill-formed.
     """
     if not directories:
         raise UsageError("name the directories of the evaluation sets to measure")
@@ -89,10 +89,10 @@ async def _measure(stack: Stack, evaluation_set: EvaluationSet) -> dict[str, flo
 
 
 def removals(chunks: Mapping[int, int]) -> Iterator[tuple[float, list[int]]]:
-    """Each coverage, from 1 to 0, with the documents that lose their vectors to reach it.
+    """Yield each coverage, from 1 to 0, and the documents that lose their vectors to reach it.
 
     ``chunks``: number of chunks by document id. The first documents of a random order that have the
-    wanted share of the chunks keep their vectors.
+    required share of the chunks keep their vectors.
     """
     order = random.Random(_SEED).sample(sorted(chunks), len(chunks))
     totals = list(accumulate((chunks[document_id] for document_id in order), initial=0))
@@ -106,7 +106,7 @@ def removals(chunks: Mapping[int, int]) -> Iterator[tuple[float, list[int]]]:
 async def _scores(
     stack: Stack, evaluation_set: EvaluationSet, project: str, coverage: float
 ) -> dict[str, float]:
-    """nDCG@10 by mode and percent, by a worker that remembers no other coverage."""
+    """Return nDCG@10 by mode and percent, from a worker without a cache of another coverage."""
     modes: tuple[Mode, ...] = ("hybrid", "vector") if coverage else ("hybrid", "keyword")
     async with stack.worker("--only", "answerer"), Client.connect(stack.redis_url) as client:
         scores = await score(evaluation_set, client, project, modes=modes)

@@ -1,4 +1,4 @@
-"""Real documents, cut and with vectors, ready to be stored without a model."""
+"""Real documents with chunks and vectors, ready to be stored without a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT_TOKENS = 254
 
 
 def document_writes(project: str, count: CountTokens) -> Iterator[tuple[str, DocumentWrite]]:
-    """The standard library, again and again under other names: each document's text and write.
+    """Yield text and write of the standard library's files, repeatedly under other names.
 
     Vectors are topical: 50,000 embeddings would take minutes and change no figure.
     """
@@ -47,7 +47,7 @@ def _document(
         published_at=datetime.now(UTC),
         content_hash=content_hash(content),
         kind="code",
-        chunks=tuple(_chunk(ordinal, one) for ordinal, one in enumerate(chunks)),
+        chunks=tuple(_chunk(ordinal, piece) for ordinal, piece in enumerate(chunks)),
     )
 
 

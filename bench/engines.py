@@ -1,4 +1,4 @@
-"""Speed of the local model's engine, beside the same model in f32."""
+"""Speed of the local model's engine, compared with the same model in f32."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TEXTS = 100
 
 
 async def ratio_to_f32(precision: Precision, texts: Sequence[str]) -> float:
-    """Chunks per second by one thread ÷ those in f32: rounds in turn, median of the ratios."""
-    embedders = [LocalEmbedder(precision=one) for one in (precision, Precision.F32)]
+    """Return chunks per second on one thread ÷ those in f32: median of alternating rounds."""
+    embedders = [LocalEmbedder(precision=choice) for choice in (precision, Precision.F32)]
     step = max(1, len(texts) // _TEXTS)
     sample = texts[::step][:_TEXTS]
     speeds = [
@@ -31,7 +31,7 @@ async def ratio_to_f32(precision: Precision, texts: Sequence[str]) -> float:
 
 
 async def chunks_per_s(embedder: LocalEmbedder, texts: Sequence[str]) -> float:
-    """Speed of one call for all texts."""
+    """Return the speed of one call for all texts."""
     started = perf_counter()
     await embedder.embed(texts, Urgency.BULK)
     return len(texts) / (perf_counter() - started)

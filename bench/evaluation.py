@@ -1,8 +1,8 @@
-"""Retrieval quality on questions whose answers are known.
+"""Retrieval quality on questions with known answers.
 
 A set is a directory in the form of BEIR (Thakur et al., 2021): ``corpus.jsonl`` (``_id``,
 ``title``, ``text``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels.tsv`` (a heading, then query
-id, document id, grade). A document's place is that of its best chunk.
+id, document id, grade). The rank of a document is that of its best chunk.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ __all__ = [
 
 Mode = Literal["hybrid", "vector", "keyword"]
 Ask = Callable[[str, Mode], Awaitable[Sequence[str]]]
-"""Asks one question in one mode; gives the uri of each chunk found, best first."""
+"""Asks one question in one mode; returns the uri of each chunk of the answer, best first."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, and of how many."""
+"""Called with the current step, the number of items done, and their total."""
 
 MODES: tuple[Mode, ...] = ("hybrid", "vector", "keyword")
 DEPTH = 10
 CHUNKS_PER_ANSWER = 100
-"""Chunks asked for, so that at least ten documents are among them."""
+"""Number of chunks requested, so that at least ten documents are among them."""
 
 _BATCH = 256
 _WARM_UP_QUERIES = 5
@@ -63,7 +63,7 @@ _QUERY_CHARACTERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Queries as id → text, grades as query id → document id."""
+    """Queries by id, and grades by query id and document id."""
 
     queries: Mapping[str, str]
     grades: Mapping[str, Mapping[str, int]]
@@ -71,7 +71,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """Documents as (id, title, text), queries as id → text, grades as query id → document id."""
+    """Documents as (id, title, text), queries by id, and grades by query id and document id."""
 
     name: str
     documents: Sequence[tuple[str, str, str]]
@@ -80,7 +80,7 @@ class EvaluationSet:
 
 
 def load(directory: Path) -> EvaluationSet:
-    """Read a set; queries without a graded document are left out.
+    """Read a set; queries without a relevant document are left out.
 
     Raises:
         UsageError: a file is missing or a line is ill-formed; the message names it.
@@ -95,7 +95,7 @@ def load(directory: Path) -> EvaluationSet:
 
 
 def load_questions(directory: Path) -> Questions:
-    """Read a set without its documents; queries without a graded document are left out.
+    """Read a set without its documents; queries without a relevant document are left out.
 
     Raises:
         UsageError: a file is missing or a line is ill-formed; the message names it.
@@ -114,7 +114,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open(encoding="utf-8") as lines:
             yield from ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
     except FileNotFoundError:
-        wanted = "queries.jsonl and qrels.tsv, and to be indexed corpus.jsonl"
+        wanted = "queries.jsonl and qrels.tsv, and also corpus.jsonl if it is to be indexed"
         raise UsageError(f"{path} is missing: an evaluation set has {wanted}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} can't be read: {error}") from None
@@ -145,7 +145,7 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
 
 
 def ndcg(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
-    """Normalised discounted cumulative gain: the gain is the grade, the discount log2(place + 1).
+    """Normalised discounted cumulative gain: the gain is the grade, the discount log2(rank + 1).
 
     Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", 2002, with the
     discount of trec_eval.
@@ -155,7 +155,7 @@ def ndcg(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -
 
 
 def _discounted(gains: Sequence[int]) -> float:
-    return sum(max(gain, 0) / log2(place + 1) for place, gain in enumerate(gains, start=1))
+    return sum(max(gain, 0) / log2(rank + 1) for rank, gain in enumerate(gains, start=1))
 
 
 def recall(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
@@ -165,9 +165,9 @@ def recall(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH)
 
 
 def reciprocal_rank(ranked: Sequence[str], grades: Mapping[str, int], depth: int = DEPTH) -> float:
-    """1 / place of the first document with a grade above 0, 0 if none is among ``depth``."""
-    places = (n for n, uri in enumerate(ranked[:depth], start=1) if grades.get(uri, 0) > 0)
-    return 1 / next(places, float("inf"))
+    """1 / rank of the first document with a grade above 0; 0 if none is among ``depth``."""
+    ranks = (n for n, uri in enumerate(ranked[:depth], start=1) if grades.get(uri, 0) > 0)
+    return 1 / next(ranks, float("inf"))
 
 
 def summarise(
@@ -175,13 +175,13 @@ def summarise(
     grades: Mapping[str, Mapping[str, int]],
     latencies_ms: Sequence[float],
 ) -> dict[str, float]:
-    """Means over the queries, and the latency's percentiles."""
+    """Average the measures over the queries, and add percentiles of the latency."""
     scored = [(ranked, grades[query]) for query, ranked in rankings.items()]
     timed = [*latencies_ms] * 2
     return {
-        f"ndcg@{DEPTH}": statistics.fmean(ndcg(*one) for one in scored),
-        f"recall@{DEPTH}": statistics.fmean(recall(*one) for one in scored),
-        f"mrr@{DEPTH}": statistics.fmean(reciprocal_rank(*one) for one in scored),
+        f"ndcg@{DEPTH}": statistics.fmean(ndcg(*pair) for pair in scored),
+        f"recall@{DEPTH}": statistics.fmean(recall(*pair) for pair in scored),
+        f"mrr@{DEPTH}": statistics.fmean(reciprocal_rank(*pair) for pair in scored),
         "p50_ms": percentile(timed, 50),
         "p99_ms": percentile(timed, 99),
     }
@@ -197,22 +197,22 @@ async def evaluate(
     timeout: timedelta = timedelta(seconds=30),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> dict[str, dict[str, float]]:
-    """Index a set in a project of its own and score each mode's answers.
+    """Index a set in its own project and score each mode's answers.
 
-    Titles over 512 characters and queries over 2,000 are cut to what an event may carry.
+    Titles over 512 characters and queries over 2,000 are cut to the limits of an event.
 
     Args:
         directory: the set.
         client: a client of a running deployment.
-        modes: which legs to score.
-        project: where the documents go; by default one named after the set and its content.
+        modes: retrievers to score.
+        project: project of the documents; by default it is named after the set and its content.
         patience: longest time without any outcome while the corpus is indexed.
         timeout: deadline of one query.
-        progress: called as the work goes on.
+        progress: called with the progress of the work.
 
     Raises:
-        UsageError: the set is ill-formed, or a document of it was rejected.
-        Unavailable: no worker, or a server can't be reached.
+        UsageError: the set is ill-formed, or a document in it was rejected.
+        Unavailable: no worker answers, or a server can't be reached.
     """
     wanted = load(directory)
     project = await index(wanted, client, project=project, patience=patience, progress=progress)
@@ -227,11 +227,11 @@ async def index(
     patience: timedelta = timedelta(minutes=2),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> str:
-    """Publish a set's documents and wait for their vectors; the name of their project.
+    """Publish a set's documents and wait for their vectors; return the name of their project.
 
     Raises:
         UsageError: a document was rejected.
-        Unavailable: no worker, or a server can't be reached.
+        Unavailable: no worker answers, or a server can't be reached.
     """
     project = project or _project_name(wanted)
     receipts = await _publish(wanted, client, project)
@@ -256,10 +256,10 @@ async def score(
     timeout: timedelta = timedelta(seconds=30),
     progress: Progress = lambda _what, _done, _total: None,
 ) -> dict[str, dict[str, float]]:
-    """Ask a set's questions in a project that holds its documents; the scores by mode.
+    """Ask a set's questions in a project that holds its documents; return the scores by mode.
 
     Raises:
-        Unavailable: no worker, or a server can't be reached.
+        Unavailable: no worker answers, or a server can't be reached.
     """
 
     async def ask(text: str, mode: Mode) -> Sequence[str]:
@@ -272,8 +272,11 @@ async def score(
 
 
 def _project_name(wanted: EvaluationSet) -> str:
-    """Another corpus gets another project, so that no document of an older one is ever found."""
-    kept = "".join(one if one.isalnum() and one.isascii() else "-" for one in wanted.name.lower())
+    """Name a project by its corpus, so that no document of an older corpus is ever in an answer."""
+    letters = (
+        letter if letter.isalnum() and letter.isascii() else "-" for letter in wanted.name.lower()
+    )
+    kept = "".join(letters)
     checksum = zlib.crc32(repr(wanted.documents).encode())
     return f"eval-{kept[:45]}-{checksum:08x}"
 

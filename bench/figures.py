@@ -1,4 +1,4 @@
-"""What a measurement reports, and on what machine."""
+"""Report of a measurement, with the machine that it ran on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Report", "percentile"]
 
 
 def _machine() -> dict[str, str | int]:
-    """Processor, cores and versions: figures mean little without them."""
+    """Describe the machine: figures mean little without processor, cores and versions."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -25,7 +25,7 @@ def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 -- not a file on disk
             models = [
-                one.partition(":")[2].strip() for one in lines if one.startswith("model name")
+                line.partition(":")[2].strip() for line in lines if line.startswith("model name")
             ]
     except OSError:
         models = []
@@ -34,9 +34,9 @@ def _processor() -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """Named figures of one run, and names of what was measured.
+    """Named figures of one run; some are names, such as the precision of the model.
 
-    Times carry their unit in the name; ratios have none.
+    Times have their unit in the name; ratios have none.
     """
 
     name: str
@@ -45,5 +45,5 @@ class Report:
 
 
 def percentile(values: Sequence[float], share: int) -> float:
-    """The value below which ``share`` percent of ``values`` lie (at least two values)."""
+    """Return the value below which ``share`` percent of at least two ``values`` lie."""
     return statistics.quantiles(values, n=100, method="inclusive")[share - 1]

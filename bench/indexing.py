@@ -1,12 +1,12 @@
-"""How fast changes become searchable: by keyword, and then by vector.
+"""Indexing speed: time until changes are searchable by keyword, and then by vector.
 
-``keyword_chunks_per_s``: the standard library, from the first publish until every chunk is found by
-keyword (``keyword_s``), with the local model in the worker; questions are asked all the while
+``keyword_chunks_per_s``: the standard library, from the first publish until every chunk is
+searchable by keyword (``keyword_s``), with the local model in the worker, while questions are asked
 (``ask_p50_ms``, ``ask_p95_ms``). ``pipeline_ratio``: chunks per second of the vectors that follow,
 divided by those of the embedder alone on the same chunks with the same number of threads
-(``model_threads``). ``engine`` is the precision that the embedder runs in, ``engine_ratio`` its
-speed by one thread divided by that of f32. ``noop_chunks_per_s``: from the first publish to the
-last vector, with vectors by hashing: all of the work but the model's.
+(``model_threads``). ``engine`` is the precision of the embedder, ``engine_ratio`` its speed on one
+thread divided by that of f32. ``noop_chunks_per_s``: from the first publish to the last vector,
+with vectors from hashing, i.e. all of the work except the model's.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ Document = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Times:
-    """Seconds from the first publish until the last chunk was found by keyword, and by vector."""
+    """Seconds from first publish until the last chunk is searchable, by keyword and by vector."""
 
     keyword_s: float
     vector_s: float
 
 
 async def measure() -> Report:
-    """Run each measurement three times, the compared ones in turn; medians."""
+    """Run each measurement three times, alternating the compared ones; report medians."""
     options = model_options(Settings())
     model = LocalEmbedder(threads=options.threads, precision=options.precision)
     await model.start()
@@ -95,7 +95,7 @@ async def measure() -> Report:
 
 
 def _documents(model: LocalEmbedder, chunks: int) -> tuple[list[Document], list[str]]:
-    """Enough files for so many chunks, and what is embedded of them."""
+    """Return enough files for that many chunks, and the texts that are embedded for them."""
     documents: list[Document] = []
     texts: list[str] = []
     for uri, content in python_files():
@@ -104,8 +104,8 @@ def _documents(model: LocalEmbedder, chunks: int) -> tuple[list[Document], list[
         documents.append((uri, content))
         source = Source(uri, content, "code", "python")
         texts += [
-            f"{one.header}\n{one.content}"
-            for one in chunk(source, model.limit_tokens, model.count_tokens)
+            f"{piece.header}\n{piece.content}"
+            for piece in chunk(source, model.limit_tokens, model.count_tokens)
         ]
     return documents, texts
 
@@ -123,7 +123,7 @@ async def _index(stack: Stack, project: str, documents: Sequence[Document]) -> _
 
 
 async def _by_keyword() -> dict[str, float]:
-    """The whole standard library with the local model, up to the last chunk found by keyword."""
+    """Index the standard library with the local model, until all is searchable by keyword."""
     documents = python_files()
     async with (
         bench_stack() as stack,

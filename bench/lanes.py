@@ -1,9 +1,9 @@
-"""How long a live change and a question take while the same worker works off a bulk import.
+"""Latency of a live change and of a question while the same worker processes a bulk import.
 
 One worker process does everything. ``live_ratio`` is the median time from publishing a live change
-to its outcome during the import, divided by the idle median; ``ask_ratio`` the same for a question.
-``edit_p50_ms``: one function of a module is edited; from its publish until a question has found the
-new text by vector and by keyword, nothing else going on.
+to its outcome during the import, divided by the idle median; ``ask_ratio`` is the same for a
+question. ``edit_p50_ms``: one function of a module is edited; time from its publish until a
+question returns the new text by vector and by keyword, without other load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PATIENCE = timedelta(minutes=2)
 
 
 async def measure() -> Report:
-    """Milliseconds of live changes and of questions, idle and during an import; ratios."""
+    """Measure milliseconds of live changes and of questions, idle and during an import; ratios."""
     texts = iter(questions(4 * SAMPLES + 1, seed=23))
     numbers = count()
     async with bench_stack() as stack, stack.worker(), Client.connect(stack.redis_url) as client:
@@ -65,10 +65,10 @@ async def measure() -> Report:
 
 
 async def _edits(client: Client) -> list[float]:
-    """Milliseconds of each edit, found by both legs.
+    """Return the milliseconds of each edit until both retrievers return it.
 
     Raises:
-        RuntimeError: an answer lacks the new text, or one leg did not find it.
+        RuntimeError: an answer lacks the new text, or one retriever did not return it.
     """
     path, content = next(file for file in python_files() if "\ndef " in file[1])
     await _publish(client, path, content)

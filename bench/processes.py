@@ -1,6 +1,6 @@
-"""What our child processes cost: processor time and memory of each with its descendants.
+"""Cost of our child processes: processor time and memory of each with its descendants.
 
-Read from ``/proc``, so on Linux only; elsewhere nothing is found.
+It is read from ``/proc``, so it is available on Linux only; elsewhere the result is empty.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _ROLES = {"postgres": "postgres", "redis-server": "redis", "gateway.main": "work
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """``cpu_s``: processor seconds since the start, those of ended children included.
+    """Processor time and memory of a process.
 
-    ``rss_bytes``: resident memory of the process itself. ``children_rss_bytes``: of its children.
+    ``cpu_s`` counts from its start and includes ended children. ``rss_bytes`` is the resident
+    memory of the process itself, ``children_rss_bytes`` that of its descendants.
     """
 
     pid: int
@@ -39,25 +40,25 @@ class _Process:
 
 
 def usage_by_role() -> dict[str, list[Usage]]:
-    """Usage of each of our children that is a server or a worker, by role, oldest first."""
+    """Return the usage of each child that is a server or a worker, by role, oldest first."""
     processes = dict(_processes())
     children: dict[int, list[int]] = defaultdict(list)
     for pid, process in sorted(processes.items()):
         children[process.parent].append(pid)
-    found: dict[str, list[Usage]] = defaultdict(list)
+    usage: dict[str, list[Usage]] = defaultdict(list)
     for pid in children[os.getpid()]:
         role = _role(pid)
         if role is not None:
             below = list(_descendants(pid, children))
-            found[role].append(
+            usage[role].append(
                 Usage(
                     pid,
-                    sum(processes[one].cpu_s for one in (pid, *below)),
+                    sum(processes[member].cpu_s for member in (pid, *below)),
                     processes[pid].rss_bytes,
-                    sum(processes[one].rss_bytes for one in below),
+                    sum(processes[descendant].rss_bytes for descendant in below),
                 )
             )
-    return dict(found)
+    return dict(usage)
 
 
 def _processes() -> Iterator[tuple[int, _Process]]:
@@ -82,5 +83,5 @@ def _role(pid: int) -> str | None:
         words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return None
-    names = {Path(word).name.split(" ")[0] for word in words}  # Redis adds its address
+    names = {Path(word).name.split(" ")[0] for word in words}  # Redis appends its address
     return next((role for word, role in _ROLES.items() if word in names), None)

@@ -1,9 +1,9 @@
-"""Questions and changes while 50,000 chunks are replayed, switched to, and rolled back.
+"""Questions and changes while 50,000 chunks are replayed, promoted and rolled back.
 
-``load_ratio`` is the median time of an answer while a replay by another chunking runs, divided by
+``load_ratio`` is the median time of an answer during a replay with another chunking, divided by
 that of the same questions to an idle deployment. ``failed``, ``mixed`` (answers with a chunk of
-another generation than the one they name) and ``unseen`` (changes that were acknowledged, and not
-found by the next question) must be 0.
+another generation than the one they name) and ``unseen`` (changes that were acknowledged, but not
+returned by the next question) must be 0.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _PATIENCE = timedelta(minutes=20)
 
 
 async def measure() -> Report:
-    """Fill an index by way of the log, ask it idle, then while it is replayed and rolled back.
+    """Fill an index from the log, query it idle, then while it is replayed and rolled back.
 
-    Idle comes after a first replay, whose vector index covers all: upkeep's may leave a fourth out.
+    The idle phase follows a first replay, whose vector index covers all chunks. One built by
+    maintenance may leave out a fourth of them.
     """
     async with (
         bench_stack() as stack,
@@ -107,7 +108,7 @@ def _traffic(client: Client, changes_per_second: float) -> Traffic:
 
 
 def _edits() -> Iterator[DocumentChanged]:
-    """Small files of the corpus, each time with another line at their end."""
+    """Yield small files of the corpus, each time with another line at their end."""
     rng = random.Random(13)
     files = [(uri, text) for uri, text in python_files() if len(text) < EDITED_CHARACTERS]
     for number in itertools.count():
@@ -116,7 +117,7 @@ def _edits() -> Iterator[DocumentChanged]:
 
 
 async def _fill(client: Client, owner: asyncpg.Connection) -> int:
-    """The standard library, again and again under other names; how many chunks that makes."""
+    """Index the standard library repeatedly under other names; return the number of chunks."""
     documents = (
         _change(f"copy-{copy}/{uri}", text)
         for copy in itertools.count()
@@ -129,7 +130,7 @@ async def _fill(client: Client, owner: asyncpg.Connection) -> int:
 
 
 async def _indexed(owner: asyncpg.Connection) -> None:
-    """Wait for upkeep to build the vector index, or idle would not be idle."""
+    """Wait until maintenance has built the vector index, or the idle phase would not be idle."""
     async with asyncio.timeout(_PATIENCE.total_seconds()):
         while not await owner.fetchval(  # noqa: ASYNC110  # another process builds it
             "SELECT count(*) FROM vector_indexes"
@@ -142,10 +143,10 @@ def _change(uri: str, content: str) -> DocumentChanged:
 
 
 async def _replay(stack: Stack, *arguments: str) -> dict[str, Any]:
-    """What `headrace replay` reports; the figures of a failed one mean nothing.
+    """Run `headrace replay`; return its report.
 
     Raises:
-        ConfigurationError: it failed; the message is its own.
+        ConfigurationError: the replay failed, so its figures mean nothing; the message quotes it.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway.main", "replay", *arguments),
@@ -162,14 +163,14 @@ async def _replay(stack: Stack, *arguments: str) -> dict[str, Any]:
 
 
 async def _mixed(owner: asyncpg.Connection, answers: Sequence[QueryAnswer]) -> int:
-    """Answers with a chunk that another generation has than the one they name."""
-    ids = {one.chunk_id for answer in answers for one in answer.results}
+    """Count answers that contain a chunk of another generation than the one they name."""
+    ids = {result.chunk_id for answer in answers for result in answer.results}
     query = "SELECT id, generation_id FROM chunks WHERE id = ANY($1::bigint[])"
     owners = dict(await owner.fetch(query, list(ids)))
     return sum(
         any(
-            owners.get(one.chunk_id, answer.generation) != answer.generation
-            for one in answer.results
+            owners.get(result.chunk_id, answer.generation) != answer.generation
+            for result in answer.results
         )
         for answer in answers
     )

@@ -1,10 +1,10 @@
-"""How fast an index of 50,000 chunks is built anew from the archive, with all vectors at hand.
+"""Speed of rebuilding an index of 50,000 chunks from the archive, with all vectors cached.
 
-``chunks_per_s`` is from the first byte of the log to the last commit of the build: reading,
-cutting, words, rows, vectors from the cache; ``hnsw_s`` (with the folding of keyword segments),
-``verify_s`` and ``switch_ms`` are what follows. ``build_ratio`` divides the rate by that of cutting
-the same documents alone, in as many processes, with nothing stored. ``model_calls``: texts that a
-model was asked to embed; must be 0.
+``chunks_per_s`` is measured from the first byte of the log to the build's last commit: reading,
+cutting, words, rows, vectors from the cache. ``hnsw_s`` (with the folding of keyword segments),
+``verify_s`` and ``switch_ms`` are the later steps. ``build_ratio`` divides the rate by that of only
+cutting the same documents, in as many processes, without storing anything. ``model_calls``: texts
+that a model was asked to embed; it must be 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Document = tuple[str, DocumentWrite]
 
 
 async def measure() -> Report:
-    """Fill log, live index and cache; cut alone; replay and switch; go back."""
+    """Fill log, live index and cache; only cut; replay and promote; roll back."""
     documents = _documents()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as home:
         async with bench_stack() as stack:
@@ -77,28 +77,28 @@ def _figures(report: ReplayReport, cutting_s: float, rollback_s: float) -> dict[
 
 
 def _show(_what: str, _done: int, _total: int) -> None:
-    """Nobody watches."""
+    """Show no progress."""
 
 
 def _documents() -> list[Document]:
     documents: list[Document] = []
     chunks = 0
-    for one in document_writes(PROJECT, WordwiseCounter(TokenCounter(tokenizer_path(None)))):
-        documents.append(one)
-        chunks += len(one[1].chunks)
+    for document in document_writes(PROJECT, WordwiseCounter(TokenCounter(tokenizer_path(None)))):
+        documents.append(document)
+        chunks += len(document[1].chunks)
         if chunks >= CHUNKS:
             break
     return documents
 
 
 async def _fill(tools: Tools, documents: Sequence[Document]) -> None:
-    """As a worker and an archiver would have left it."""
+    """Store documents and their changes as a worker and an archiver would."""
     live = await tools.store.generation(PROJECT)
     writer = BulkWriter(tools.database, live.project_id, live)
     for start in range(0, len(documents), DOCUMENTS_PER_WRITE):
         part = documents[start : start + DOCUMENTS_PER_WRITE]
         await writer.write([write for _, write in part])
-        await tools.archive.append(PROJECT, [_logged(*one) for one in part])
+        await tools.archive.append(PROJECT, [_logged(*document) for document in part])
 
 
 def _logged(content: str, write: DocumentWrite) -> LoggedChange:
@@ -107,7 +107,7 @@ def _logged(content: str, write: DocumentWrite) -> LoggedChange:
 
 
 async def _cut_alone(pool: ChunkingPool, documents: Sequence[Document]) -> float:
-    """Seconds."""
+    """Return the seconds of cutting all documents."""
     sources = [Source(write.uri, text, "code", "python") for text, write in documents]
     started = perf_counter()
     await pool.chunk(sources, LIMIT_TOKENS)

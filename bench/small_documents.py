@@ -1,4 +1,4 @@
-"""Small documents as people and agents write them: notes of one chunk, and a mixture of changes."""
+"""Small documents as people and agents write them: notes of one chunk, and mixed changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MODULE_LINES = 120
 
 
 def notes(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
-    """So many new notes, no two alike, each of one chunk: a heading, and some 60 words."""
+    """Yield ``count`` different new notes of one chunk each: a heading and about 60 words."""
     rng = random.Random(seed)
     for number in range(count):
         yield new_note(project, _uri(number), rng)
 
 
 def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[DocumentChanged]:
-    """Of ten changes, seven are new notes, one an edit, one a delete, and one a module of code."""
+    """Yield per ten changes seven new notes, one edit, one delete, and one module of code."""
     rng = random.Random(seed)
     files = python_files()
     for number in range(count):
@@ -40,7 +40,7 @@ def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[Do
 
 
 def new_note(project: str, uri: str, rng: random.Random) -> DocumentChanged:
-    """A note, or what one is edited to."""
+    """Write a note, or its new version if the uri exists."""
     title, *rest = rng.sample(_sentences(), rng.randint(5, 8))
     return _upsert(project, uri, f"# {title}\n\n" + "\n".join(rest) + "\n")
 
@@ -55,7 +55,7 @@ def _uri(number: int) -> str:
 
 @lru_cache(1)
 def _sentences() -> list[str]:
-    """Comments and docstrings of 6 to 20 words."""
+    """Return comments and docstrings of 6 to 20 words."""
     lines = (
         line.strip(" #\"'.\t")
         for _, text in python_files()[:600]

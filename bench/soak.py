@@ -1,11 +1,11 @@
-"""Minutes of steady load, with a worker that is killed now and then beside one that isn't.
+"""Minutes of steady load on a worker that stays, beside a second one that is killed repeatedly.
 
-200 edits of 20,000 notes a second go into the bulk lane, 5 changes and 5 questions a second come
-besides; streams are trimmed every minute, and the archive is compacted every five. What is watched
-is the memory of the worker that stays: ``rss_slope_mb_per_hour`` is that of a line through the
-second half of its samples. At the end ``failed`` questions, ``unseen`` changes (acknowledged, and
-not found by the next question) and ``wrong`` notes (not stored as they were published last) must
-be 0.
+The bulk lane gets 200 edits of 20,000 notes a second, the live lane 5 changes a second, and 5
+questions a second are asked. Streams are trimmed every minute, and the archive is compacted every
+five. The memory of the worker that stays is observed: ``rss_slope_mb_per_hour`` is the slope of a
+line through the second half of its samples. At the end ``failed`` questions, ``unseen`` changes
+(acknowledged, but not returned by the next question) and ``wrong`` notes (stored in another version
+than the last published one) must be 0.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Memory in MB, ``seconds`` after the start."""
+    """Memory in MB at ``seconds`` after the start."""
 
     seconds: float
     worker: float
@@ -77,7 +77,7 @@ class _Sample:
 
 @dataclass
 class _Edits:
-    """Notes that are edited at a steady rate, and the hash of what each was published as last."""
+    """Notes that are edited at a steady rate, and the hash of each one's last published content."""
 
     client: Client
     hashes: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class _Edits:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def fill(self) -> None:
-        """Publish every note once."""
+        """Publish each note once."""
         changes = notes(PROJECT, NOTES)
         while part := list(islice(changes, 1_000)):
             await self._publish(part)
@@ -105,12 +105,12 @@ class _Edits:
         published = list(changes)
         await self.client.publish_many(published, Lane.BULK)
         self.published += len(published)
-        for one in published:
-            self.hashes[one.data.uri] = content_hash(one.data.content or "")
+        for change in published:
+            self.hashes[change.data.uri] = content_hash(change.data.content or "")
 
 
 async def measure(minutes: float = 5.0, tell: Tell = print) -> Report:
-    """Soak for so long; ``tell`` gets a line each minute and for each kill."""
+    """Soak for ``minutes``; ``tell`` is called with a line each minute and for each kill."""
     async with (
         bench_stack() as stack,
         Client.connect(stack.redis_url) as client,
@@ -154,7 +154,7 @@ def _traffic(client: Client) -> Traffic:
 
 
 def _live_changes() -> Iterator[DocumentChanged]:
-    """Of a thousand documents, again and again."""
+    """Yield upserts and deletes of a thousand documents, for ever."""
     rng = random.Random(19)
     for number in itertools.count():
         if number % 10 == 9:
@@ -177,7 +177,7 @@ async def _editing(edits: _Edits) -> AsyncIterator[None]:
 async def _watch(
     stack: Stack, stays: int, seconds: float, samples: list[_Sample], tell: Tell
 ) -> None:
-    """Sample memory all the time, and kill a second worker at even intervals."""
+    """Sample memory continuously, and kill a second worker at even intervals."""
     began = monotonic()
     for number in range(1, KILLS + 2):
         async with stack.worker(**_WORKER) as doomed:
@@ -197,13 +197,13 @@ def _kill(worker: ChildProcess) -> None:
 
 def _sample(stays: int, seconds: float) -> _Sample:
     usage = usage_by_role()
-    worker = next(one for one in usage["worker"] if one.pid == stays)
-    redis = sum(one.rss_bytes for one in usage["redis"])
+    worker = next(process for process in usage["worker"] if process.pid == stays)
+    redis = sum(process.rss_bytes for process in usage["redis"])
     return _Sample(seconds, worker.rss_bytes / 1e6, worker.children_rss_bytes / 1e6, redis / 1e6)
 
 
 async def _settled(stack: Stack) -> float:
-    """Seconds until nothing is left to be indexed or archived."""
+    """Wait until everything is indexed and archived; return the seconds."""
     began = monotonic()
     async with asyncio.timeout(_PATIENCE.total_seconds()), open_redis(stack) as redis:
         while not (  # noqa: ASYNC110  # other processes do the work
@@ -214,7 +214,7 @@ async def _settled(stack: Stack) -> float:
 
 
 async def _wrong(stack: Stack, hashes: dict[str, str]) -> int:
-    """Notes whose stored content isn't what was published last."""
+    """Count notes whose stored content is not the last published one."""
     owner = await asyncpg.connect(stack.owner_database_url)
     try:
         rows = await owner.fetch("SELECT uri, content_hash FROM documents WHERE NOT deleted")
@@ -227,14 +227,14 @@ async def _wrong(stack: Stack, hashes: dict[str, str]) -> int:
 def _memory(samples: list[_Sample]) -> dict[str, float]:
     half = samples[len(samples) // 2 :]
     slope, _ = statistics.linear_regression(
-        [one.seconds / 3600 for one in half], [one.worker for one in half]
+        [sample.seconds / 3600 for sample in half], [sample.worker for sample in half]
     )
     return {
         "rss_first_mb": round(samples[0].worker, 1),
         "rss_half_mb": round(half[0].worker, 1),
         "rss_last_mb": round(half[-1].worker, 1),
-        "rss_most_mb": round(max(one.worker for one in samples), 1),
+        "rss_most_mb": round(max(sample.worker for sample in samples), 1),
         "rss_slope_mb_per_hour": round(slope, 1),
-        "parsers_most_mb": round(max(one.parsers for one in samples), 1),
-        "redis_most_mb": round(max(one.redis for one in samples), 1),
+        "parsers_most_mb": round(max(sample.parsers for sample in samples), 1),
+        "redis_most_mb": round(max(sample.redis for sample in samples), 1),
     }

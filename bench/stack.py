@@ -1,4 +1,4 @@
-"""Servers of its own for a measurement, in a directory that goes away with them."""
+"""Servers for a measurement, in a temporary directory that is removed with them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class Stack:
-    """Running servers, and a way to put workers beside them."""
+    """Running servers, and methods to start workers for them."""
 
     redis_url: str
     database_url: str
@@ -33,10 +33,10 @@ class Stack:
 
     @asynccontextmanager
     async def worker(self, *arguments: str, **environment: str) -> AsyncIterator[ChildProcess]:
-        """One worker process (``headrace worker ARGUMENTS``), ready, ended at the end.
+        """Run one worker process (``headrace worker ARGUMENTS``) for the duration of the context.
 
         Raises:
-            ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
+            ConfigurationError: it is not ready in time, or has ended; the message quotes its log.
         """
         with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
             async with worker_process(
@@ -49,7 +49,7 @@ class Stack:
 
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
-        """A connection that sees all rows."""
+        """Open a connection that sees all rows."""
         connection = await asyncpg.connect(self.owner_database_url)
         try:
             yield connection
@@ -57,7 +57,7 @@ class Stack:
             await connection.close()
 
     def settings(self) -> Settings:
-        """Settings of a process that works with these servers."""
+        """Return the settings of a process that works with these servers."""
         return Settings(
             redis_url=self.redis_url,
             database_url=self.database_url,
@@ -69,7 +69,7 @@ class Stack:
         )
 
     def environment(self) -> dict[str, str]:
-        """Of a process that works with these servers, whatever ours says."""
+        """Return the variables of such a process; they override our own."""
         return {
             "HEADRACE_STREAM_PREFIX": "headrace",
             "HEADRACE_PARTITIONS": "1",
@@ -83,7 +83,7 @@ class Stack:
 
 @asynccontextmanager
 async def bench_stack() -> AsyncIterator[Stack]:
-    """Embedded Redis and Postgres, migrated, with nothing in them."""
+    """Run empty, migrated embedded Redis and Postgres servers."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
         home = Path(directory)
         postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)

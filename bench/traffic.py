@@ -1,4 +1,4 @@
-"""Changes and questions that go on while something else happens, and what became of them."""
+"""Steady changes and questions during another activity, with a record of their results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MARKED_EVERY = 5
 class Traffic:
     """A publisher and an asker at steady rates.
 
-    Every fifth change is a document with a word of its own; as soon as it is acknowledged it is
-    asked for, and ``unseen`` has those that were not found, with the answer. ``marked``: their
+    Every fifth change is a document with a unique word. As soon as it is acknowledged the word is
+    queried; ``unseen`` has the documents that were not returned, with the answer. ``marked``: their
     contents by uri. A question or an outcome that takes longer than ``patience`` is a failure.
     """
 
@@ -46,23 +46,23 @@ class Traffic:
 
     @property
     def generations(self) -> list[int]:
-        """Which ones answered, in the order of the answers."""
-        return list(dict.fromkeys(one.generation for one in self.answers))
+        """The generations that answered, in the order of the answers."""
+        return list(dict.fromkeys(answer.generation for answer in self.answers))
 
     async def publish(self) -> None:
-        """Go on until cancelled."""
+        """Publish changes until cancelled."""
         await self._steadily(self.changes_per_second, self._change)
 
     async def ask(self) -> None:
-        """Go on until cancelled."""
+        """Ask questions until cancelled."""
         await self._steadily(self.questions_per_second, self._question)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the requests in flight."""
         await asyncio.gather(*self._running)
 
     async def _steadily(self, rate: float, work: Callable[[int], Awaitable[None]]) -> None:
-        """Open loop: a slow answer doesn't hold up the next question. A rate of 0: never."""
+        """Run an open loop: a slow answer does not delay the next question; rate 0 does nothing."""
         if not rate:
             return
         start, count = monotonic(), 0
@@ -99,7 +99,7 @@ class Traffic:
             self.failures.append(error)
             return
         self.answers.append(answer)
-        if [one.citation.uri for one in answer.results] != [uri]:
+        if [result.citation.uri for result in answer.results] != [uri]:
             self.unseen.append(f"{uri}: {answer.model_dump_json(exclude_none=True)}")
 
     async def _question(self, _number: int) -> None:
@@ -115,13 +115,13 @@ class Traffic:
 
 
 def _marker(uri: str) -> str:
-    """The word that only this document has; no ending of it looks like one of grammar."""
+    """Return the word that only this document has, without an ending that stemming would cut."""
     return "mark" + "".join("bcdfghjklm"[int(digit)] for digit in uri if digit.isdigit()) + "x"
 
 
 @asynccontextmanager
 async def under_traffic(traffic: Traffic) -> AsyncIterator[Traffic]:
-    """Traffic for as long as the block lasts; what is under way then comes to its end."""
+    """Run traffic for the duration of the context, then wait for the requests in flight."""
     tasks = [asyncio.create_task(traffic.publish()), asyncio.create_task(traffic.ask())]
     try:
         yield traffic
@@ -130,6 +130,6 @@ async def under_traffic(traffic: Traffic) -> AsyncIterator[Traffic]:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         await traffic.finish()
-    failed = [one for one in outcomes if isinstance(one, Exception)]
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if failed:
         raise failed[0]

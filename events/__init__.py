@@ -1,4 +1,4 @@
-"""What happened, and how it travels: event models, names, client, dead letters.
+"""Event models and their transport: names, client, publishing, dead letters.
 
 The transport that lets Faust read these streams is ``events.transport``.
 """

@@ -1,7 +1,7 @@
-"""Redis users by role: which commands each may run, on which keys.
+"""Redis users by role: the commands that each may run, and on which keys.
 
-From Redis 7 on each command is tied to its keys (selectors). Redis 6.2 has one list of commands
-and one of keys for a user: there a publisher can also read what it writes to, and cut it off.
+From Redis 7 each command is tied to its keys (selectors). In Redis 6.2 a user has one list of
+commands and one of keys: there a publisher can also read and trim the streams that it writes to.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SELECTORS = (7, 0)
 
 
 class Role(StrEnum):
-    """Who works with the servers."""
+    """Role of a process towards the servers."""
 
     PUBLISHER = "publisher"
     ANSWERER = "answerer"
@@ -43,7 +43,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """Commands on keys (behind the prefix); ``access``: R or W alone, where Redis knows these."""
+    """Commands on keys (after the prefix); ``access``: R or W alone, if Redis supports these."""
 
     commands: str
     keys: str
@@ -115,12 +115,12 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
 
 
 def user_name(role: Role, prefix: str) -> str:
-    """Name of a deployment's user; several may share a server."""
+    """Return the name of a deployment's user; several deployments may share a server."""
     return f"{prefix}_{role}"
 
 
 def user_rules(role: Role, prefix: str, version: Sequence[int]) -> list[str]:
-    """Rules of ``ACL SETUSER``, which allow this and nothing else; without a password."""
+    """Return the rules of ``ACL SETUSER`` that allow only this role's commands, and no password."""
     beginning = ["reset", "on", "resetchannels", *(f"+{name}" for name in _EVERYBODY.split())]
     grants = _GRANTS[role]
     if tuple(version) >= _SELECTORS:
@@ -138,42 +138,44 @@ def _selector(grant: _Grant, prefix: str) -> str:
 
 
 async def password_hashes(redis: Redis, name: str) -> list[str]:
-    """What a user's passwords are known by (SHA-256, hex); empty: no such user, or none.
+    """Return the hashes of a user's passwords (SHA-256, hex), as Redis stores them.
+
+    The list is empty if the user does not exist or has no password.
 
     Raises:
-        ConfigurationError: our own user may not ask.
+        ConfigurationError: our own user may not read users.
         Unavailable: Redis can't be reached.
     """
     with redis_errors():
-        found: Any = await redis.acl_getuser(name)
-    return [] if found is None else [str(one).removeprefix("#") for one in found["passwords"]]
+        user: Any = await redis.acl_getuser(name)
+    return [] if user is None else [str(digest).removeprefix("#") for digest in user["passwords"]]
 
 
 def hash_of(password: str) -> str:
-    """What Redis keeps of a password."""
+    """Return the form in which Redis stores a password."""
     return hashlib.sha256(password.encode()).hexdigest()
 
 
 async def put_user(redis: Redis, name: str, rules: Sequence[str], hashes: Sequence[str]) -> None:
-    """Create a user or bring it to these rules, in one step; who is connected stays so.
+    """Create a user or set its rules, in one step; existing connections stay open.
 
     Raises:
-        ConfigurationError: our own user may not do that.
+        ConfigurationError: our own user may not change users.
         Unavailable: Redis can't be reached.
     """
     client: Any = redis
-    passwords = [f"#{one}" for one in hashes]
+    passwords = [f"#{digest}" for digest in hashes]
     with redis_errors():
         await client.execute_command("ACL SETUSER", name, *rules, *passwords)
 
 
 async def require_reading(redis: Redis, names: Names, topics: Iterable[Topic]) -> None:
-    """Make sure that our user may read topics by their groups, and that these are there.
+    """Check that our user may read topics by their groups, and that the groups exist.
 
-    A reader would wait for permission, as for a Redis that has lost its users.
+    A reader would wait for permission, as it does for a Redis that has lost its users.
 
     Raises:
-        ConfigurationError: it may not.
+        ConfigurationError: our user may not read them.
         Unavailable: Redis can't be reached.
     """
     for topic in topics:
@@ -188,10 +190,12 @@ async def require_reading(redis: Redis, names: Names, topics: Iterable[Topic]) -
 
 
 async def save_users(redis: Redis) -> bool:
-    """Keep users over a restart of Redis; false: it has no file for that, of users or of settings.
+    """Save users so that they survive a restart of Redis.
+
+    Returns False if Redis has no file for users and none for its configuration.
 
     Raises:
-        ConfigurationError: our own user may not do that.
+        ConfigurationError: our own user may not save them.
         Unavailable: Redis can't be reached.
     """
     client: Any = redis

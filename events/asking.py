@@ -1,4 +1,4 @@
-"""Asking: many questions at once over one reply stream."""
+"""Queries over streams: many concurrent questions share one reply stream."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Reply = QueryAnswered | QueryFailed
 
 
 class QueryRefused(HeadraceError):
-    """The reply to a query was ``query.failed``; ``problem`` says why."""
+    """The reply to a query was ``query.failed``; ``problem`` gives the reason."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -58,10 +58,10 @@ class QueryRefused(HeadraceError):
 
 
 class Asker:
-    """Sends queries and hands each reply to the one who waits for it.
+    """Sends queries and delivers each reply to the caller that waits for it.
 
-    One reader task per partition, started by the first query that goes there and stopped by
-    ``close``. ``reader`` is a blocking connection: see ``connect``.
+    One reader task per partition is started by the first query that uses the partition and stopped
+    by ``close``. ``reader`` is a blocking connection: see ``connect``.
     """
 
     def __init__(self, redis: Redis, reader: Redis, names: Names) -> None:
@@ -74,12 +74,12 @@ class Asker:
         self._readers: dict[int, asyncio.Task[None]] = {}
 
     async def ask(self, query: dict[str, Any], timeout: timedelta) -> QueryAnswer:
-        """The answer to one query; ``query`` holds the fields of ``Query``.
+        """Return the answer to one query; ``query`` holds the fields of ``Query``.
 
         Raises:
             QueryRefused: the query has failed.
-            Unavailable: no reply in time, or Redis can't be reached.
-            LogFull: Redis is so near to its memory limit that the reply might not fit.
+            Unavailable: no reply arrived in time, or Redis can't be reached.
+            LogFull: Redis is so near its memory limit that the reply might not fit.
             UsageError: a field is out of its limits.
         """
         event = self._event(query, timeout)
@@ -101,11 +101,11 @@ class Asker:
         return reply.data
 
     def statistics(self) -> dict[str, int]:
-        """What is in hand: queries that wait for their reply, and reader tasks."""
+        """Count the queries that wait for their reply, and the reader tasks."""
         return {"waiting": len(self._waiting), "readers": len(self._readers)}
 
     async def close(self) -> None:
-        """Stop reading; whoever still waits gets Unavailable."""
+        """Stop reading; callers that still wait get Unavailable."""
         await asyncio.gather(*(_stop(reader) for reader in self._readers.values()))
         keys = [self._names.replies(self._client, partition) for partition in self._readers]
         self._readers.clear()
@@ -126,7 +126,7 @@ class Asker:
         return QueryRequested(id=query_id, data=data)
 
     async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
-        """A query sent twice, because the first answer of Redis was lost, still has one reply."""
+        """Send a query; if it is sent twice because a reply was lost, it still gets one answer."""
         await self._headroom.check()
         partition = self._names.query_partition(event.id)
         self._ensure_reader(partition)
@@ -146,7 +146,7 @@ class Asker:
             task.add_done_callback(partial(self._reader_ended, partition))
 
     def _reader_ended(self, partition: int, task: asyncio.Task[None]) -> None:
-        """The reader ends only when it is closed, or by a bug: then nobody shall wait in vain."""
+        """Fail all waiting callers: only a bug ends a reader that was not closed."""
         if task.cancelled():
             return
         error = task.exception()
@@ -174,7 +174,7 @@ class Asker:
                 self._deliver(entry)
 
     async def _next(self, key: str, last: str) -> list[Entry]:
-        """Replies after ``last``; those up to it are dropped on the way."""
+        """Read the replies after ``last``, and trim those up to it from the stream."""
         block = int(LONGEST_BLOCK.total_seconds() * _MILLISECONDS)
         with redis_errors():
             async with self._reader.pipeline(transaction=False) as pipeline:
@@ -196,10 +196,10 @@ class Asker:
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
-    """Cancel until it ends.
+    """Cancel a task until it ends.
 
     redis-py sends within ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation
-    that meets the end of what it waits for.
+    that coincides with the end of the awaited operation.
     """
     while not task.done():
         task.cancel()

@@ -1,6 +1,6 @@
 """The AsyncAPI 3.0 document of the streams, generated from the event models.
 
-``python -m events.asyncapi docs/asyncapi.json`` writes it; without a path it is printed.
+``python -m events.asyncapi docs/asyncapi.json`` writes it; without a path it goes to stdout.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CHANNELS: dict[str, tuple[str, str, tuple[type[Event], ...]]] = {
     ),
     "documentChunkedBulk": (
         Topic.CHUNKED_BULK,
-        "The same of imports; the live ones go first.",
+        "Documents of imports with chunks that wait for vectors; the live ones go first.",
         (DocumentChunked,),
     ),
     "documentOutcome": (
@@ -65,7 +65,7 @@ _WE_RECEIVE = _CHANNELS.keys() - {"documentOutcome"}
 
 
 def asyncapi_document() -> dict[str, Any]:
-    """The document, as plain data."""
+    """Build the document as plain data."""
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -85,7 +85,7 @@ def asyncapi_document() -> dict[str, Any]:
 
 
 def render() -> str:
-    """The document as the text of its file."""
+    """Render the document as the text of its file."""
     return json.dumps(asyncapi_document(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -106,7 +106,7 @@ def _channels() -> dict[str, Any]:
 
 
 def _channel(topic: str, description: str, events: tuple[type[Event], ...]) -> dict[str, Any]:
-    """The key's hash tag is a parameter, for AsyncAPI would read its braces as one."""
+    """Describe a channel; the hash tag is a parameter, because AsyncAPI reads its braces as one."""
     prefix, tag, rest = Names().stream(topic).split(":")
     return {
         "address": f"{prefix}:{{tag}}:{rest}",

@@ -1,4 +1,4 @@
-"""What waits in each stream, for people and for alarms."""
+"""Backlog of each stream, for ``status`` and for alarms."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from events.names import ARCHIVER, GROUPS, Names, Topic
 __all__ = ["ARCHIVERS", "Backlog", "read_backlog"]
 
 ARCHIVERS: dict[Topic, str] = {Topic.CHANGED_LIVE: ARCHIVER, Topic.CHANGED_BULK: ARCHIVER}
-"""The streams of changes as the archiver sees them."""
+"""The change streams, for the backlog of the archiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """One stream as its group sees it.
+    """Backlog of one stream for its group.
 
     ``length`` counts the entries kept, handled or not. ``pending`` are delivered and not yet
-    acknowledged; ``lag`` are not yet delivered, None where the server can't tell (Redis before 7,
-    or after deletes). ``oldest_unacknowledged`` is the age of the oldest of both, None if none.
+    acknowledged; ``lag`` are not yet delivered, or None if the server can't count them (Redis
+    before 7, or after deletes). ``oldest_unacknowledged`` is the age of the oldest of both; it is
+    None if there are no such entries.
     """
 
     topic: Topic
@@ -48,7 +49,7 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """Where a group stands; before it is created it stands at the start."""
+    """Log position of a group; it is at the start before the group is created."""
 
     delivered: str = "0-0"
     pending: int = 0
@@ -59,7 +60,7 @@ class _Cursor:
 async def read_backlog(
     redis: Redis, names: Names, groups: Mapping[Topic, str] = GROUPS
 ) -> list[Backlog]:
-    """The backlog of every stream that has one of ``groups``, in two round trips.
+    """Read the backlog of every stream that has one of ``groups``, in two round trips.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -100,7 +101,7 @@ async def _cursors(redis: Redis, streams: Sequence[_Stream]) -> list[_Cursor]:
 
 
 def _cursor(name: str, groups: Any, pending: Any) -> _Cursor:
-    """A stream or a group that doesn't exist answers with an error."""
+    """Build the cursor; the reply is an error if the stream or the group does not exist."""
     if is_absent(groups) or is_absent(pending):
         return _Cursor()
     group: Mapping[str, Any] = next(item for item in groups if item["name"] == name.encode())

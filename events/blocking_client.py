@@ -21,10 +21,10 @@ Result = TypeVar("Result")
 
 
 class BlockingClient:
-    """``Client``, each call of which waits for its result; safe to use from many threads.
+    """Blocking variant of ``Client``; safe to use from many threads.
 
-    The event loop runs in a thread of its own, from ``connect`` to ``close``. A call after
-    ``close``, or in a process that was forked since ``connect``, raises ``UsageError``.
+    The event loop runs in its own thread, from ``connect`` to ``close``. A call after ``close``, or
+    in a process that was forked since ``connect``, raises ``UsageError``.
     """
 
     def __init__(self, client: Client) -> None:
@@ -38,7 +38,7 @@ class BlockingClient:
 
     @classmethod
     def connect(cls, redis_url: str, **options: Any) -> Self:
-        """As ``Client.connect``, with the same options."""
+        """Connect with the options of ``Client.connect``."""
         return cls(Client.connect(redis_url, **options))
 
     def __enter__(self) -> Self:
@@ -48,9 +48,9 @@ class BlockingClient:
         self.close()
 
     def close(self) -> None:
-        """Close the client and end its thread; calling it again does nothing."""
+        """Close the client and end its thread; further calls do nothing."""
         if self._loop.is_closed() or self._is_forked():
-            return  # the connections are the parent's
+            return  # the connections belong to the parent process
         self._run(self._client.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -59,7 +59,7 @@ class BlockingClient:
     def publish(
         self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
     ) -> Receipt:
-        """As ``Client.publish``."""
+        """Publish one change; see ``Client.publish``."""
         return self._run(self._client.publish(event, lane, durable=durable))
 
     def publish_many(
@@ -69,15 +69,15 @@ class BlockingClient:
         *,
         durable: bool = False,
     ) -> list[Receipt]:
-        """As ``Client.publish_many``."""
+        """Publish changes; see ``Client.publish_many``."""
         return self._run(self._client.publish_many(changes, lane, durable=durable))
 
     def ask(self, project: str, text: str, **options: Any) -> QueryAnswer:
-        """As ``Client.ask``, with the same options."""
+        """Ask a question with the options of ``Client.ask``."""
         return self._run(self._client.ask(project, text, **options))
 
     def wait(self, receipts: Iterable[Receipt], **options: Any) -> dict[str, Outcome]:
-        """As ``Client.wait``, with the same options."""
+        """Wait for outcomes with the options of ``Client.wait``."""
         return self._run(self._client.wait(receipts, **options))
 
     def _is_forked(self) -> bool:
@@ -97,7 +97,7 @@ class BlockingClient:
 
     def _why_unusable(self) -> str:
         if self._is_forked():
-            # threads don't survive a fork, so that a call would wait for ever
+            # threads do not survive a fork, so a call would wait for ever
             return "this client was connected before the process forked: connect in each process"
         if self._loop.is_closed():
             return "this client is closed: connect another one"

@@ -1,12 +1,12 @@
-"""Redis connections on which no cancellation is lost.
+"""Redis connections that do not lose a cancellation.
 
-redis-py bounds each write by ``asyncio.wait_for``, and before Python 3.12 that function swallows a
-cancellation which comes in the moment that the write ends: the task goes on as if nobody had asked
-it to stop, and an ``asyncio.timeout`` around it never ends
+redis-py bounds each write by ``asyncio.wait_for``. Before Python 3.12 that function swallows a
+cancellation that arrives at the moment when the write ends: the task continues as if it had not
+been cancelled, and an ``asyncio.timeout`` around it never ends
 (https://github.com/python/cpython/issues/86296).
 
-Nor does a lost connection look like a defect: uvloop raises RuntimeError on a write to a connection
-that it has seen break while its reader hasn't heard of that yet.
+They also report a lost connection as such: uvloop raises RuntimeError on a write to a connection
+that it has seen break before its reader was notified.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Cancellable(AbstractConnection):
     async def send_packed_command(
         self, command: bytes | str | Iterable[bytes], check_health: bool = True
     ) -> None:
-        """As the class before; raises CancelledError where that has swallowed it."""
+        """Send as the base class does; raise a CancelledError that it has swallowed."""
         asked_before = _times_cancelled()
         try:
             await super().send_packed_command(command, check_health)
@@ -65,7 +65,7 @@ _CLASSES: dict[type[AbstractConnection], type[AbstractConnection]] = {
 
 
 def cancellable(connection_class: type[AbstractConnection]) -> type[AbstractConnection]:
-    """The same kind of connection, one that heeds every cancellation."""
+    """Return the same kind of connection, in a class that obeys every cancellation."""
     return _CLASSES[connection_class]
 
 

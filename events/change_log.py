@@ -1,4 +1,4 @@
-"""The log of changes as it is read back: for the archive, and for replays."""
+"""Reading of the change log, for the archive and for replays."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _PAGE_ENTRIES = 500
 
 @dataclass(frozen=True, slots=True)
 class LoggedChange:
-    """One change with its place in the log.
+    """One change with its position in the log.
 
-    ``position`` is the number that counts for the fence (``Position.number``; that of the first
-    publication, where an event was redriven or republished).
+    ``position`` is the number that counts for the fence (``Position.number``). If an event was
+    redriven or republished, it is that of the first publication.
     """
 
     partition: int
@@ -40,20 +40,20 @@ class LoggedChange:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Place in the log."""
+        """Sort key in the log: position, partition."""
         return self.position, self.partition
 
     @property
     def rank(self) -> Rank:
-        """Of two changes of one document, the one with the greater rank stands."""
+        """Rank of the change: of two changes of one document, the greater rank wins."""
         return rank_of(self.position, self.partition, self.event.data.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedChange:
-    """A change as it lies in a stream, with what its signature is checked by.
+    """A change as read from a stream, with its raw bytes and signature for verification.
 
-    ``own``: the place of the entry itself, whatever place it claims.
+    ``own`` is the position of the entry itself, whatever position it asserts.
     """
 
     change: LoggedChange
@@ -63,19 +63,19 @@ class StreamedChange:
 
     @property
     def project(self) -> str:
-        """The project that it is to change."""
+        """Name of the project that the change applies to."""
         return self.change.event.data.project
 
 
 Admit = Callable[[Sequence[StreamedChange]], Awaitable[Sequence[StreamedChange]]]
-"""Tells which changes count, in the order given."""
+"""Returns the changes that count, in the given order."""
 
 
 def streamed_change(lane: Lane, partition: int, entry: Entry) -> StreamedChange:
-    """The change that an entry of a stream of changes holds.
+    """Parse the change in an entry of a change stream.
 
     Raises:
-        MalformedEvent: it holds none, or its position can't be.
+        MalformedEvent: the entry holds no change, or its position is impossible.
     """
     own = Position(lane, partition, entry.id)
     position = kept_position(entry.fields, own)
@@ -87,10 +87,10 @@ def streamed_change(lane: Lane, partition: int, entry: Entry) -> StreamedChange:
 async def read_changes(
     redis: Redis, names: Names, after: Mapping[str, str] = {}, admit: Admit | None = None
 ) -> AsyncIterator[LoggedChange]:
-    """Every change that the document streams hold, of all projects, stream by stream.
+    """Yield every change in the document streams, of all projects, stream by stream.
 
-    What isn't such an event is left out, and so is what ``admit`` leaves out. ``after``: entry id
-    by stream key to begin behind.
+    Entries that are not such events are skipped, and so are changes that ``admit`` leaves out.
+    ``after`` maps a stream key to the entry id after which reading starts.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -99,10 +99,10 @@ async def read_changes(
         key = names.stream(Topic.of_lane(lane), partition)
         last = after.get(key, "0-0")
         while entries := await _page(redis, key, last):
-            found = [_change(lane, partition, entry) for entry in entries]
-            changes: Sequence[StreamedChange] = [one for one in found if one is not None]
-            for one in changes if admit is None else await admit(changes):
-                yield one.change
+            parsed = [_change(lane, partition, entry) for entry in entries]
+            changes: Sequence[StreamedChange] = [change for change in parsed if change is not None]
+            for admitted in changes if admit is None else await admit(changes):
+                yield admitted.change
             last = entries[-1].id
 
 

@@ -15,7 +15,7 @@ __all__ = ["ChunkedStreams"]
 
 
 class ChunkedStreams:
-    """Publishes ``document.chunked`` for the embedders, at least once for each change."""
+    """Publishes ``document.chunked`` for the embedders, at least once per change."""
 
     def __init__(self, redis: Redis, names: Names) -> None:
         self._redis = redis

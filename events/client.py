@@ -1,4 +1,4 @@
-"""The public face: publish changes, wait for their outcome, ask questions."""
+"""Public client: publish changes, wait for their outcomes, ask questions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TIMEOUT = timedelta(seconds=10)
 
 
 class Client:
-    """A client of one deployment; it needs Redis and nothing else.
+    """A client of one deployment; it needs only Redis.
 
     Use it as ``async with Client.connect(url) as client``. One client serves any number of
     concurrent calls of one event loop.
@@ -82,16 +82,16 @@ class Client:
         outbox: Outbox | None = None,
         signing_key: str | None = None,
     ) -> Self:
-        """A client of the deployment with this prefix.
+        """Create a client of the deployment with this prefix.
 
         Nothing is sent before the first call. Each call raises ConfigurationError if the
-        deployment has another number of partitions than ``partitions``; None: the client takes the
-        number from the deployment, and 1 before its first worker has started. ``outbox`` is needed
-        to publish durably, and ``signing_key`` (``<id>:<secret>``) to publish to projects that take
-        signed changes only.
+        deployment has another number of partitions than ``partitions``. If ``partitions`` is None,
+        the client reads the number from the deployment, and uses 1 before the first worker has
+        started. ``outbox`` is needed to publish durably, and ``signing_key`` (``<id>:<secret>``) to
+        publish to projects that accept signed changes only.
 
         Raises:
-            ConfigurationError: the URL is not a Redis URL, or the key is no key.
+            ConfigurationError: the URL is not a Redis URL, or the key is not a signing key.
         """
         return cls(
             connect(redis_url),
@@ -131,7 +131,7 @@ class Client:
         *,
         durable: bool = False,
     ) -> list[Receipt]:
-        """Publish changes, pipelined; see ``Publisher.publish_many``."""
+        """Publish changes with pipelining; see ``Publisher.publish_many``."""
         await self._know_before_publishing(durable=durable)
         return await self._publisher.publish_many(changes, lane, durable=durable)
 
@@ -152,27 +152,27 @@ class Client:
         context_tokens: int | None = None,
         timeout: timedelta = _TIMEOUT,
     ) -> QueryAnswer:
-        """The answer of whichever worker takes the question.
+        """Return the answer of the worker that takes the question.
 
         Args:
             project: the project to search.
-            text: the question, at most 2,000 characters.
-            agent: also search what is private to this agent.
-            limit: results, at most 100.
-            mode: which legs to search.
-            weights: weight of each leg in the fusion.
-            filters: which documents to search.
-            min_event: a receipt's token: the answer must reflect that change.
-            vectors: wait until that change is found by vector too.
-            max_wait: how long to wait for ``min_event`` before a stale answer.
-            explain: say in each result why it matched.
-            context_tokens: also assemble a context of so many tokens.
-            timeout: the query's deadline.
+            text: question, at most 2,000 characters.
+            agent: also search documents that are private to this agent.
+            limit: number of results, at most 100.
+            mode: retrievers to use.
+            weights: weight of each retriever in the fusion.
+            filters: conditions on the documents to search.
+            min_event: token of a receipt; the answer must reflect that change.
+            vectors: also wait until the vectors of that change are searchable.
+            max_wait: longest wait for ``min_event`` before a stale answer is returned.
+            explain: add an explanation to each result.
+            context_tokens: also assemble a context of this many tokens.
+            timeout: deadline of the query.
 
         Raises:
-            QueryRefused: the query has failed; its ``problem`` says why.
+            QueryRefused: the query has failed; its ``problem`` gives the reason.
             UsageError: an argument is out of its limits.
-            Unavailable: no reply in time, or Redis can't be reached.
+            Unavailable: no reply arrived in time, or Redis can't be reached.
         """
         await self._know_before_asking(timeout)
         query = {
@@ -198,12 +198,12 @@ class Client:
         *,
         vectors: bool = False,
     ) -> AsyncIterator[Outcome]:
-        """The outcome of each receipt's change as they come, each once.
+        """Yield the outcome of each receipt's change once, in order of arrival.
 
         With ``vectors``, ``DocumentEmbedded`` follows for each change that has chunks pending.
 
         Raises:
-            Unavailable: no outcome came for as long as ``patience``.
+            Unavailable: no outcome arrived for as long as ``patience``.
         """
         return follow(self._outcomes, receipts, patience, vectors=vectors)
 
@@ -214,10 +214,12 @@ class Client:
         *,
         vectors: bool = False,
     ) -> dict[str, Outcome]:
-        """The outcome of each receipt's change, by token; with ``vectors``, once they are made.
+        """Return the outcome of each receipt's change, by token.
+
+        With ``vectors``, return when the vectors are made too.
 
         Raises:
-            Unavailable: some have no outcome in time.
+            Unavailable: some changes have no outcome in time.
         """
         outcomes: dict[str, Outcome] = {}
         wanted = list(receipts)
@@ -233,10 +235,10 @@ class Client:
         return outcomes
 
     async def horizon(self) -> int:
-        """The position of the log at this moment, by the clock of Redis.
+        """Return the current log position, by the clock of Redis.
 
-        What was published before is below it, what is published later above. A sync takes its
-        source with it (``Sources.take``).
+        Earlier changes are below it, later ones above. A sync takes its source at this position
+        (``Sources.take``).
 
         Raises:
             Unavailable: Redis can't be reached.
@@ -249,20 +251,20 @@ class Client:
         return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
 
     def following(self, *, vectors: bool = False) -> Following:
-        """What follows changes while more are published; read it now and then."""
+        """Create a follower of changes that can be added while more are published."""
         return Following(self._outcomes, vectors=vectors)
 
     async def keep_content(self, project: str, content: str) -> ContentReference:
-        """Keep content that is too big for any event, for a change with ``content_ref``.
+        """Store content that is too big for any event, for a change with ``content_ref``.
 
         Raises:
-            LimitExceeded: there is no content store, or it is too big even for that.
+            LimitExceeded: no content store is set, or the content is too big for it.
             Unavailable: the content store can't be reached.
         """
         return await self._publisher.keep_content(project, content)
 
     async def present(self, tokens: Iterable[str]) -> set[str]:
-        """Those of some changes that wait in the log; see ``present_changes``.
+        """Return the given changes that wait in the log; see ``present_changes``.
 
         Raises:
             Unavailable: Redis can't be reached.
@@ -270,20 +272,20 @@ class Client:
         return await present_changes(self._redis, self._names, tokens)
 
     async def cursors(self) -> tuple[object, ...]:
-        """How far the workers are with the log; it differs as soon as something has moved.
+        """Return the progress of the workers in the log; it differs whenever anything has moved.
 
         Raises:
             Unavailable: Redis can't be reached.
-            ConfigurationError: our user may not see it.
+            ConfigurationError: our user may not read the progress.
         """
         return await read_cursors(self._redis, self._names)
 
     async def heartbeats(self) -> list[Heartbeat]:
-        """The workers of the deployment; raises as ``cursors``."""
+        """Return the workers of the deployment; raises as ``cursors``."""
         return await Heartbeats(self._redis, self._names).read()
 
     async def _know_before_publishing(self, *, durable: bool) -> None:
-        """A durable event is kept first, and published again once Redis is back."""
+        """Learn the deployment; a durable event is kept first and published when Redis is back."""
         try:
             await retrying(self._know_deployment)
         except Unavailable:
@@ -300,7 +302,7 @@ class Client:
             ) from None
 
     async def _know_deployment(self) -> None:
-        """Compare the partitions once: a change in one that no worker reads is lost unseen."""
+        """Compare the partitions once: a change in a partition without a reader would be lost."""
         if self._knows_deployment:
             return
         stamp = await read_stamp(self._redis, self._names)
@@ -314,5 +316,5 @@ class Client:
             self._use(Names(self._names.prefix, partitions))
 
     def statistics(self) -> Mapping[str, Any]:
-        """What is in hand: queries that wait for their reply, and reader tasks."""
+        """Count the queries that wait for their reply, and the reader tasks."""
         return self._asker.statistics()

@@ -1,4 +1,4 @@
-"""One way to reach Redis: no hidden retries, bounded waits, our own errors."""
+"""Connections to Redis: no hidden retries, bounded waits, Headrace's own errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CURE = "check HEADRACE_REDIS_URL and that the server runs"
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What has to be known about a server before its streams are trusted."""
+    """Properties of a server that must be checked before its streams are trusted."""
 
     version: tuple[int, ...]
     maxmemory_policy: str
@@ -42,11 +42,11 @@ class ServerFacts:
 
 
 def connect(redis_url: str, *, blocking: bool = False) -> Redis:
-    """A client that makes its connections when they are needed; close it with ``aclose()``.
+    """Create a client that connects on demand; close it with ``aclose()``.
 
-    Commands are never retried by the client: a retried XADD whose reply was lost is a second
-    entry. With ``blocking`` the socket outlasts a read that blocks for ``LONGEST_BLOCK``, and
-    every such read has a connection of its own; without it at most 32 connections are shared.
+    The client never retries a command: a retried XADD whose reply was lost would add a second
+    entry. With ``blocking`` the socket timeout exceeds a read that blocks for ``LONGEST_BLOCK``,
+    and every such read has its own connection; without it at most 32 connections are shared.
 
     Raises:
         ConfigurationError: the URL is not redis://, rediss:// or unix://.
@@ -62,7 +62,7 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
     try:
         pool = _pool(redis_url, options, blocking=blocking)
     except ValueError:
-        # not quoted: where a password has a slash in it, the error takes it for the port
+        # the error is not quoted: it takes the rest of a password after a slash for the port
         raise ConfigurationError(
             "HEADRACE_REDIS_URL is not a Redis URL: write redis://user:password@host:port/0 "
             "(or rediss://, unix://), with %2F for a slash in the password, %23 for a #"
@@ -82,20 +82,20 @@ def _pool(redis_url: str, options: dict[str, object], *, blocking: bool) -> Conn
 
 @contextmanager
 def redis_errors() -> Iterator[None]:
-    """Raise what redis-py raises as an error of ours.
+    """Translate the errors of redis-py into those of Headrace.
 
     Raises:
         Unavailable: no connection, no reply in time, or the server is loading, read-only, busy, or
-            without the disk or the replicas that it wants for a write.
+            lacks the disk or the replicas that it requires for a write.
         LogFull: the server is at its memory limit.
-        ConfigurationError: the server refused the credentials, or the user may not do this.
+        ConfigurationError: the server refused the credentials, or the user lacks a permission.
     """
     try:
         yield
     except exceptions.NoPermissionError as error:
         raise _refused(error) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
-        # redis-py wraps what it meets while it connects
+        # redis-py wraps the errors of a connection attempt
         if exceptions.AuthenticationError in (type(error), type(error.__cause__)):
             raise ConfigurationError(
                 f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
@@ -113,21 +113,23 @@ def redis_errors() -> Iterator[None]:
         if _REFUSED_IN_SCRIPT in str(error):
             raise _refused(error) from error
         if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
-            raise Unavailable(f"Redis can't do it now ({_line(error)}): {_CURE}") from error
+            raise Unavailable(
+                f"Redis can't run the command now ({_line(error)}): {_CURE}"
+            ) from error
         raise
 
 
 def _refused(error: Exception) -> ConfigurationError:
     return ConfigurationError(
-        f"Redis refuses: {_line(error)}: this is for another user "
-        "(`headrace access` makes one for each role)"
+        f"Redis denied permission: {_line(error)}. The role of this user is too narrow; "
+        "`headrace access` creates one user per role"
     )
 
 
 def _reply_of(error: Exception) -> str:
-    """What the server said, of a command in a pipeline and of one in a script too.
+    """Return the server's reply, also for a command in a pipeline or in a script.
 
-    In a pipeline redis-py puts the command before it, and up to version 6 Redis the script.
+    redis-py puts the command of a pipeline before it, and Redis up to version 6 the script.
     """
     return _BEFORE_REPLY.sub("", str(error))
 
@@ -137,11 +139,11 @@ def _line(error: Exception) -> str:
 
 
 async def check_server(client: Redis) -> ServerFacts:
-    """Ask the server who it is.
+    """Read the server's properties and check them.
 
     Raises:
-        ConfigurationError: it evicts keys, so that a full memory would lose whole streams.
-        Unavailable: it can't be reached.
+        ConfigurationError: the server evicts keys, so whole streams would be lost when it is full.
+        Unavailable: the server can't be reached.
     """
     with redis_errors():
         async with client.pipeline(transaction=False) as pipeline:

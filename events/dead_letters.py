@@ -1,4 +1,4 @@
-"""Events that could not be processed: kept with the reason, shown, redriven or dropped."""
+"""Dead letters: events that could not be processed, with the reason; list, redrive, drop."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class DeadLetter:
 
     ``entry_id`` is the event's id in its own stream, ``dead_entry_id`` that of this letter in the
     dead-letter stream (empty until it is stored). ``error`` is the error's code. ``position`` is
-    the place in the log that a redrive keeps; None for what isn't a change. ``signature`` is empty
-    where the event came without one.
+    the log position that a redrive keeps; it is None if the event is not a change. ``signature`` is
+    empty if the event has none.
     """
 
     event: bytes
@@ -52,7 +52,7 @@ class DeadLetter:
 
     @property
     def id(self) -> str:
-        """What a person names this letter by: ``<topic>/<partition>/<entry id>``."""
+        """Id of this letter for operators: ``<topic>/<partition>/<entry id>``."""
         return f"{self.topic}/{self.partition}/{self.dead_entry_id}"
 
     def to_fields(self) -> dict[FieldT, EncodableT]:
@@ -81,7 +81,7 @@ class DeadLetter:
         """Inverse of ``to_fields``.
 
         Raises:
-            KeyError, ValueError, OverflowError: these were never made by it.
+            KeyError, ValueError, OverflowError: ``to_fields`` can't have made these fields.
         """
         text = {
             key.decode(errors="replace"): value.decode(errors="replace")
@@ -118,7 +118,7 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a letter lies."""
+    """Location of a letter: topic, partition, entry id."""
 
     topic: Topic
     partition: int
@@ -133,22 +133,22 @@ class _Place:
 
 
 def storable(text: str) -> str:
-    """Without what neither UTF-8 nor Postgres can hold: errors quote whatever they met."""
+    """Remove characters that UTF-8 or Postgres can't hold: errors quote arbitrary input."""
     return text.encode(errors="replace").decode().replace("\x00", "")
 
 
 def tellable(detail: str) -> str:
-    """What was wrong, as publishers and askers may read it: storable, and without secrets."""
+    """Return an error's detail in a form that publishers may read: storable, without secrets."""
     return storable(masked(detail))
 
 
 def storable_signature(fields: Mapping[bytes, bytes]) -> str:
-    """The signature among an entry's fields, for its letter; what is too long for one is cut."""
+    """Return the signature among an entry's fields for its letter, cut to the longest valid one."""
     return storable(fields.get(SIGNATURE_FIELD, b"")[:LONGEST_SIGNATURE].decode(errors="replace"))
 
 
 def instant_of(milliseconds: float) -> datetime:
-    """When an entry came; ids that were chosen by hand may lie beyond any calendar."""
+    """Return the time of an entry; ids that were chosen by hand may exceed the calendar."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -167,10 +167,10 @@ class DeadLetters:
         self._redrive = Redrive(redis)
 
     async def list(self, limit: int = 100, topic: str | None = None) -> list[DeadLetter]:
-        """The newest letters first, of all topics or of one.
+        """Return the newest letters first, of all topics or of one.
 
         Raises:
-            UsageError: no such topic.
+            UsageError: the topic does not exist.
         """
         places = self._streams(topic)
         with redis_errors():
@@ -187,10 +187,10 @@ class DeadLetters:
         return letters[:limit]
 
     async def show(self, letter_id: str) -> DeadLetter:
-        """One letter.
+        """Return one letter.
 
         Raises:
-            UsageError: no such letter.
+            UsageError: the letter does not exist.
         """
         place = _Place.parse(letter_id, self._names)
         entry_id = place.dead_entry_id
@@ -201,12 +201,12 @@ class DeadLetters:
         raise _unknown(letter_id)
 
     async def redrive(self, letter_id: str) -> str:
-        """Put the event back into its stream, at the position that it had; its new entry id.
+        """Put the event back into its stream at its former position; return its new entry id.
 
-        Both happen at once, so that trying again after a lost reply can't add it twice.
+        Both happen in one step, so that a retry after a lost reply can't add it twice.
 
         Raises:
-            UsageError: no such letter (or it is redriven already).
+            UsageError: the letter does not exist, or is redriven already.
         """
         place = _Place.parse(letter_id, self._names)
         entry_id = await self._put_back(place)
@@ -215,15 +215,15 @@ class DeadLetters:
         return entry_id
 
     async def redrive_all(self, topic: str | None = None) -> int:
-        """Redrive what lies in the dead letters now, oldest first; how many."""
+        """Redrive all current dead letters, oldest first; return their number."""
         counts = [await self._redrive_stream(place) for place in self._streams(topic)]
         return sum(counts)
 
     async def drop(self, letter_id: str) -> None:
-        """Forget one letter for good.
+        """Delete one letter permanently.
 
         Raises:
-            UsageError: no such letter.
+            UsageError: the letter does not exist.
         """
         place = _Place.parse(letter_id, self._names)
         with redis_errors():
@@ -232,7 +232,7 @@ class DeadLetters:
             raise _unknown(letter_id)
 
     async def _redrive_stream(self, stream: _Place) -> int:
-        """Letters that arrive meanwhile wait for the next time, or a poison would never end."""
+        """Redrive the current letters; new ones wait, or a poison event would loop for ever."""
         with redis_errors():
             reply = await self._redis.xrevrange(self._dead_key(stream), count=1)
         last = next((entry.id for entry in entries_of(reply)), "0-0")
@@ -258,7 +258,7 @@ class DeadLetters:
 
     def _streams(self, topic: str | None) -> Sequence[_Place]:
         if topic is not None and topic.removesuffix(DEAD_SUFFIX) not in GROUPS:
-            raise UsageError(f"no topic {topic[:80]!r}; known: {', '.join(GROUPS)}")
+            raise UsageError(f"topic {topic[:80]!r} does not exist; known: {', '.join(GROUPS)}")
         topics = list(GROUPS) if topic is None else [Topic(topic.removesuffix(DEAD_SUFFIX))]
         return [
             _Place(name, partition, "")
@@ -268,7 +268,7 @@ class DeadLetters:
 
 
 def _letter(place: _Place, entry: Entry) -> DeadLetter:
-    """What lies there; something that no worker has put there hides no other letter."""
+    """Parse a letter; an entry that no worker wrote is returned too, and hides no other letter."""
     try:
         letter = DeadLetter.from_fields(entry.fields, entry.id)
     except (KeyError, ValueError, OverflowError):
@@ -280,7 +280,7 @@ def _letter(place: _Place, entry: Entry) -> DeadLetter:
             entry_id="",
             group="",
             error="Unknown",
-            detail="no worker has put this here",
+            detail="this entry was not written by a worker",
             attempts=0,
             first_at=added_at,
             last_at=added_at,
@@ -291,5 +291,5 @@ def _letter(place: _Place, entry: Entry) -> DeadLetter:
 
 def _unknown(letter_id: str) -> UsageError:
     return UsageError(
-        f"no dead letter {letter_id[:80]!r}: `headrace dead list` prints the ids there are"
+        f"dead letter {letter_id[:80]!r} does not exist: `headrace dead list` prints all ids"
     )

@@ -1,6 +1,6 @@
-"""The stamp by which a Redis says whose streams it holds, and in how many partitions.
+"""The stamp in Redis that identifies the deployment of its streams, and their partitions.
 
-Workers write it where there is none, and every process compares it before it publishes or reads.
+Workers write it if it is missing, and every process compares it before it publishes or reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ADOPTING = "`headrace deployment --adopt`"
 
 
 class Stamp(BaseModel):
-    """What a deployment says of itself. ``id``: 32 hex digits, those of its database."""
+    """Identity of a deployment. ``id``: 32 hex digits, the same as in its database."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,49 +50,49 @@ class Stamp(BaseModel):
 
 
 async def read_stamp(redis: Redis, names: Names) -> Stamp | None:
-    """The stamp, or None: no worker has started since Redis was empty.
+    """Return the stamp, or None if no worker has started since Redis was empty.
 
-    Users that an earlier version made may not read it; they are not checked, as before.
+    Users that an earlier version created may not read it; their streams are not checked, as before.
 
     Raises:
         MalformedEvent: the key holds something else.
-        Unavailable: Redis cannot be reached.
+        Unavailable: Redis can't be reached.
     """
     try:
         with redis_errors():
-            found: Any = await redis.get(names.deployment)
+            stored: Any = await redis.get(names.deployment)
     except ConfigurationError as error:
         if not isinstance(error.__cause__, exceptions.NoPermissionError):
             raise
         log.warning("deployment.unreadable", cure="run `headrace access` again")
         return None
-    return None if found is None else _parsed(names, found)
+    return None if stored is None else _parsed(names, stored)
 
 
 async def put_stamp(redis: Redis, names: Names, stamp: Stamp) -> Stamp:
-    """The stamp that is there, which is the given one where there was none.
+    """Write the stamp unless there is one; return the stamp that is stored.
 
     Raises:
         ConfigurationError: our user may not write it.
         MalformedEvent: the key holds something else.
-        Unavailable: Redis cannot be reached.
+        Unavailable: Redis can't be reached.
     """
     with redis_errors():
-        found: Any = await redis.get(names.deployment)
-        if found is None:
+        stored: Any = await redis.get(names.deployment)
+        if stored is None:
             await redis.set(names.deployment, stamp.model_dump_json(), nx=True)
-            found = await redis.get(names.deployment)
-    return stamp if found is None else _parsed(names, found)
+            stored = await redis.get(names.deployment)
+    return stamp if stored is None else _parsed(names, stored)
 
 
 async def replace_stamp(redis: Redis, names: Names, stamp: Stamp) -> None:
-    """Write a stamp whatever is there; raises as ``put_stamp``."""
+    """Write a stamp over any existing one; raises as ``put_stamp``."""
     with redis_errors():
         await redis.set(names.deployment, stamp.model_dump_json())
 
 
 def check_partitions(expected: int, chosen: int | None) -> int:
-    """The number of partitions to use; ``chosen`` None: no setting names one.
+    """Return the number of partitions to use; ``chosen`` is None if no setting names it.
 
     Raises:
         ConfigurationError: the setting names another number than the deployment has.
@@ -106,12 +106,12 @@ def check_partitions(expected: int, chosen: int | None) -> int:
 
 
 async def stranded(redis: Redis, names: Names) -> int | None:
-    """The highest partition beyond those of ``names`` with changes that some group has not done.
+    """Return the highest partition beyond those of ``names`` whose changes are not all handled.
 
-    None: there is none.
+    Returns None if every group has handled all changes of such partitions.
 
     Raises:
-        Unavailable: Redis cannot be reached.
+        Unavailable: Redis can't be reached.
     """
     streams = [
         (partition, topic)
@@ -121,7 +121,7 @@ async def stranded(redis: Redis, names: Names) -> int | None:
     keys = [names.stream(topic, partition) for partition, topic in streams]
     with redis_errors():
         if not keys or not await redis.exists(*keys):
-            return None  # as nearly always: one command instead of one for each stream
+            return None  # the usual case: one command instead of one for each stream
         async with redis.pipeline(transaction=False) as pipeline:
             for key in keys:
                 pipeline.xlen(key)
@@ -148,6 +148,6 @@ def _parsed(names: Names, found: bytes) -> Stamp:
         return Stamp.model_validate_json(found)
     except ValidationError:
         raise MalformedEvent(
-            f"the key {names.deployment} in Redis is no stamp of a deployment: "
+            f"the key {names.deployment} in Redis does not hold a deployment stamp: "
             f"write it again ({_ADOPTING})"
         ) from None

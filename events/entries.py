@@ -28,10 +28,10 @@ def entries_of(reply: Iterable[Any] | None) -> list[Entry]:
 
 
 def is_absent(reply: Any) -> bool:
-    """Whether a reply says that there is no such stream or group.
+    """Return whether a reply reports a missing stream or group.
 
     Raises:
-        RedisError: it says something else, such as that we may not ask.
+        RedisError: it reports another error, such as a missing permission.
     """
     if not isinstance(reply, Exception):
         return False
@@ -41,19 +41,19 @@ def is_absent(reply: Any) -> bool:
 
 
 def order(entry_id: str) -> tuple[int, int]:
-    """Sort key of an id: milliseconds, sequence."""
+    """Return the sort key of an id: milliseconds, sequence."""
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence)
 
 
 def following(entry_id: str) -> str:
-    """The smallest id above an id."""
+    """Return the smallest id above an id."""
     milliseconds, sequence = order(entry_id)
     return f"{milliseconds}-{sequence + 1}"
 
 
 def preceding(entry_id: str) -> str:
-    """The largest id of a possible ``Position`` below an id; of "0-0" it is itself."""
+    """Return the largest id of a possible ``Position`` below an id; "0-0" for "0-0"."""
     milliseconds, sequence = order(entry_id)
     if sequence:
         return f"{milliseconds}-{sequence - 1}"

@@ -1,4 +1,4 @@
-"""Types of the fields of events: every one has a limit."""
+"""Field types of events; each has a limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _storable(text: str) -> str:
-    """Postgres can't hold NUL, and UTF-8 can't hold a lone surrogate."""
+    """Reject NUL, which Postgres can't hold, and lone surrogates, which UTF-8 can't hold."""
     if "\x00" in text:
         raise ValueError("must not contain NUL")
     try:
@@ -37,14 +37,14 @@ def _storable(text: str) -> str:
 
 
 def _fits_an_index_key(uri: str) -> str:
-    """A B-tree key of Postgres holds 2,704 bytes, and a character takes up to four."""
+    """Reject a uri too long for an index: a B-tree key holds 2,704 bytes, a character up to 4."""
     if len(uri.encode()) > protocol.URI_BYTES:
         raise ValueError(f"must have at most {protocol.URI_BYTES:,} bytes in UTF-8")
     return uri
 
 
 def _in_utc(instant: datetime) -> datetime:
-    """Near the ends of the calendar some instants exist in other time zones only."""
+    """Convert to UTC; near the ends of the calendar some instants exist in other zones only."""
     try:
         return instant.astimezone(UTC)
     except OverflowError as error:

@@ -1,4 +1,4 @@
-"""Following of changes to their outcomes."""
+"""Following changes until their outcomes arrive."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MARGIN_MILLISECONDS = 1000
 
 
 class Following:
-    """The changes that are waited for, over all partitions; more may be added at any time.
+    """A set of changes whose outcomes are awaited, over all partitions; more may be added.
 
-    Each change has one outcome; with ``vectors``, one with pending chunks has two:
+    Each change has one outcome. With ``vectors``, a change with pending chunks has two:
     ``DocumentIndexed`` and then ``DocumentEmbedded``. A change takes about 100 bytes.
 
     A stream of outcomes keeps the latest 100,000, so read while you publish.
@@ -38,16 +38,16 @@ class Following:
 
     @property
     def waiting(self) -> int:
-        """How many changes have no final outcome."""
+        """Number of changes without a final outcome."""
         return len(self._applying) + len(self._embedding)
 
     @property
     def applying(self) -> int:
-        """How many changes are not searchable by keyword."""
+        """Number of changes that are not yet searchable by keyword."""
         return len(self._applying)
 
     async def add(self, tokens: Iterable[str]) -> None:
-        """Wait for these changes too.
+        """Follow these changes too.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -62,24 +62,24 @@ class Following:
             self._last = dict.fromkeys(range(self._outcomes.partitions), f"{start}-0")
 
     async def read(self, block: timedelta | None = None) -> list[Outcome]:
-        """Outcomes of these changes; empty where there are none (within ``block``).
+        """Return new outcomes of these changes; empty if none arrives (within ``block``).
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
         """
         news: list[Outcome] = []
         while self.waiting:
-            found = await self._outcomes.read_all(self._last, block=None if news else block)
-            for partition, entries in found.items():
+            batches = await self._outcomes.read_all(self._last, block=None if news else block)
+            for partition, entries in batches.items():
                 self._last[partition] = entries[-1].entry_id
                 outcomes = (entry.outcome for entry in entries)
                 news += [outcome for outcome in outcomes if outcome and self._is_news(outcome)]
-            if news or not found:
+            if news or not batches:
                 break
         return news
 
     def _is_news(self, outcome: Outcome) -> bool:
-        """Whether it is waited for. A worker may repeat an outcome, with nothing pending then."""
+        """Return whether the outcome is awaited; a worker may repeat one, with nothing pending."""
         token = outcome.data.token
         if isinstance(outcome, DocumentIndexed):
             if token not in self._applying:
@@ -103,10 +103,10 @@ async def follow(
     *,
     vectors: bool = False,
 ) -> AsyncIterator[Outcome]:
-    """The outcomes of each receipt's change as they come; see ``Following``.
+    """Yield the outcome of each receipt's change in order of arrival; see ``Following``.
 
     Raises:
-        Unavailable: no outcome came for as long as ``patience``.
+        Unavailable: no outcome arrived for as long as ``patience``.
     """
     now = asyncio.get_running_loop().time
     following = Following(outcomes, vectors=vectors)
@@ -116,7 +116,7 @@ async def follow(
         left = timedelta(seconds=received_at + patience.total_seconds() - now())
         if left <= timedelta():
             raise Unavailable(
-                f"{following.waiting} changes have no outcome, and none came for "
+                f"{following.waiting} changes have no outcome, and none arrived for "
                 f"{patience.total_seconds():g} s: are workers running?"
             )
         for outcome in await following.read(min(left, LONGEST_BLOCK)):
@@ -125,9 +125,10 @@ async def follow(
 
 
 def _start(tokens: Iterable[str], now: int) -> int:
-    """Milliseconds. An outcome is younger than its change, and one server's clock stamps both.
+    """Return the time in milliseconds from which outcomes must be read.
 
-    Where that clock was set back, there are changes of the future, with outcomes of any time.
+    An outcome is younger than its change, and one server's clock stamps both. If that clock was set
+    back, changes may lie in the future, and their outcomes at any time.
     """
     times = [order(Position.from_token(token).entry_id)[0] for token in tokens]
     if max(times) > now:

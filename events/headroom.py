@@ -1,4 +1,4 @@
-"""How full Redis may be before new work is refused: changes first, questions later."""
+"""Memory limits of Redis above which new work is refused: changes first, questions later."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ __all__ = ["CHANGES_UP_TO", "QUESTIONS_UP_TO", "Headroom", "MemoryUse", "read_me
 
 CHANGES_UP_TO = 0.9
 QUESTIONS_UP_TO = 0.95
-"""Shares of Redis' memory limit; above them outcomes and replies still have room."""
+"""Shares of Redis' memory limit; above them, outcomes and replies still have room."""
 
 _HEADROOM_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory of Redis; ``limit_bytes`` 0: it has no limit."""
+    """Memory use of Redis; ``limit_bytes`` is 0 if it has no limit."""
 
     used_bytes: int
     limit_bytes: int
 
     @property
     def share(self) -> float:
-        """Used of the limit, 0 without one."""
+        """Used share of the limit; 0 without a limit."""
         return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
 
     @property
     def refuses_changes(self) -> bool:
-        """Whether publishers get ``LogFull``."""
+        """True if publishers get ``LogFull``."""
         return self.share > CHANGES_UP_TO
 
     @property
     def refuses_questions(self) -> bool:
-        """Whether those who ask get it, too."""
+        """True if queries get ``LogFull`` too."""
         return self.share > QUESTIONS_UP_TO
 
 
 class Headroom:
-    """Refuses new work while Redis still has room for what the workers must write.
+    """Refuses new work while Redis still has room for the workers' writes.
 
-    ``up_to`` is the share of the memory limit above which it does.
+    ``up_to`` is the share of the memory limit above which it refuses.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Headroom:
         self._checked_at = -math.inf
 
     async def check(self) -> None:
-        """Make sure that there is room; looks at most once a second.
+        """Check that Redis has room; it is queried at most once a second.
 
         Raises:
             LogFull: Redis is near its memory limit.
-            Unavailable: it could not be reached for as long as ``patience``.
+            Unavailable: Redis could not be reached for as long as ``patience``.
         """
         now = asyncio.get_running_loop().time()
         if now < self._checked_at + _HEADROOM_SECONDS:
@@ -80,10 +80,10 @@ class Headroom:
 
 
 async def read_memory(redis: Redis) -> MemoryUse:
-    """How full Redis is.
+    """Read the memory use of Redis.
 
     Raises:
-        Unavailable: it can't be reached.
+        Unavailable: Redis can't be reached.
     """
     with redis_errors():
         return await _read(redis)

@@ -1,4 +1,4 @@
-"""What workers tell of themselves every few seconds, for ``status`` and for alarms."""
+"""Heartbeats of workers, sent every few seconds, for ``status`` and for alarms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from events.names import Names
 __all__ = ["FORGET_AFTER", "Heartbeat", "Heartbeats"]
 
 FORGET_AFTER = timedelta(minutes=10)
-"""A worker that was silent so long is no news any more."""
+"""A worker that was silent for this long is removed."""
 
 
 class _Circuit(BaseModel):
@@ -30,7 +30,7 @@ class _Circuit(BaseModel):
 
 
 class _State(BaseModel):
-    """The form of what ``status`` reads, as far as it is told: any user may write a heartbeat."""
+    """Schema of the fields that ``status`` reads; needed because any user may write a heartbeat."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     host: str = ""
@@ -49,7 +49,7 @@ class _State(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The last of one worker: ``age`` by the clock of Redis, ``state`` as its version tells it."""
+    """Last heartbeat of a worker: ``age`` by the clock of Redis, ``state`` as it was sent."""
 
     worker: str
     age: timedelta
@@ -59,7 +59,7 @@ class Heartbeat:
 class Heartbeats:
     """The heartbeats of a deployment, in one hash by worker.
 
-    A worker that ends takes its own away; what one leaves that was killed goes after
+    A worker that ends removes its own entry; the entry of a killed worker is removed after
     ``FORGET_AFTER``.
     """
 
@@ -68,34 +68,34 @@ class Heartbeats:
         self._key = names.workers
 
     async def beat(self, worker: str, state: Mapping[str, Any]) -> None:
-        """Tell the state of a worker.
+        """Send the state of a worker.
 
         Raises:
             Unavailable: Redis can't be reached.
             LogFull: Redis is at its memory limit.
         """
         with redis_errors():
-            told = json.dumps({"at_ms": await self._now_ms(), "state": state})
-            await self._redis.hset(self._key, worker, told)
+            beat = json.dumps({"at_ms": await self._now_ms(), "state": state})
+            await self._redis.hset(self._key, worker, beat)
 
     async def leave(self, worker: str) -> None:
-        """Take a worker out; raises as ``beat``."""
+        """Remove the entry of a worker; raises as ``beat``."""
         with redis_errors():
             await self._redis.hdel(self._key, worker)
 
     async def read(self) -> list[Heartbeat]:
-        """All that are not forgotten, by name; raises as ``beat``."""
+        """Return all heartbeats that are not removed, by name; raises as ``beat``."""
         with redis_errors():
-            found: Any = await self._redis.hgetall(self._key)
+            stored: Any = await self._redis.hgetall(self._key)
             now_ms = await self._now_ms()
-        beats = [_heartbeat(name, told, now_ms) for name, told in found.items()]
-        return sorted((one for one in beats if one is not None), key=lambda one: one.worker)
+        beats = [_heartbeat(name, value, now_ms) for name, value in stored.items()]
+        return sorted((beat for beat in beats if beat is not None), key=lambda beat: beat.worker)
 
     async def forget(self) -> None:
-        """Drop the heartbeats of workers that were silent for too long; raises as ``beat``."""
-        for one in await self.read():
-            if one.age > FORGET_AFTER:
-                await self.leave(one.worker)
+        """Remove workers that were silent for too long; raises as ``beat``."""
+        for beat in await self.read():
+            if beat.age > FORGET_AFTER:
+                await self.leave(beat.worker)
 
     async def _now_ms(self) -> int:
         seconds, microseconds = await self._redis.time()
@@ -103,7 +103,7 @@ class Heartbeats:
 
 
 def _heartbeat(worker: bytes, told: bytes, now_ms: int) -> Heartbeat | None:
-    """None for what no worker of ours wrote."""
+    """Parse a heartbeat; returns None if it was not written by a worker of Headrace."""
     try:
         value = json.loads(told)
         age = timedelta(milliseconds=max(0, now_ms - int(value["at_ms"])))

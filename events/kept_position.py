@@ -1,4 +1,4 @@
-"""The position that counts for an entry: its own, or the one that a redrive kept."""
+"""Effective position of an entry: its own, or the one that a redrive kept."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ POSITION_FIELD = b"position"
 
 
 def kept_position(fields: Mapping[bytes, bytes], own: Position) -> int:
-    """Number of the effective position.
+    """Return the number of the effective position.
 
     Raises:
-        MalformedEvent: the field isn't a number, or is newer than the entry itself: with it a
+        MalformedEvent: the field is not a number, or is newer than the entry itself: with it a
             publisher could overtake every later change of the document.
     """
     text = fields.get(POSITION_FIELD)

@@ -1,7 +1,7 @@
-"""The events, as CloudEvents 1.0 in structured mode.
+"""Event models, as CloudEvents 1.0 in structured mode.
 
-Each event class is an envelope around one data class. Every field has a limit, so that what passes
-validation is safe to store and to compare.
+Each event class is an envelope around one data class. Every field has a limit, so that an event
+that passes validation is safe to store and to compare.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _ITEMS = re.compile(r"item(s?) after validation")
 
 
 class Kind(StrEnum):
-    """Kinds of content; each has its way of chunking."""
+    """Kinds of content; each has its own chunking."""
 
     CODE = "code"
     MARKDOWN = "markdown"
@@ -93,12 +93,12 @@ class Kind(StrEnum):
 
 
 def content_hash(content: str) -> str:
-    """SHA-256 of the UTF-8 bytes, in hex."""
+    """Return the SHA-256 of the UTF-8 bytes, in hex."""
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first wrong field and what is wrong with it: one printable line, safe to store."""
+    """Describe the first wrong field and its error in one printable line that is safe to store."""
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "event"
     message = first["msg"].removeprefix("Value error, ")
@@ -109,13 +109,13 @@ def first_problem(error: ValidationError) -> str:
 
 
 class Data(BaseModel):
-    """What an event says."""
+    """Base class of the data of events."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Event(BaseModel):
-    """CloudEvents 1.0 envelope. Unknown extension attributes are ignored, as the standard asks."""
+    """CloudEvents 1.0 envelope. Unknown extension attributes are ignored, as the standard says."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     TYPE: ClassVar[str]
@@ -131,7 +131,7 @@ class Event(BaseModel):
     data: Any
 
     def to_bytes(self) -> bytes:
-        """The event as UTF-8 JSON, as it travels."""
+        """Serialize the event as UTF-8 JSON, the form in which it is sent."""
         return self.model_dump_json(exclude_none=True).encode()
 
     @classmethod
@@ -149,17 +149,17 @@ class Event(BaseModel):
 
 
 class ContentReference(Data):
-    """Claim check: the content lies in Postgres under its hash."""
+    """Claim check: the content is stored in Postgres under its hash."""
 
     sha256: Sha256
     size_bytes: Annotated[int, Field(ge=0, le=2**31)]
 
 
 class Origin(Data):
-    """The registered source of a document, and the revision of it that the change is of.
+    """Registered source of a document, and the revision of the source that the change belongs to.
 
-    The revision of a sync is the position of the log at which it began, so that it can be compared
-    with the positions of other changes too.
+    The revision of a sync is the log position at which it began, so that it can also be compared
+    with the positions of other changes.
     """
 
     source: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -167,7 +167,7 @@ class Origin(Data):
 
 
 class DocumentChange(Data):
-    """One document became something else, or went away."""
+    """Upsert, rename or delete of one document."""
 
     project: Project
     uri: Uri
@@ -213,7 +213,7 @@ class DocumentChanged(Event):
 
 
 class Problem(Data):
-    """What went wrong, in the manner of RFC 9457."""
+    """Description of an error, in the style of RFC 9457."""
 
     type: Annotated[str, Field(max_length=128)]
     detail: Annotated[str, Field(max_length=4000)]
@@ -223,8 +223,8 @@ class Problem(Data):
 class DocumentIndexedData(Data):
     """Outcome of a ``document.changed``.
 
-    ``chunks_pending`` chunks are found by keyword already, and by vector once ``document.embedded``
-    has followed.
+    ``chunks_pending`` chunks are searchable by keyword already, and by vector after
+    ``document.embedded``.
     """
 
     event_id: str
@@ -244,7 +244,7 @@ class DocumentIndexedData(Data):
 
 
 class DocumentIndexed(Event):
-    """A change is applied (or was already, or is older than what is stored)."""
+    """A change was applied, or had been before, or is older than the stored version."""
 
     TYPE: ClassVar[str] = "document.indexed"
     type: Literal["document.indexed"] = "document.indexed"
@@ -252,7 +252,7 @@ class DocumentIndexed(Event):
 
 
 class DocumentChunkedData(Data):
-    """A document with chunks that wait for vectors. ``token`` is that of its change."""
+    """Document with chunks that still need vectors. ``token`` is that of its change."""
 
     event_id: str
     token: Token
@@ -265,7 +265,7 @@ class DocumentChunkedData(Data):
 
 
 class DocumentChunked(Event):
-    """A document is searchable by keyword; its vectors are still to be made."""
+    """A document is searchable by keyword; its vectors are still to be computed."""
 
     TYPE: ClassVar[str] = "document.chunked"
     type: Literal["document.chunked"] = "document.chunked"
@@ -273,11 +273,11 @@ class DocumentChunked(Event):
 
 
 class DocumentEmbeddedData(Data):
-    """Vectors that the embedder gave a document. ``token`` is that of its change.
+    """Vectors that the embedder added to a document. ``token`` is that of its change.
 
-    All are 0 where a newer change has replaced the document before. ``chunks_refused``: texts that
-    the model refuses, found by keyword only. ``embedded_after_ms``: from publish to the last
-    vector.
+    All numbers are 0 if a newer change replaced the document first. ``chunks_refused`` counts texts
+    that the model refuses; they are searchable by keyword only. ``embedded_after_ms`` is the time
+    from publish to the last vector.
     """
 
     event_id: str
@@ -293,7 +293,7 @@ class DocumentEmbeddedData(Data):
 
 
 class DocumentEmbedded(Event):
-    """No chunk of a change waits for its vector any more."""
+    """All chunks of a change have their vectors, or were refused by the model."""
 
     TYPE: ClassVar[str] = "document.embedded"
     type: Literal["document.embedded"] = "document.embedded"
@@ -301,7 +301,7 @@ class DocumentEmbedded(Event):
 
 
 class DocumentRejectedData(Data):
-    """Why a ``document.changed`` lies in the dead letters. Unknown parts are absent."""
+    """Reason why a ``document.changed`` was dead-lettered. Unknown parts are absent."""
 
     event_id: str | None = None
     token: Token
@@ -312,7 +312,7 @@ class DocumentRejectedData(Data):
 
 
 class DocumentRejected(Event):
-    """A change could not be applied; the original lies in the dead letters."""
+    """A change could not be applied and was dead-lettered."""
 
     TYPE: ClassVar[str] = "document.rejected"
     type: Literal["document.rejected"] = "document.rejected"
@@ -320,7 +320,7 @@ class DocumentRejected(Event):
 
 
 class Filters(Data):
-    """Which documents a query may see; every condition must hold."""
+    """Conditions on the documents that a query searches; all must hold."""
 
     kinds: Annotated[tuple[Kind, ...], Field(max_length=16)] = ()
     collections: Annotated[tuple[Collection, ...], Field(max_length=protocol.COLLECTIONS)] = ()
@@ -329,7 +329,7 @@ class Filters(Data):
 
 
 class Weights(Data):
-    """Relative weight of each leg in the fusion."""
+    """Relative weight of each retriever in the fusion."""
 
     vector: Annotated[float, Field(ge=0, le=1)] = 0.5
     keyword: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -344,7 +344,7 @@ class Weights(Data):
 class Query(Data):
     """A question to one project.
 
-    It waits until ``min_event`` is searchable by keyword; with ``vectors`` by vector too.
+    It waits until ``min_event`` is searchable by keyword and, with ``vectors``, by vector too.
     """
 
     project: Project
@@ -370,7 +370,7 @@ class Query(Data):
 
 
 class QueryRequested(Event):
-    """Somebody asks."""
+    """A client asks a question."""
 
     TYPE: ClassVar[str] = "query.requested"
     type: Literal["query.requested"] = "query.requested"
@@ -378,14 +378,14 @@ class QueryRequested(Event):
 
 
 class LegScore(Data):
-    """Place (from 1) and raw score of a chunk in one leg: cosine similarity, or BM25."""
+    """Rank (from 1) and raw score of a chunk in one retriever: cosine similarity, or BM25."""
 
     rank: int
     score: float
 
 
 class Scores(Data):
-    """Why a chunk is where it is."""
+    """Scores behind the rank of a chunk."""
 
     vector: LegScore | None = None
     keyword: LegScore | None = None
@@ -394,7 +394,7 @@ class Scores(Data):
 
 
 class Citation(Data):
-    """Where a chunk stands in its source. Lines count from 1, both ends included."""
+    """Location of a chunk in its source. Lines count from 1, both ends included."""
 
     uri: str
     start_line: int
@@ -424,9 +424,9 @@ class QueryAnswer(Data):
     """The answer to one query.
 
     ``watermark`` maps each document stream (``lane:partition``) to the entry id up to which every
-    event was applied when the search began. ``stale`` says that ``min_event`` was not yet applied.
-    ``coverage`` is the share (0 to 1) of the searched chunks that have a vector; below 1,
-    ``degraded`` names ``vector``.
+    event had been applied when the search began. ``stale`` is true if ``min_event`` was not yet
+    applied. ``coverage`` is the share (0 to 1) of the searched chunks that have a vector; if it is
+    below 1, ``degraded`` contains ``vector``.
     """
 
     query_id: str
@@ -443,7 +443,7 @@ class QueryAnswer(Data):
 
 
 class QueryAnswered(Event):
-    """The one reply to a query that could be answered."""
+    """Reply to a query that could be answered; a query gets exactly one reply."""
 
     TYPE: ClassVar[str] = "query.answered"
     type: Literal["query.answered"] = "query.answered"
@@ -451,7 +451,7 @@ class QueryAnswered(Event):
 
 
 class QueryFailedData(Data):
-    """Why there is no answer."""
+    """Reason for a missing answer."""
 
     query_id: str
     project: str | None = None
@@ -459,7 +459,7 @@ class QueryFailedData(Data):
 
 
 class QueryFailed(Event):
-    """The one reply to a query that could not be answered."""
+    """Reply to a query that could not be answered; a query gets exactly one reply."""
 
     TYPE: ClassVar[str] = "query.failed"
     type: Literal["query.failed"] = "query.failed"
@@ -490,7 +490,7 @@ def _check_size(raw: bytes) -> None:
 
 
 class _Typed(BaseModel):
-    """Just enough of an envelope to know its type."""
+    """The part of an envelope that is needed to read its type."""
 
     model_config = ConfigDict(extra="ignore")
     type: str

@@ -1,6 +1,6 @@
-"""Every stream, group and key name, built here and nowhere else.
+"""Names of every stream, group and key; they are built here and nowhere else.
 
-Keys that one script touches share a hash tag, so that the same code runs on a Redis Cluster::
+Keys that are used by one script share a hash tag, so that the same code runs on a Redis Cluster::
 
     headrace:{document.0}:changed.live    topic document.changed.live, partition 0
     headrace:{document.0}:changed.bulk
@@ -9,14 +9,14 @@ Keys that one script touches share a hash tag, so that the same code runs on a R
     headrace:{document.0}:chunked.live    topic document.chunked.live, partition 0
     headrace:{document.0}:chunked.bulk
     headrace:{document.0}:outcome         document.indexed, document.embedded, document.rejected
-    headrace:{document.0}:trimmed         how many changes have left each lane's stream
+    headrace:{document.0}:trimmed         number of changes trimmed from each lane's stream
     headrace:{query.0}:requested
     headrace:{query.0}:replies:<client>
     headrace:{query.0}:replied:<query id>
-    headrace:{model.<provider>}:held      there while a provider is to be left alone
-    headrace:{model.<provider>}:requests  when its limit will have been worked off; also :tokens
-    headrace:{workers}:state              hash: what each worker last told of itself
-    headrace:deployment                   which deployment this is, and its partitions
+    headrace:{model.<provider>}:held      exists while no request may be sent to a provider
+    headrace:{model.<provider>}:requests  time when its limit is worked off; also :tokens
+    headrace:{workers}:state              hash: last state that each worker sent
+    headrace:deployment                   identity of the deployment, and its partitions
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Lane(StrEnum):
 
 
 class Topic(StrEnum):
-    """Topics as Faust sees them; the part before the first dot is the hash tag of their keys."""
+    """Topics as Faust uses them; the part before the first dot is the hash tag of their keys."""
 
     CHANGED_LIVE = "document.changed.live"
     CHANGED_BULK = "document.changed.bulk"
@@ -66,7 +66,7 @@ class Topic(StrEnum):
 
     @property
     def lane(self) -> Lane:
-        """Lane of a topic that has two.
+        """The lane of a topic that has two.
 
         Raises:
             ValueError: the topic has no lanes.
@@ -85,12 +85,12 @@ class Topic(StrEnum):
 
     @classmethod
     def of_lane(cls, lane: Lane) -> Topic:
-        """The topic that carries a lane's changes."""
+        """Return the topic that carries a lane's changes."""
         return cls(f"document.changed.{lane}")
 
     @classmethod
     def of_chunked(cls, lane: Lane) -> Topic:
-        """The topic that carries a lane's documents whose chunks wait for vectors."""
+        """Return the topic of a lane's documents whose chunks still need vectors."""
         return cls(f"document.chunked.{lane}")
 
 
@@ -103,15 +103,15 @@ GROUPS: dict[Topic, str] = {
 }
 
 ARCHIVER = "archiver"
-"""The second group of the streams of changes: it keeps them outside of Redis."""
+"""The second group of the change streams: it copies them to the archive."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Place of a change in the log: totally ordered by time, also across lanes.
+    """Log position of a change: totally ordered by time, also across lanes.
 
     Lanes are separate streams, so two entries of one millisecond can have the same id; the live
-    one then counts as the newer. ``number`` fits Postgres' bigint.
+    entry then counts as the newer. ``number`` fits Postgres' bigint.
     """
 
     lane: Lane
@@ -123,7 +123,7 @@ class Position:
         """Sortable 63-bit form: milliseconds, sequence (20 bits), lane (1 bit).
 
         Raises:
-            MalformedEvent: an id that Redis' clock can't have made.
+            MalformedEvent: the clock of Redis can't have produced the id.
         """
         milliseconds, _, sequence = self.entry_id.partition("-")
         value = int(milliseconds) << _SEQUENCE_BITS | int(sequence)
@@ -133,7 +133,7 @@ class Position:
 
     @property
     def token(self) -> str:
-        """What a publisher gets, and a query may name as ``min_event``."""
+        """Text form that a publisher receives and a query may name as ``min_event``."""
         return f"{self.lane}:{self.partition}:{self.entry_id}"
 
     @classmethod
@@ -141,7 +141,7 @@ class Position:
         """Inverse of ``token``.
 
         Raises:
-            MalformedEvent: not a token.
+            MalformedEvent: the text is not a token.
         """
         match = _TOKEN.fullmatch(token)
         if match is None:
@@ -168,58 +168,58 @@ class Names:
     partitions: int = 1
 
     def stream(self, topic: str, partition: int = 0) -> str:
-        """Stream key of a topic's partition; a dead-letter topic ends in ``DEAD_SUFFIX``."""
+        """Return the stream key of a topic's partition; dead-letter topics end in DEAD_SUFFIX."""
         family, _, rest = topic.partition(".")
         return f"{self.prefix}:{{{family}.{partition}}}:{rest}"
 
     def dead(self, topic: str, partition: int = 0) -> str:
-        """Dead-letter stream beside a topic's stream."""
+        """Return the key of the dead-letter stream beside a topic's stream."""
         return self.stream(topic + DEAD_SUFFIX, partition)
 
     def seen(self, project: str, event_id: str, partition: int, signature: str = "") -> str:
-        """Remembers the token of a published event id, for idempotent publishing.
+        """Return the key of the token of a published event id, for idempotent publishing.
 
-        A signed event has a key that only its publisher can name: by an unsigned one of the same id
-        nobody can keep it from being published.
+        Only the publisher of a signed event can name its key, so no other client can block it by
+        publishing an unsigned event of the same id.
         """
         proof = f":{signature[-_PROOF_CHARACTERS:]}" if signature else ""
         return f"{self.prefix}:{{document.{partition}}}:seen:{project}:{event_id}{proof}"
 
     def trimmed(self, partition: int) -> str:
-        """Hash: by lane, how many changes have left the stream."""
+        """Return the key of a hash: number of changes trimmed from the stream, by lane."""
         return f"{self.prefix}:{{document.{partition}}}:trimmed"
 
     def replies(self, client: str, partition: int = 0) -> str:
-        """Reply stream of one client."""
+        """Return the key of the reply stream of one client."""
         return f"{self.prefix}:{{query.{partition}}}:replies:{client}"
 
     def is_replies(self, key: str, partition: int) -> bool:
-        """Whether a key that a query names can only be a reply stream of its partition."""
+        """Return whether a key in a query can only be a reply stream of its partition."""
         prefix = self.replies("", partition)
         return key.startswith(prefix) and _CLIENT.fullmatch(key, len(prefix)) is not None
 
     def replied(self, query_id: str, partition: int = 0) -> str:
-        """Remembers that a query has its terminal reply."""
+        """Return the key that exists if a query has its terminal reply."""
         return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
 
     def turns(self, provider: str, kind: str) -> str:
-        """State of a provider's limits: ``held``, ``requests`` or ``tokens``."""
+        """Return the key of a provider's limits: ``held``, ``requests`` or ``tokens``."""
         return f"{self.prefix}:{{model.{provider}}}:{kind}"
 
     @property
     def workers(self) -> str:
-        """Hash: by worker, what it last told of itself."""
+        """Key of a hash: last state that each worker sent."""
         return f"{self.prefix}:{{workers}}:state"
 
     @property
     def deployment(self) -> str:
-        """Which deployment these keys belong to, see ``events.deployment``."""
+        """Key of the stamp of the deployment, see ``events.deployment``."""
         return f"{self.prefix}:deployment"
 
     def partition_of(self, project: str, uri: str) -> int:
-        """Partition of a document: stable, by CRC-32 of project and uri."""
+        """Return the partition of a document: stable, by CRC-32 of project and uri."""
         return zlib.crc32(f"{project}\0{uri}".encode()) % self.partitions
 
     def query_partition(self, query_id: str) -> int:
-        """Partition of a query."""
+        """Return the partition of a query."""
         return zlib.crc32(query_id.encode()) % self.partitions

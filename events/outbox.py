@@ -1,4 +1,4 @@
-"""Events that shall outlive Redis: kept in an outbox until the archive has them."""
+"""Outbox of durable events: they are kept until the archive has them, even if Redis is lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from events.names import LARGEST_SEQUENCE, Lane, Position
 __all__ = ["KeptEvent", "Outbox", "Placed", "WaitingEvent"]
 
 _DERIVED = (LARGEST_SEQUENCE + 1) // 2
-"""No entry has a sequence from here on: Redis would have to add 524,288 in a millisecond."""
+"""Sequences from here on are free: Redis would have to add 524,288 entries in a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptEvent:
-    """An event as the outbox keeps it; ``signature`` is empty where it has none."""
+    """An event as the outbox keeps it; ``signature`` is empty if it has none."""
 
     project: str
     event_id: str
@@ -28,7 +28,7 @@ class KeptEvent:
 
 
 class Placed(NamedTuple):
-    """Where an event came to stand in the log."""
+    """The position that an event got in the log."""
 
     project: str
     event_id: str
@@ -36,24 +36,24 @@ class Placed(NamedTuple):
 
 
 class Outbox(Protocol):
-    """Where a publisher keeps events before they go into the log.
+    """Storage of events before they are added to the log.
 
-    The archive takes each one out in the transaction in which it enters the event.
+    The archive removes each event in the transaction in which it records it.
     """
 
     async def keep(self, events: Sequence[KeptEvent]) -> None:
-        """Keep events for good, in their order; one that is kept already stays as it is."""
+        """Store events durably, in their order; one that is stored already stays unchanged."""
 
     async def place(self, placed: Sequence[Placed]) -> None:
-        """Note where events came to stand; those that are taken out by now are passed over."""
+        """Record the log positions of events; events that have been removed are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingEvent:
     """An event in the outbox, without its body.
 
-    ``position``: its number in the log as far as that is known; None: perhaps it never came there.
-    ``created_at`` is by Postgres' clock; ``number`` counts the events that were ever kept.
+    ``position`` is its number in the log. It is None if unknown: the event may not have reached the
+    log. ``created_at`` is by Postgres' clock; ``number`` counts all events that were ever stored.
     """
 
     project: str
@@ -67,10 +67,10 @@ class WaitingEvent:
 
     @property
     def place(self) -> Position:
-        """Its place in the log, or one of its own at the time when it was kept.
+        """Log position of the event, or a position derived from the time when it was stored.
 
-        The place is free, whatever else came into the log, and events that were kept one after
-        the other stand in that order.
+        No other entry of the log can have the derived position, and events that were stored one
+        after the other keep that order.
         """
         if self.position is not None and self.position >= 0:
             return Position.from_number(self.position, self.partition)

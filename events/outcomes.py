@@ -1,4 +1,4 @@
-"""Outcomes of changes, as a stream that publishers can follow."""
+"""Streams of the outcomes of changes, which publishers can follow."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
 Outcome = DocumentIndexed | DocumentEmbedded | DocumentRejected
 _KEEP_OUTCOMES = 100_000
 _MOST_READS = 32
-"""At once: each has a connection of its own, and any number of publishers' calls may follow."""
+"""Limit on concurrent reads: each has its own connection, and any number of calls may follow."""
 
 _CROWDED_BLOCK = timedelta(milliseconds=100)
-"""Longest wait of one read while others wait to read at all."""
+"""Longest wait of one read while others wait for a connection."""
 
 log = structlog.get_logger(__name__)
 
 
 class OutcomeEntry(NamedTuple):
-    """An outcome and its place in its stream; None: the entry holds something else."""
+    """An outcome and its entry id; ``outcome`` is None if the entry holds something else."""
 
     entry_id: str
     outcome: Outcome | None
@@ -40,7 +40,7 @@ class OutcomeEntry(NamedTuple):
 class Outcomes:
     """The outcome streams: about the latest 100,000 outcomes of each partition.
 
-    Outcomes are told at least once: a worker that dies after its commit tells again.
+    Each outcome is sent at least once: after a worker died behind its commit, it is sent again.
     """
 
     def __init__(self, redis: Redis, names: Names) -> None:
@@ -49,7 +49,7 @@ class Outcomes:
         self._reads = asyncio.Semaphore(_MOST_READS)
 
     async def publish(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell outcomes, in one round trip; each goes to the partition of its token.
+        """Send outcomes in one round trip; each goes to the partition of its token.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -72,11 +72,11 @@ class Outcomes:
 
     @property
     def partitions(self) -> int:
-        """How many streams there are."""
+        """Number of outcome streams."""
         return self._names.partitions
 
     async def clock(self) -> int:
-        """What Redis takes for the time, in milliseconds.
+        """Return the time of Redis in milliseconds.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -88,10 +88,10 @@ class Outcomes:
     async def read_all(
         self, after: Mapping[int, str], *, limit: int = 500, block: timedelta | None = None
     ) -> dict[int, list[OutcomeEntry]]:
-        """Outcomes after an entry id of each partition, oldest first, in one read.
+        """Read outcomes after an entry id of each partition, oldest first, in one command.
 
-        A partition without any (within ``block``) is absent. ``limit`` holds for each partition.
-        ``block`` is at most ``LONGEST_BLOCK``, and needs a blocking connection.
+        A partition without new outcomes (within ``block``) is absent. ``limit`` applies to each
+        partition. ``block`` is at most ``LONGEST_BLOCK``, and needs a blocking connection.
 
         Raises:
             Unavailable: Redis could not be reached for 10 s.
@@ -117,7 +117,7 @@ def _outcome_entry(entry: Entry) -> OutcomeEntry:
 
 
 def _outcome_of(entry: Entry) -> Outcome | None:
-    """None for what isn't an outcome: one such entry must not end everybody's reading."""
+    """Parse an outcome; returns None for other entries, which must not stop every reader."""
     try:
         event = parse_event(entry.fields.get(b"event", b""))
     except MalformedEvent as error:

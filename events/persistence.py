@@ -1,4 +1,4 @@
-"""The files of Redis, written anew, so that they hold what it holds and nothing that is gone."""
+"""Rewriting of Redis' files, so that they hold nothing that is deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOK_EVERY_S = 0.1
 
 
 async def rewrite_files(redis: Redis, patience: timedelta) -> list[str]:
-    """Have Redis rewrite its log and its snapshot, as far as it keeps them; what was rewritten.
+    """Rewrite the log and the snapshot of Redis, if it keeps them; return which were rewritten.
 
     Raises:
         ConfigurationError: our user may not do that.
@@ -46,18 +46,18 @@ async def rewrite_files(redis: Redis, patience: timedelta) -> list[str]:
 
 
 async def _saves(client: Any, info: dict[str, Any]) -> bool:
-    """Whether there may be a snapshot; who may not ask how Redis is configured takes it for so."""
+    """Return whether there may be a snapshot; true if the configuration may not be read."""
     if int(info["rdb_last_bgsave_time_sec"]) >= 0:
         return True
     try:
-        found = await client.config_get("save")
+        setting = await client.config_get("save")
     except exceptions.ResponseError:
         return True
-    return bool(found.get("save") or found.get(b"save"))
+    return bool(setting.get("save") or setting.get(b"save"))
 
 
 async def _when_idle(client: Any, deadline: float) -> dict[str, Any]:
-    """What Redis says of its files once it isn't writing any."""
+    """Wait until Redis writes none of its files; return its persistence info."""
     busy = "aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress"
     while True:
         info = await _persistence(client)
@@ -70,8 +70,8 @@ async def _when_idle(client: Any, deadline: float) -> dict[str, Any]:
 
 async def _persistence(client: Any) -> dict[str, Any]:
     with redis_errors():
-        found: dict[str, Any] = await client.info("persistence")
-    return found
+        info: dict[str, Any] = await client.info("persistence")
+    return info
 
 
 async def _command(client: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Which published changes still wait in the log, and whether anything there moves."""
+"""Published changes that still wait in the log, and the progress of the workers there."""
 
 from __future__ import annotations
 
@@ -21,28 +21,31 @@ _AT_ONCE = 1000
 
 
 async def present_changes(redis: Redis, names: Names, tokens: Iterable[str]) -> set[str]:
-    """Those of some changes that wait in their streams.
+    """Return the given changes that wait in their streams.
 
-    A publisher that may not look at entries is told by what the workers have read: there a change
-    that vanished counts as present until they have read further.
+    If a publisher may not read entries, the answer is derived from the cursors of the workers. Then
+    a change that was lost counts as present until the workers have read past it.
 
     Raises:
         Unavailable: Redis can't be reached.
-        ConfigurationError: the user may not even see how far the workers have read.
+        ConfigurationError: the user may not read the cursors either.
     """
     by_stream: defaultdict[tuple[Lane, int], list[Position]] = defaultdict(list)
     for token in tokens:
         position = Position.from_token(token)
         by_stream[position.lane, position.partition].append(position)
-    found = set[str]()
+    waiting = set[str]()
     for (lane, partition), positions in by_stream.items():
         topic = Topic.of_lane(lane)
         key = names.stream(topic, partition)
         for start in range(0, len(positions), _AT_ONCE):
-            some = positions[start : start + _AT_ONCE]
-            present = await _present(redis, key, GROUPS[topic], [one.entry_id for one in some])
-            found |= {one.token for one, there in zip(some, present, strict=True) if there}
-    return found
+            batch = positions[start : start + _AT_ONCE]
+            entry_ids = [position.entry_id for position in batch]
+            present = await _present(redis, key, GROUPS[topic], entry_ids)
+            waiting |= {
+                position.token for position, there in zip(batch, present, strict=True) if there
+            }
+    return waiting
 
 
 async def _present(redis: Redis, key: str, group: str, entry_ids: Sequence[str]) -> list[bool]:
@@ -56,7 +59,7 @@ async def _present(redis: Redis, key: str, group: str, entry_ids: Sequence[str])
 async def _present_by_cursor(
     redis: Redis, key: str, group: str, entry_ids: Sequence[str]
 ) -> list[bool]:
-    """What is delivered and not pending is done with; what is not delivered should still come."""
+    """Count an entry as absent if it is delivered and not pending, else as present."""
     with redis_errors():
         async with redis.pipeline(transaction=False) as pipeline:
             pipeline.xlen(key)
@@ -64,14 +67,14 @@ async def _present_by_cursor(
             for entry_id in entry_ids:
                 pipeline.xpending_range(key, group, entry_id, entry_id, 1)
             length, groups, *pending = await pipeline.execute(raise_on_error=False)
-        found: list[Any] = [] if is_absent(groups) else groups
+        rows_of_groups: list[Any] = [] if is_absent(groups) else groups
         if is_absent(length) or not length:
             return [False] * len(entry_ids)
-    known = next((one for one in found if one["name"] == group.encode()), None)
-    if known is None:
+    cursor = next((row for row in rows_of_groups if row["name"] == group.encode()), None)
+    if cursor is None:
         return [True] * len(entry_ids)
-    delivered = order(known["last-delivered-id"].decode())
-    all_delivered = known.get("lag") == 0
+    delivered = order(cursor["last-delivered-id"].decode())
+    all_delivered = cursor.get("lag") == 0
     return [
         bool(rows) if all_delivered or order(entry_id) <= delivered else True
         for entry_id, rows in zip(entry_ids, pending, strict=True)
@@ -79,11 +82,11 @@ async def _present_by_cursor(
 
 
 async def read_cursors(redis: Redis, names: Names) -> tuple[object, ...]:
-    """How far workers have read and acknowledged the changes: it differs when something moved.
+    """Return how far workers have read and acknowledged changes; it differs when any has moved.
 
     Raises:
         Unavailable: Redis can't be reached.
-        ConfigurationError: the user may not see it.
+        ConfigurationError: the user may not read the cursors.
     """
     topics = [Topic.of_lane(lane) for lane in Lane]
     with redis_errors():

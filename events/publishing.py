@@ -1,4 +1,4 @@
-"""Publishing changes: each event once, whatever happens to the connection."""
+"""Idempotent publishing of changes: an event is added once, even after connection failures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Recei
 
 INLINE_LIMIT_BYTES = 256 * 2**10
 REMEMBER = timedelta(hours=24)
-"""How long an event id counts as published."""
+"""Time for which an event id counts as published."""
 
 _CHUNK_EVENTS = 256
 _CHUNK_BYTES = 4 * 2**20
 
 
 class ContentStore(Protocol):
-    """Where content lies that is too big for an event."""
+    """Storage of content that is too big for an event."""
 
     async def put(self, project: str, content: str) -> ContentReference:
         """Store content under its hash; storing it again changes nothing."""
@@ -39,10 +39,10 @@ class ContentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a publisher gets.
+    """Confirmation for a publisher.
 
-    ``token`` names the change's place in the log; a query may ask to see it (``min_event``).
-    ``duplicate``: the event id was published before, perhaps by an earlier try of this very call.
+    ``token`` is the log position of the change; a query may wait for it (``min_event``).
+    ``duplicate``: the event id was published before, perhaps by an earlier attempt of this call.
     """
 
     token: str
@@ -56,12 +56,12 @@ class Publisher:
     Events of one call keep their order within a partition. A call that raises may have published
     some of its events; publishing all of them again is safe.
 
-    ``durable`` events survive the loss of Redis too: they are kept in ``outbox`` before they are
-    published, and published again from there if need be. When a call of such events raises, any of
-    them may come to be published yet.
+    ``durable`` events also survive the loss of Redis: they are stored in ``outbox`` before they are
+    published, and published again from there if necessary. If a call with such events raises, any
+    of them may still be published later.
 
-    With a ``signing_key`` every event is signed. An event counts as another one once its signature
-    is another: with a new key, it is published again.
+    With a ``signing_key`` every event is signed. An event with another signature counts as another
+    event: with a new key, it is published again.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class Publisher:
 
         Raises:
             Unavailable: Redis could not be reached for as long as ``patience``; or it is durable
-                and there is no Postgres.
+                and Postgres can't be reached.
             LogFull: Redis is near its memory limit.
-            LimitExceeded: the content is over the inline limit and there is no content store.
-            ConfigurationError: it is durable and there is no outbox.
+            LimitExceeded: the content exceeds the inline limit and no content store is set.
+            ConfigurationError: it is durable and no outbox is set.
         """
         return (await self.publish_many([event], lane, durable=durable))[0]
 
@@ -106,10 +106,10 @@ class Publisher:
         *,
         durable: bool = False,
     ) -> list[Receipt]:
-        """Publish changes, up to 256 of them (or 4 MiB) per round trip; receipts in their order.
+        """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
 
         Raises:
-            Unavailable, LogFull, LimitExceeded, ConfigurationError: as ``publish``.
+            Unavailable, LogFull, LimitExceeded, ConfigurationError: see ``publish``.
         """
         send = self._publish_durably if durable else self._publish_chunk
         receipts: list[Receipt] = []
@@ -125,10 +125,10 @@ class Publisher:
         return receipts + await send(chunk)
 
     async def keep_content(self, project: str, content: str) -> ContentReference:
-        """Keep content outside of events.
+        """Store content outside of events.
 
         Raises:
-            LimitExceeded: there is no content store, or it is too big even for that.
+            LimitExceeded: no content store is set, or the content is too big for it.
             Unavailable: the content store can't be reached.
         """
         if self._content_store is None:

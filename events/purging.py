@@ -1,7 +1,7 @@
-"""Purging documents from streams: entries go, and the memory that held them is freed.
+"""Purging of documents from streams: entries are deleted, and the memory that held them is freed.
 
-Redis only marks an entry that is deleted. Its bytes stay in their node, and in the files that Redis
-writes, until every entry of the node is gone: up to 100 entries share one.
+Redis only marks an entry as deleted. Its bytes stay in their node, and in the files that Redis
+writes, until every entry of the node is deleted: up to 100 entries share one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from runtime.errors import ConfigurationError, MalformedEvent
 __all__ = ["Document", "Doomed", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
 
 Document = tuple[str, str]
-"""Agent ('' for what is shared) and uri."""
+"""Agent ('' for a shared document) and uri."""
 
 _PAGE = 500
 _NODE_ENTRIES = 100
@@ -59,14 +59,16 @@ if ttl > 0 then
 end
 return #entries
 """
-"""Only for streams without groups, which would be lost with the key."""
+"""For streams without groups only: groups would be lost with the key."""
 
 
 @dataclass(frozen=True)
 class Doomed:
-    """What is to be purged: documents of a project, each before an order; None: the project.
+    """Documents to purge from a project.
 
-    ``until``: of a whole project, the position of the first change that stays.
+    ``before`` maps each document to the (position, partition) below which its changes are purged.
+    If it is None, the whole project is purged, up to ``until``: the position of the first change
+    that stays.
     """
 
     project: str
@@ -74,7 +76,7 @@ class Doomed:
     until: int = 2**63
 
     def change(self, raw: bytes, place: tuple[int, int]) -> bool:
-        """Whether an event at a place (position, partition) writes such a document."""
+        """Return whether an event at a place (position, partition) writes such a document."""
         data = _data(raw)
         if data is None:
             return self._mentions(raw)
@@ -82,19 +84,19 @@ class Doomed:
         return limit is not None and place < limit
 
     def letter(self, raw: bytes) -> bool:
-        """Whether a dead letter's event is about such a document."""
+        """Return whether a dead letter's event is about such a document."""
         data = _data(raw)
         return self._mentions(raw) if data is None else self._limit(data) is not None
 
     def outcome(self, raw: bytes) -> bool:
-        """Whether an outcome may quote such a document: only a rejection says why."""
+        """Return whether an outcome may quote such a document: only rejections quote it."""
         if b'"%b"' % DocumentRejected.TYPE.encode() not in raw:
             return False
         data = _data(raw)
         return data is not None and data.get("project") == self.project and self._is_uri(data)
 
     def reply(self, raw: bytes) -> bool:
-        """Whether an answer cites such a document."""
+        """Return whether an answer cites such a document."""
         data = _data(raw)
         if data is None or b'"%b"' % QueryAnswered.TYPE.encode() not in raw:
             return False
@@ -111,20 +113,21 @@ class Doomed:
         return self.before.get((str(data.get("agent") or ""), str(data.get("uri"))))
 
     def _is_uri(self, data: Mapping[str, Any]) -> bool:
-        """By uri alone: outcomes and answers don't name the agent."""
+        """Compare by uri alone, because outcomes and answers don't name the agent."""
         return self.before is None or any(uri == data.get("uri") for _, uri in self.before)
 
     def _mentions(self, raw: bytes) -> bool:
-        """For what is no JSON: rather remove too much than leave a part of the text."""
+        """Search bytes that are not JSON: removing too much is better than leaving text behind."""
         uris = [self.project] if self.before is None else [uri for _, uri in self.before]
         return self.project.encode() in raw and any(uri.encode() in raw for uri in uris)
 
 
 @dataclass(slots=True)
 class PurgedStreams:
-    """Entries that went, by kind. ``needed``: hashes that other documents' changes refer to.
+    """Number of deleted entries by kind. ``needed``: content hashes that remaining changes use.
 
-    ``crowded``: streams that yet hold the bytes of what was deleted, since entries beside it wait.
+    ``crowded``: streams that still hold bytes of deleted entries, because entries in the same nodes
+    wait.
     """
 
     changes: int = 0
@@ -142,10 +145,10 @@ class PurgedStreams:
 
 
 async def require_rights(redis: Redis, names: Names) -> None:
-    """Make sure, before anything is deleted, that our user may delete entries of the log.
+    """Check, before anything is deleted, that our user may delete entries of the log.
 
     Raises:
-        ConfigurationError: it may not, as no role's user may.
+        ConfigurationError: it may not; the users of the roles never may.
         Unavailable: Redis can't be reached.
     """
     try:
@@ -155,22 +158,23 @@ async def require_rights(redis: Redis, names: Names) -> None:
             await redis.hincrby(names.trimmed(0), Lane.LIVE, 0)
     except ConfigurationError as error:
         raise ConfigurationError(
-            "this takes entries out of the log, which no role of Redis may: name its administrator "
-            f"in HEADRACE_REDIS_URL for this command ({error})"
+            "this command deletes entries of the log, which no role of Redis may do: name its "
+            f"administrator in HEADRACE_REDIS_URL for this command ({error})"
         ) from error
 
 
 class StreamPurge:
-    """The streams of one deployment. Each method raises Unavailable when Redis can't be reached."""
+    """Purges the streams of a deployment. Its methods raise Unavailable if Redis is unreachable."""
 
     def __init__(self, redis: Redis, names: Names) -> None:
         self._redis = redis
         self._names = names
 
     async def purge(self, doomed: Doomed, patience: timedelta) -> PurgedStreams:
-        """Delete entries, and free the nodes that they lay in as far as ``patience`` allows.
+        """Delete entries, and free the nodes that held them as far as ``patience`` allows.
 
-        Changes must be indexed and archived up to the purge: all of them leave the streams.
+        Changes must be indexed and archived up to the purge, because all of them are trimmed from
+        the streams.
         """
         done = PurgedStreams()
         await self._delete(doomed, done)
@@ -181,7 +185,7 @@ class StreamPurge:
         return done
 
     async def delete(self, doomed: Doomed) -> int:
-        """Delete entries, however long their bytes stay in memory; how many."""
+        """Delete entries without waiting until their memory is freed; return their number."""
         done = PurgedStreams()
         await self._delete(doomed, done)
         return done.changes + done.letters + done.outcomes + done.replies
@@ -201,7 +205,7 @@ class StreamPurge:
                 done.replies += await self._rewrite(key.decode(), doomed.reply)
 
     async def count(self, doomed: Doomed) -> int:
-        """Changes and dead letters that are left."""
+        """Count the changes and dead letters that are left."""
         left = 0
         for lane, partition in product(Lane, range(self._names.partitions)):
             key = self._names.stream(Topic.of_lane(lane), partition)
@@ -235,10 +239,10 @@ class StreamPurge:
         done.changes += len(ids)
 
     async def _free(self, topic: Topic, partition: int, patience: timedelta) -> bool:
-        """Trim what all groups have handled, until no node can hold what was deleted before.
+        """Trim the entries that all groups have handled, until no node can hold a deleted entry.
 
-        Every stream is trimmed, since an earlier purge may have been interrupted, and questions
-        too: they may quote what they are about.
+        Every stream is trimmed, since an earlier purge may have been interrupted. Streams of
+        questions are trimmed too, because a question may quote a purged document.
         """
         key = self._names.stream(topic, partition)
         with redis_errors():
@@ -260,7 +264,7 @@ class StreamPurge:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _rewrite(self, key: str, is_doomed: Callable[[bytes], bool]) -> int:
-        """Delete entries of a stream that has no groups, and write the others anew."""
+        """Delete entries of a stream without groups, and write the others again."""
         ids = [
             entry.id
             async for entry in self._entries(key)
@@ -295,14 +299,14 @@ def _is_doomed(doomed: Doomed, lane: Lane, partition: int, entry: Entry) -> bool
 
 
 def referred(raw: bytes) -> set[str]:
-    """Hash in hex of the content that an event refers to, if it does."""
+    """Return the hash in hex of the content that an event refers to; empty if it has none."""
     data = _data(raw) or {}
     reference = data.get("content_ref")
     return {str(reference.get("sha256"))} if isinstance(reference, dict) else set()
 
 
 def _data(raw: bytes) -> dict[str, Any] | None:
-    """The data of an event; None: it is none."""
+    """Return the data of an event, or None if the bytes are not an event."""
     try:
         data = json.loads(raw)["data"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -311,6 +315,6 @@ def _data(raw: bytes) -> dict[str, Any] | None:
 
 
 def _literal(pattern: str) -> str:
-    """A pattern of keys in which nothing but the ``*`` at its end stands for something else."""
+    """Escape a pattern of keys, so that only the ``*`` at its end is a wildcard."""
     escaped = re.sub(r"([*?\[\]^\\])", r"\\\1", pattern[:-1])
     return f"{escaped}*"

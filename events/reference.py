@@ -1,6 +1,6 @@
 """The tables of docs/events.md, generated from the event models.
 
-``python -m events.reference docs/events.md`` renews what stands between its markers.
+``python -m events.reference docs/events.md`` renews the tables between its markers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMITS = {
 
 
 def renewed(text: str) -> str:
-    """The page with every ``<!-- fields: Model -->`` table as the models are now."""
+    """Return the page with every ``<!-- fields: Model -->`` table generated from the models."""
     return _TABLE.sub(lambda match: f"{match[1]}{_table(match[2])}{match[3]}", text)
 
 
@@ -67,13 +67,13 @@ def _default(field: str, part: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def _limits(part: dict[str, Any]) -> str:
     parts = [part, *part.get("anyOf", ())]
-    found = [
+    limits = [
         words.format(option[key])
         for option in parts
         for key, words in _LIMITS.items()
         if key in option
     ]
-    return ", ".join(dict.fromkeys(found)).replace("|", r"\|")
+    return ", ".join(dict.fromkeys(limits)).replace("|", r"\|")
 
 
 if __name__ == "__main__":

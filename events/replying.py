@@ -1,4 +1,4 @@
-"""The one terminal reply to a query."""
+"""Terminal replies to queries; each query gets one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _KEEP_REPLIES = 1000
 class Replies:
     """Sends the terminal replies of an answerer.
 
-    A reply can be read for 10 minutes after it was sent, and a client that doesn't read keeps
-    about its 1,000 latest. A query id is known as replied for 10 minutes.
+    A reply can be read for 10 minutes after it was sent, and at most about the 1,000 latest replies
+    of a client are kept. A query id is remembered as replied for 10 minutes.
     """
 
     def __init__(self, redis: Redis, names: Names) -> None:
@@ -38,17 +38,17 @@ class Replies:
         entry_id: str,
         partition: int = 0,
     ) -> bool:
-        """Reply, unless the query has its reply, and acknowledge the query's entry.
+        """Reply unless the query already has its reply, and acknowledge the query's entry.
 
         Args:
             event: the terminal reply.
             query_id: id of the ``query.requested`` event.
-            reply_to: the stream that the query names.
+            reply_to: the stream named by the query.
             entry_id: the query's entry in its stream.
             partition: the partition of that stream.
 
         Returns:
-            True when this was the first reply.
+            True if this was the first reply.
 
         Raises:
             MalformedEvent: ``reply_to`` is not a reply stream, or the key holds something else;

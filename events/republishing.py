@@ -1,4 +1,4 @@
-"""Publishing again what was published durably and isn't in its stream."""
+"""Republishing of durable events that are missing from their stream."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["Republishing", "Trace", "is_lost"]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What Redis remembers of an event: its token and the token of the entry that holds it.
+    """Redis' record of an event: its token and the token of the entry that holds it.
 
-    ``raw`` is empty for an event that it doesn't know; the rest is None then, and where nobody can
-    read what it remembers.
+    ``raw`` is empty for an event without a record. The other fields are None then, and also if the
+    record can't be parsed.
     """
 
     raw: bytes = b""
@@ -35,23 +35,23 @@ class Trace:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Trace:
-        """From what publishing has left; every publisher may leave anything else there."""
+        """Parse the record that publishing wrote; any publisher may have written something else."""
         if raw is None:
             return cls()
         token, _, entry_id = raw.decode(errors="replace").partition(" ")
         entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
         try:
-            for one in (token, entry):
-                Position.from_token(one)
+            for text in (token, entry):
+                Position.from_token(text)
         except MalformedEvent:
             return cls(raw)
         return cls(raw, token, entry)
 
 
 class Republishing:
-    """The streams as seen from an outbox.
+    """Checks the events of an outbox against the streams, and republishes them.
 
-    Each method raises Unavailable when Redis can't be reached.
+    Each method raises Unavailable if Redis can't be reached.
     """
 
     def __init__(self, redis: Redis, names: Names) -> None:
@@ -61,22 +61,22 @@ class Republishing:
         self._headroom = Headroom(redis)
 
     def leads_somewhere(self, event: WaitingEvent) -> bool:
-        """Whether there is a stream for it: every publisher may put anything into the outbox."""
+        """Return whether its stream exists: a publisher may put any partition into the outbox."""
         return 0 <= event.partition < self._names.partitions
 
     async def archived(self) -> Mapping[str, str]:
-        """How far the archive has come: entry id by ``lane:partition``."""
+        """Return the progress of the archive: entry id by ``lane:partition``."""
         return await read_watermark(self._redis, self._names, ARCHIVER)
 
     async def traces(self, events: Sequence[WaitingEvent]) -> list[Trace]:
-        """What Redis knows of events, in their order."""
+        """Return Redis' records of events, in the order of the events."""
         keys = [self._seen(event) for event in events]
         return [Trace.parse(raw) for raw in await retrying(partial(self._read, keys))]
 
     async def republish(
         self, event: WaitingEvent, body: bytes, place: Position, trace: Trace
     ) -> Receipt:
-        """Add an event again, to stand at ``place``, unless it came in since it was traced.
+        """Add an event again at ``place``, unless it was added since it was traced.
 
         Raises:
             LogFull: Redis is near its memory limit.
@@ -107,9 +107,9 @@ class Republishing:
 
 
 def is_lost(trace: Trace, archived: Mapping[str, str]) -> bool:
-    """Whether an event that still waits for the archive will never come to it.
+    """Return whether an event that waits for the archive will never reach it.
 
-    ``archived`` must have been read before the event was seen to wait: then an entry that the
-    archive has passed isn't where it took the event from.
+    ``archived`` must have been read before the event was seen waiting. Then an entry that the
+    archive has passed is not the entry that the archive took the event from.
     """
     return trace.entry is None or reached(archived, trace.entry)

@@ -1,4 +1,4 @@
-"""Trying again what may safely be done twice."""
+"""Retries of idempotent operations."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Result = TypeVar("Result")
 async def retrying(
     operation: Callable[[], Awaitable[Result]], patience: timedelta = PATIENCE
 ) -> Result:
-    """Run an idempotent operation until Redis answers, for as long as ``patience``.
+    """Run an idempotent operation until Redis answers, for at most ``patience``.
 
-    The waits double from 50 ms to 1 s, with jitter, so that clients don't come back in step.
+    The delays double from 50 ms to 1 s, with jitter, so that clients don't reconnect all at once.
 
     Raises:
-        Unavailable: Redis can't be reached, still.
-        LogFull, ConfigurationError: as ``redis_errors``; these are not tried again.
+        Unavailable: Redis still can't be reached.
+        LogFull, ConfigurationError: see ``redis_errors``; these are not retried.
     """
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
     delay_seconds = _FIRST_DELAY_SECONDS

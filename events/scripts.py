@@ -1,4 +1,4 @@
-"""Every Lua script, each as a class with a typed call.
+"""All Lua scripts, each as a class with a typed call.
 
 The keys of one script share a hash tag, so that each runs on a Redis Cluster too.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _Script:
-    """A script by its digest; the server gets the text when it doesn't know it."""
+    """A script called by its digest; its text is sent if the server has not loaded it."""
 
     LUA: ClassVar[str]
 
@@ -41,7 +41,7 @@ class _Script:
         self._digest = hashlib.sha1(self.LUA.encode(), usedforsecurity=False).hexdigest()
 
     async def load(self) -> None:
-        """Teach the server the script, for calls that are queued."""
+        """Load the script into the server, for calls that are queued."""
         await self._redis.script_load(self.LUA)
 
     async def _run(self, keys: list[str], arguments: list[str | int | bytes]) -> Any:
@@ -59,10 +59,10 @@ class _Script:
 class PublishOnce(_Script):
     """Add an event to a stream, unless its id was published before.
 
-    A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 when
-    that entry was there already. What is remembered of an event is its token, and behind a blank
-    the entry that holds it, where that is another one (``Republish``). Every publisher may write
-    something else there: that counts for nothing.
+    A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 if that
+    entry existed already. The record of an event is its token, followed by a blank and the id of
+    the entry that holds it, if that is another one (``Republish``). Any publisher may write other
+    bytes there; these are ignored.
     """
 
     LUA = """
@@ -91,7 +91,7 @@ class PublishOnce(_Script):
         token_prefix: str,
         remember: timedelta,
     ) -> None:
-        """Queue one call; a reply of NoScriptError asks for ``load`` and the same call again."""
+        """Queue one call; after a reply of NoScriptError, call ``load`` and queue it again."""
         arguments: list[str | int | bytes] = [
             event,
             token_prefix,
@@ -102,9 +102,10 @@ class PublishOnce(_Script):
 
 
 class Present(_Script):
-    """Which entries a stream of changes holds: a 1 for each id that is there, else a 0.
+    """Check which entries exist in a stream of changes: the reply is 1 or 0 for each id.
 
-    Whoever may not read ranges may read on from the id before: Redis 6.2 lets a publisher do so.
+    A user who may not read ranges may read on from the preceding id: Redis 6.2 allows a publisher
+    to do so.
     """
 
     LUA = """
@@ -121,7 +122,7 @@ class Present(_Script):
     """
 
     async def __call__(self, stream: str, entry_ids: Sequence[str]) -> list[bool]:
-        """For each of at most 1,000 ids.
+        """Check at most 1,000 ids.
 
         Raises:
             ResponseError: the user may not read the stream.
@@ -129,13 +130,13 @@ class Present(_Script):
         arguments: list[str | int | bytes] = []
         for entry_id in entry_ids:
             arguments += [entry_id, preceding(entry_id)]
-        return [bool(found) for found in await self._run([stream], arguments)]
+        return [bool(flag) for flag in await self._run([stream], arguments)]
 
 
 class MoveOn(_Script):
-    """Move a stream that is behind on, and add what its group hasn't acknowledged once more.
+    """Move the last id of a stream forward if it is behind, and add unacknowledged entries again.
 
-    The reply is the number of entries that were added, or -1 where the stream isn't behind.
+    The reply is the number of entries that were added, or -1 if the stream is not behind.
     """
 
     LUA = """
@@ -178,9 +179,9 @@ class MoveOn(_Script):
     """
 
     async def __call__(self, stream: str, *, group: str, handled: str, goal: str) -> int | None:
-        """How many entries were added; None: the stream reaches as far as ``handled``, an entry id.
+        """Return the number of entries added, or None if the stream reaches ``handled``.
 
-        ``goal``: the entry id to move it to, not before ``handled``.
+        ``handled`` is an entry id. ``goal`` is the entry id to move to, not before ``handled``.
 
         Raises:
             redis.exceptions.RedisError: Redis failed; nothing was moved.
@@ -190,12 +191,12 @@ class MoveOn(_Script):
 
 
 class Republish(_Script):
-    """Add an event again that was to be in the stream, at the place that it had in the log.
+    """Add an event again that is missing from its stream, at its former log position.
 
-    Nothing is added while the event is remembered (but for what is remembered of it ``in_vain``),
-    nor while the entry is there that it was published in. Where the place lies ahead of the
-    server's clock, the event gets a new one: nothing may overtake what is published later.
-    The reply is that of ``PublishOnce``.
+    Nothing is added while a record of the event exists (other than the record ``in_vain``), nor
+    while the entry in which it was published exists. If the position is ahead of the server's
+    clock, the event gets a new one: it must not overtake changes that are published later. The
+    reply is that of ``PublishOnce``.
     """
 
     LUA = """
@@ -239,7 +240,7 @@ class Republish(_Script):
         in_vain: bytes,
         remember: timedelta,
     ) -> tuple[str, bool]:
-        """The event's token, and whether there was nothing to add."""
+        """Return the event's token, and whether it existed already."""
         arguments: list[str | int | bytes] = [
             event,
             place.token.removesuffix(place.entry_id),
@@ -255,11 +256,11 @@ class Republish(_Script):
 
 
 class ReplyOnce(_Script):
-    """Add the terminal reply to a query and acknowledge it, unless it has its reply.
+    """Add the terminal reply to a query and acknowledge the query, unless it has its reply.
 
-    One step, so that a worker that dies can leave a query unanswered and pending or answered and
-    acknowledged, and nothing between. Where Redis is full, the reply is added all the same: a
-    script that has begun to write may go on, and the first XACK is a write that changes nothing.
+    It is one step: if a worker dies, the query is either unanswered and pending, or answered and
+    acknowledged. The reply is added even if Redis is full: a script that has begun to write may
+    continue, and the first XACK is a write that changes nothing.
     """
 
     LUA = """
@@ -290,7 +291,7 @@ class ReplyOnce(_Script):
         keep: timedelta,
         keep_replies: int,
     ) -> bool:
-        """True when this was the first reply.
+        """Return True if this was the first reply.
 
         Raises:
             MalformedEvent: ``reply_stream`` is a key of another kind.
@@ -298,7 +299,7 @@ class ReplyOnce(_Script):
         keys = [reply_stream, replied, query_stream]
         sent = await self._run(keys, [event, group, entry_id, _milliseconds(keep), keep_replies])
         if sent < 0:
-            raise MalformedEvent(f"reply_to {reply_stream!r} holds something that is no stream")
+            raise MalformedEvent(f"reply_to {reply_stream!r} is a key that is not a stream")
         return bool(sent)
 
 
@@ -327,15 +328,15 @@ class Redrive(_Script):
     """
 
     async def __call__(self, dead_stream: str, stream: str, dead_entry_id: str) -> str | None:
-        """The event's new entry id; None when there is no such letter."""
+        """Return the event's new entry id, or None if the letter does not exist."""
         entry_id = await self._run([dead_stream, stream], [dead_entry_id])
         return None if entry_id is None else entry_id.decode()
 
 
 class ForgetConsumers(_Script):
-    """Take consumers out of a group that are long silent and have nothing pending.
+    """Remove consumers from a group that were silent for long and have nothing pending.
 
-    One step, because deleting a consumer drops what is pending for it.
+    It is one step, because deleting a consumer drops its pending entries.
     """
 
     LUA = """
@@ -354,16 +355,17 @@ class ForgetConsumers(_Script):
     """
 
     async def __call__(self, *, stream: str, group: str, silent_for: timedelta) -> int:
-        """How many were taken out."""
+        """Return the number of consumers removed."""
         return int(await self._run([stream], [group, _milliseconds(silent_for)]))
 
 
 class TakeTurn(_Script):
-    """Take a request and its tokens out of what a provider allows, or tell how long to wait.
+    """Acquire a request and its tokens from a provider's rate limit, or return the time to wait.
 
-    The generic cell rate algorithm (ITU-T I.371): all that is kept of a limit is when it will have
-    been worked off. A tenth of a minute's worth may go at once, and the rest comes back so slowly
-    that no minute ever has more than the limit. Who isn't urgent leaves a fifth of that tenth.
+    The generic cell rate algorithm (ITU-T I.371): the only state of a limit is the time when it
+    will have been worked off. A tenth of a minute's worth may be sent at once, and the rest is
+    restored so slowly that no minute ever exceeds the limit. A caller that is not urgent leaves a
+    fifth of that tenth.
     """
 
     LUA = """
@@ -406,16 +408,16 @@ class TakeTurn(_Script):
         requests_per_minute: int,
         tokens_per_minute: int,
     ) -> timedelta:
-        """How long to wait; zero: the turn is taken.
+        """Return the time to wait; zero if the request was acquired.
 
         Args:
-            held: key that is there while the provider is to be left alone.
+            held: key that exists while no request may be sent to the provider.
             requests: key of the limit of requests.
             tokens: key of the limit of tokens.
-            share: of what may go at once that may be used, 0 to 1.
+            share: usable share of the burst, 0 to 1.
             count: tokens of the request.
-            requests_per_minute: 0: no limit.
-            tokens_per_minute: 0: no limit.
+            requests_per_minute: limit; 0 means none.
+            tokens_per_minute: limit; 0 means none.
         """
         arguments: list[str | int | bytes] = [str(share), 1, requests_per_minute]
         wait = await self._run([held, requests, tokens], [*arguments, count, tokens_per_minute])
@@ -423,7 +425,7 @@ class TakeTurn(_Script):
 
 
 class HoldBack(_Script):
-    """Leave a provider alone for a while, by all who take turns; the longest wish counts."""
+    """Stop all requests to a provider for a while; the longest requested hold wins."""
 
     LUA = """
     if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then
@@ -433,7 +435,7 @@ class HoldBack(_Script):
     """
 
     async def __call__(self, held: str, wait: timedelta) -> None:
-        """Hold everybody back for ``wait``, counted from now."""
+        """Hold all callers back for ``wait``, counted from now."""
         await self._run([held], [max(1, _milliseconds(wait))])
 
 

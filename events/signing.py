@@ -1,8 +1,8 @@
-"""Signed events: only who holds a key of a project can change it.
+"""Signed events: only a holder of a project's key can change the project.
 
-A signature is the HMAC-SHA256 of the very bytes of an entry's field ``event``, keyed with the UTF-8
-bytes of the key's secret. It travels beside them, in the field ``signature`` (a header on Kafka):
-``v1:<key id>:<64 hex digits>``.
+A signature is the HMAC-SHA256 of the exact bytes of an entry's field ``event``, keyed with the
+UTF-8 bytes of the key's secret. It is sent beside them, in the field ``signature`` (a header on
+Kafka): ``v1:<key id>:<64 hex digits>``.
 """
 
 from __future__ import annotations
@@ -29,45 +29,48 @@ _SIGNATURE = re.compile(rb"v1:([a-z0-9][a-z0-9_-]{0,31}):([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A publisher's key; its secret shows in no ``repr``."""
+    """A publisher's key; ``repr`` does not show its secret."""
 
     id: str
     secret: str = field(repr=False)
 
     @classmethod
     def new(cls) -> Self:
-        """A random one: 256 bits."""
+        """Create a random key of 256 bits."""
         return cls(secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``<id>:<secret>``, as ``headrace keys add`` prints it.
+        """Parse ``<id>:<secret>``, as ``headrace keys add`` prints it.
 
         Raises:
-            ConfigurationError: it isn't that; the message doesn't quote it.
+            ConfigurationError: the text has another form; the message doesn't quote it.
         """
         match = _KEY.fullmatch(text)
         if match is None:
             raise ConfigurationError(
-                "HEADRACE_SIGNING_KEY is no key: it should be <id>:<secret>, "
+                "HEADRACE_SIGNING_KEY is not a signing key: it must be <id>:<secret>, "
                 "as `headrace keys add` prints it"
             )
         return cls(match[1], match[2])
 
     def sign(self, event: bytes) -> str:
-        """The signature of an event's bytes."""
+        """Return the signature of an event's bytes."""
         return f"v1:{self.id}:{_digest(self.secret, event)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a project: secrets of the ``active`` ones by id, ids of the ``retired`` ones."""
+    """Keys of a project: secrets of the ``active`` ones by id, ids of the ``retired`` ones."""
 
     active: Mapping[str, str] = field(default_factory=dict, repr=False)
     retired: Set[str] = frozenset()
 
     def refusal(self, event: bytes, signature: bytes | None) -> SignatureRefused | None:
-        """Why an event isn't taken; None: it is, for it is signed, or the project has no key."""
+        """Return the reason to refuse an event, or None if it is accepted.
+
+        It is accepted if it has a valid signature, or if the project has no active key.
+        """
         if not self.active:
             return None
         if signature is None:
@@ -77,14 +80,18 @@ class Keys:
             )
         match = _SIGNATURE.fullmatch(signature)
         if match is None:
-            return SignatureRefused("the signature isn't v1:<key id>:<64 hex digits>")
+            return SignatureRefused(
+                "the signature does not have the form v1:<key id>:<64 hex digits>"
+            )
         key_id, digest = match[1].decode(), match[2].decode()
         if key_id in self.retired:
             return SignatureRefused(f"the signature is by the key {key_id}, which is retired")
         if key_id not in self.active:
-            return SignatureRefused(f"the signature is by {key_id}, no key of the project")
+            return SignatureRefused(
+                f"the signature is by {key_id}, which is not a key of the project"
+            )
         if not hmac.compare_digest(_digest(self.active[key_id], event), digest):
-            return SignatureRefused(f"the signature by the key {key_id} isn't that of the event")
+            return SignatureRefused(f"the signature by the key {key_id} does not match the event")
         return None
 
 

@@ -1,4 +1,4 @@
-"""Trimming of streams: answered questions, embedded documents, changes that all groups have."""
+"""Trimming of streams: answered questions, embedded documents, changes handled by all groups."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
 
 
 async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
-    """Drop queries older than ``keep`` that are answered; how many went.
+    """Drop answered queries that are older than ``keep``; return their number.
 
-    Trims by id, below the oldest pending query and below what the group has read: a trim by length
-    would drop entries that are still pending.
+    Trims by id, below the oldest pending query and below the group's cursor: a trim by length would
+    drop entries that are still pending.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -41,7 +41,7 @@ async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(m
 
 
 async def trim_chunked(redis: Redis, names: Names) -> int:
-    """Drop documents whose vectors are made; how many went.
+    """Drop documents whose vectors are made; return their number.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -56,10 +56,10 @@ async def trim_chunked(redis: Redis, names: Names) -> int:
 
 
 async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
-    """Drop changes older than ``keep`` that every group has acknowledged; how many went.
+    """Drop changes older than ``keep`` that every group has acknowledged; return their number.
 
-    Nothing goes from a stream that the indexer or the archiver has no group of. Groups of others
-    hold back what they haven't handled, too.
+    A stream is not trimmed if it lacks the group of the indexer or of the archiver. Additional
+    groups also retain the changes that they have not handled.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -77,7 +77,7 @@ async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
 
 
 async def trim_handled(redis: Redis, names: Names, topic: Topic, partition: int) -> int:
-    """Drop every entry that all groups have acknowledged, however young; how many are left.
+    """Drop every entry that all groups have acknowledged, however young; return how many are left.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -95,22 +95,22 @@ async def trim_handled(redis: Redis, names: Names, topic: Topic, partition: int)
 
 
 async def read_trimmed(redis: Redis, names: Names) -> dict[tuple[Lane, int], int]:
-    """How many changes have left each stream, by lane and partition, since Redis was last empty.
+    """Return how many changes were trimmed from each stream since Redis was last empty.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    found: dict[tuple[Lane, int], int] = {}
+    trimmed: dict[tuple[Lane, int], int] = {}
     for partition in range(names.partitions):
         with redis_errors():
             counts: Any = await redis.hgetall(names.trimmed(partition))
         for lane in Lane:
-            found[lane, partition] = int(counts.get(lane.encode(), 0))
-    return found
+            trimmed[lane, partition] = int(counts.get(lane.encode(), 0))
+    return trimmed
 
 
 async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> int | None:
-    """Milliseconds since 1970 before which no change is needed from Redis; None: unknown.
+    """Return the time (ms since 1970) before which no change is needed from Redis; None if unknown.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -123,12 +123,12 @@ async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> in
             floors.append(
                 await _floor(redis, key, {GROUPS[topic], ARCHIVER}, keep, at_end_free=True)
             )
-    known = [floor for floor in floors if floor is not None]
-    return min(order(floor)[0] for floor in known) if len(known) == len(floors) else None
+    present = [floor for floor in floors if floor is not None]
+    return min(order(floor)[0] for floor in present) if len(present) == len(floors) else None
 
 
 async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedelta) -> int:
-    """Drop the entries below the floor; how many went."""
+    """Drop the entries below the floor; return their number."""
     floor = await _floor(redis, key, expected, keep)
     if floor is None:
         return 0
@@ -139,10 +139,10 @@ async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedel
 async def _floor(
     redis: Redis, key: str, expected: Collection[str], keep: timedelta, *, at_end_free: bool = False
 ) -> str | None:
-    """The id below which nothing is needed; None when an expected group can't be asked.
+    """Return the id below which nothing is needed; None if an expected group can't be read.
 
-    The cursors are read before what is pending: what is delivered in between lies above them.
-    ``at_end_free``: a group that has read to the end holds nothing back.
+    The cursors are read before the pending entries: an entry delivered in between is above them.
+    ``at_end_free``: a group that has read to the end retains nothing.
     """
     groups = await _groups(redis, key)
     names = {group["name"].decode() for group in groups}
@@ -154,23 +154,23 @@ async def _floor(
         pipeline.xrevrange(key, count=1)
         pipeline.time()
         *pending, last, (seconds, microseconds) = await pipeline.execute(raise_on_error=False)
-    if any(is_absent(one) for one in pending):
+    if any(is_absent(summary) for summary in pending):
         return None
     end = last[0][0].decode() if last else "0-0"
     oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
-    ids: list[str] = [one["min"].decode() for one in pending if one["min"]]
+    ids: list[str] = [summary["min"].decode() for summary in pending if summary["min"]]
     delivered = [group["last-delivered-id"].decode() for group in groups]
-    ids += [one for one in delivered if not at_end_free or order(one) < order(end)]
+    ids += [cursor for cursor in delivered if not at_end_free or order(cursor) < order(end)]
     return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
 
 
 async def _handled_below(redis: Redis, key: str, expected: Collection[str]) -> str | None:
-    """The id below which all groups have handled everything; None as ``_floor``."""
+    """Return the id below which all groups have handled everything; None as for ``_floor``."""
     groups = await _groups(redis, key)
     if not {group["name"].decode() for group in groups}.issuperset(expected):
         return None
     ids = []
-    for group in groups:  # its cursor was read before what is pending, as in _floor
+    for group in groups:  # its cursor was read before the pending entries, as in _floor
         pending: Any = await redis.xpending(key, group["name"])
         oldest = pending["min"]
         cursor = group["last-delivered-id"].decode()
@@ -179,7 +179,7 @@ async def _handled_below(redis: Redis, key: str, expected: Collection[str]) -> s
 
 
 async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:
-    """None of a stream that doesn't exist."""
+    """Return the groups of a stream; empty if the stream does not exist."""
     async with redis.pipeline(transaction=False) as pipeline:
         pipeline.xinfo_groups(key)
         (reply,) = await pipeline.execute(raise_on_error=False)

@@ -1,4 +1,4 @@
-"""Turns at a provider of models: its limits hold for all workers together, not for each."""
+"""Rate limiter for model providers: a limit applies to all workers together, not to each."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ __all__ = ["EVERY_PROVIDER", "LONGEST_HOLD", "RateLimits", "Turns", "read_held"]
 
 EVERY_PROVIDER = ""
 LONGEST_HOLD = timedelta(minutes=1)
-"""After it somebody asks again, whatever the provider wished: limits are raised, too."""
+"""Longest hold that is honoured; then one request is sent, because limits may have been raised."""
 
 _DOCUMENTS_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class RateLimits:
-    """What providers allow, by name; ``EVERY_PROVIDER`` is for those that aren't named."""
+    """Limits of providers by name; ``EVERY_PROVIDER`` holds those of providers without a name."""
 
     requests_per_minute: Mapping[str, int] = field(default_factory=dict)
     tokens_per_minute: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, provider: str) -> tuple[int, int]:
-        """Requests and tokens per minute, 0: no limit."""
+        """Return requests and tokens per minute; 0 means no limit."""
         limits = (self.requests_per_minute, self.tokens_per_minute)
-        requests, tokens = (one.get(provider, one.get(EVERY_PROVIDER, 0)) for one in limits)
+        requests, tokens = (
+            by_provider.get(provider, by_provider.get(EVERY_PROVIDER, 0)) for by_provider in limits
+        )
         return requests, tokens
 
 
 class Turns:
-    """Takes turns at providers, with all other processes of a deployment.
+    """Acquires requests to providers, sharing the limits with all processes of a deployment.
 
-    Documents leave a fifth of what may go at once to questions.
+    Documents leave a fifth of the burst to questions.
     """
 
     def __init__(self, redis: Redis, names: Names, limits: RateLimits | None = None) -> None:
@@ -49,11 +51,11 @@ class Turns:
         self._hold_back = HoldBack(redis)
 
     def tokens_per_minute(self, provider: str) -> int:
-        """0: no limit."""
+        """Return the limit of tokens per minute; 0 means none."""
         return self._limits.of(provider)[1]
 
     async def take(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
-        """Take one request of so many tokens; how long to wait before trying again, or zero.
+        """Acquire one request with its tokens; return the time to wait before a retry, or zero.
 
         Raises:
             Unavailable: Redis can't be reached.
@@ -71,7 +73,7 @@ class Turns:
             )
 
     async def hold_back(self, provider: str, wait: timedelta) -> None:
-        """Let nobody take a turn for ``wait``, at most for ``LONGEST_HOLD``.
+        """Stop all requests to a provider for ``wait``, at most for ``LONGEST_HOLD``.
 
         Raises:
             Unavailable: Redis can't be reached.
@@ -81,14 +83,14 @@ class Turns:
 
 
 async def read_held(redis: Redis, names: Names, providers: Sequence[str]) -> dict[str, float]:
-    """Seconds for which each provider is still left alone, 0 for none.
+    """Return the seconds for which requests to each provider are still stopped; 0 if they are not.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for provider in providers:
         with redis_errors():
             left_ms: Any = await redis.pttl(names.turns(provider, "held"))
-        found[provider] = max(0, left_ms) / 1000
-    return found
+        seconds[provider] = max(0, left_ms) / 1000
+    return seconds

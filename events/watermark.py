@@ -1,4 +1,4 @@
-"""How far the index has come: for each document stream the id up to which all is handled."""
+"""Watermark of the index: for each document stream, the id up to which all is handled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["reached", "read_watermark"]
 
 
 def reached(watermark: Mapping[str, str], token: str) -> bool:
-    """Whether everything up to a token's entry is handled.
+    """Return whether everything up to a token's entry is handled.
 
     Raises:
-        MalformedEvent: not a token.
+        MalformedEvent: the text is not a token.
     """
     wanted = Position.from_token(token)
     handled = watermark.get(f"{wanted.lane}:{wanted.partition}", "0-0")
@@ -28,12 +28,12 @@ def reached(watermark: Mapping[str, str], token: str) -> bool:
 async def read_watermark(
     redis: Redis, names: Names, group: str = GROUPS[Topic.CHANGED_LIVE]
 ) -> dict[str, str]:
-    """Entry id by ``lane:partition``; every entry up to it is acknowledged by a group.
+    """Return an entry id by ``lane:partition``; a group has acknowledged every entry up to it.
 
-    By the indexer, unless another is named: it is applied or dead-lettered then.
+    The default group is the indexer: those entries are applied or dead-lettered.
 
-    "0-0" where nothing was read yet. It errs to the low side only: the cursor is read before the
-    pending entries, so that what is delivered in between is not counted as handled.
+    The id is "0-0" if nothing was read yet. It can only be too low: the cursor is read before the
+    pending entries, so an entry delivered in between is not counted as handled.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -53,7 +53,7 @@ async def read_watermark(
 
 
 def _handled(name: str, groups: Any, pending: Any) -> str:
-    """A stream or a group that doesn't exist answers with an error: nothing is handled."""
+    """Return the id for one stream; "0-0" if the stream or the group does not exist."""
     if is_absent(groups) or is_absent(pending):
         return "0-0"
     for group in groups:

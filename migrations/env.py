@@ -1,4 +1,4 @@
-"""What alembic runs; ``store.schema`` hands over an open connection."""
+"""Environment of alembic; ``store.schema`` provides an open connection."""
 
 from alembic import context
 

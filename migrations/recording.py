@@ -1,7 +1,7 @@
-"""Keeps in the database which code may use each revision of its schema.
+"""Record in the database of the oldest code that may use each revision of its schema.
 
-Code can't know migrations that were written after it, so a migration itself says how old code may
-be that goes on beside it: ``oldest_code``, the number of that code's newest migration.
+Code can't know migrations that were written after it. A migration therefore names the oldest code
+that may keep running beside it: ``oldest_code``, the number of that code's newest migration.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _RECORD = text(
 def record_oldest_code(
     ctx: MigrationContext, step: MigrationInfo, heads: Collection[Any], run_args: Mapping[str, Any]
 ) -> None:
-    """Called by alembic after each migration, in its transaction.
+    """Record ``oldest_code`` after each migration; alembic calls this in its transaction.
 
-    What an earlier one has shut out stays so. The first migrations came before this rule.
+    Code that an earlier migration excluded stays excluded. The first migrations precede this rule.
     """
     script = step.up_revision
     if not isinstance(script, Script) or ctx.connection is None:

@@ -1,4 +1,4 @@
-"""Runs the SQL that lies beside a migration."""
+"""Execution of the SQL file beside a migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLANK_LINES = re.compile(r"\n\s*\n")
 def run_script(migration: str) -> None:
     """Run ``<migration>.sql``, given the migration's ``__file__``.
 
-    The file's statements are separated by blank lines: the driver takes one at a time.
+    The statements in the file are separated by blank lines, because the driver takes one at a time.
     """
     script = Path(migration).with_suffix(".sql").read_text(encoding="utf-8")
     for statement in _BLANK_LINES.split(script.strip()):

@@ -1,4 +1,4 @@
-"""A child process that we own, and that ends when we do: a server or a worker."""
+"""Child processes (servers and workers) that end when this process ends."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _POLL_SECONDS = 0.02
 _PRIVATE_MASK = 0o077
 _LAST_BYTES = 64 * 2**10
 _REASON = re.compile(r"\b(?:FATAL|PANIC|ERROR|Fatal error|[Ee]rror)\b|No space left|^headrace: ")
-"""What Postgres, Redis and our own commands mark the reason of their end by."""
+"""Marks of a line with the reason for an end, in the output of Postgres, Redis and Headrace."""
 _PASSING = re.compile(
     r"not yet accepting|is starting up|is shutting down|terminating connection|too many clients"
 )
-"""What Postgres calls fatal though it ends a single connection."""
+"""Errors that Postgres calls fatal although they end only a single connection."""
 
 
 @dataclass(frozen=True)
 class User:
-    """The system user that a child runs as.
+    """System user that a child runs as.
 
-    ``reach``: it keeps the right to enter directories that are closed to it.
+    With ``reach``, the user keeps the right to enter directories that are closed to it.
     """
 
     uid: int
@@ -47,11 +47,11 @@ class User:
 
 
 class ChildProcess:
-    """A child process whose end is tied to ours.
+    """A child process that ends at the latest when this process ends.
 
     Start it from a thread that lives as long as the child: Linux reports the death of the
-    thread that forked, not of the process. Its end is polled for, because an asyncio subprocess
-    belongs to one event loop, and a child may outlive that.
+    thread that forked, not of the process. The end of the child is polled for, because an asyncio
+    subprocess belongs to one event loop, and a child may outlive that loop.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id while it runs.
+        """Process id while the child runs.
 
         Raises:
-            Unavailable: it isn't running.
+            Unavailable: the child is not running.
         """
         if self._child is None or self._child.poll() is not None:
             raise Unavailable(f"{self._name} is not running; {self.last_words()}")
@@ -86,11 +86,11 @@ class ChildProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and hasn't ended."""
+        """Return whether the child was started and has not ended."""
         return self._child is not None and self._child.poll() is None
 
     def start(self) -> None:
-        """Start it; its output goes to the log file, or where ours goes when there is none."""
+        """Start the child; its output goes to the log file or, without one, to our own output."""
         if self._log is None:
             self._spawn(None)
             return
@@ -100,9 +100,9 @@ class ChildProcess:
             self._spawn(output)
 
     def shorten_log(self) -> None:
-        """Empty a log that has grown too long; a copy of it stays beside it.
+        """Empty a log that has grown too long, and keep a copy beside it.
 
-        Copied, not renamed: the child goes on writing to the file that it was given.
+        The log is copied, not renamed, because the child keeps writing to the same file.
         """
         if self._log is None or not self._log.exists():
             return
@@ -114,16 +114,16 @@ class ChildProcess:
             self._log_start = 0
 
     def check(self) -> None:
-        """Make sure that it hasn't ended.
+        """Check that the child has not ended.
 
         Raises:
-            ConfigurationError: it has; the message holds what its log gives as the reason.
+            ConfigurationError: it has ended; the message holds the reason from its log.
         """
         if self._child is not None and self._child.poll() is not None:
             raise ConfigurationError(f"{self._name} ended: {self.last_words()}")
 
     def ending(self) -> str:
-        """How it ended, in one line: its exit code or signal, and the reason in its log."""
+        """Describe the end in one line: exit code or signal, and the reason from the log."""
         code = None if self._child is None else self._child.poll()
         if code is None:
             return f"{self._name} is not running"
@@ -134,9 +134,9 @@ class ChildProcess:
         return f"{self._name} {how}: {self.last_words()}"
 
     def last_words(self) -> str:
-        """What its log gives as the reason of its end, with where the rest is.
+        """Return the reason for the end as the log gives it, and the path of the log.
 
-        That is the last line since its start that names an error, else the last line.
+        The reason is the last line since the start that names an error, else the last line.
         """
         if self._log is None or not self._log.exists():
             return "see above"
@@ -147,14 +147,14 @@ class ChildProcess:
         return f"{(reasons or lines)[-1].strip()} (log: {self._log})"
 
     def _last_lines(self) -> list[str]:
-        assert self._log is not None  # its callers have looked
+        assert self._log is not None  # callers have checked it
         with self._log.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(self._log_start, size - _LAST_BYTES))
             return log.read().decode(errors="replace").strip().splitlines()
 
     async def finish(self, timeout: timedelta) -> int:
-        """Wait until it ends by itself; its exit code.
+        """Wait until the child ends by itself; return its exit code.
 
         Raises:
             TimeoutError: it takes longer than ``timeout``.
@@ -165,7 +165,7 @@ class ChildProcess:
         return 0 if self._child is None else self._child.wait()
 
     async def stop(self, timeout: timedelta) -> None:
-        """Ask it to end; kill it when it takes longer than ``timeout``."""
+        """Signal the child to end; kill it if it takes longer than ``timeout``."""
         child = self._child
         if child is None:
             return
@@ -185,7 +185,7 @@ class ChildProcess:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # the terminal's Ctrl-C is for us: we stop it in order
+            start_new_session=True,  # the terminal's Ctrl-C must reach only us: we stop it in order
             umask=_PRIVATE_MASK,
         )
 
@@ -209,7 +209,7 @@ def _name_of(number: int) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this id exists; a zombie counts as gone where the system tells."""
+    """Return whether a process has this id; a zombie counts as gone where /proc reveals it."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -223,7 +223,7 @@ def is_alive(pid: int) -> bool:
 
 
 def command_of(pid: int) -> str:
-    """Command line of a process, so that a reused id isn't taken for it; empty when it's gone."""
+    """Return the command line of a process, to detect a reused id; empty if the process is gone."""
     if _PROC.is_dir():
         try:
             return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -236,17 +236,17 @@ def command_of(pid: int) -> str:
 async def end_orphan(pid: int, name: str, number: signal.Signals, timeout: timedelta) -> None:
     """End a process whose owner was killed, or wait for its end.
 
-    The caller holds the lock of its directory, so nobody else counts on it.
+    The caller holds the lock of the directory, so no other process depends on this one.
 
     Raises:
-        ConfigurationError: it doesn't end in time.
+        ConfigurationError: the process does not end in time.
     """
     if not is_alive(pid):
         return
     os.kill(pid, number)
     try:
         async with asyncio.timeout(timeout.total_seconds()):
-            while is_alive(pid):  # noqa: ASYNC110  # not our child: nobody tells us
+            while is_alive(pid):  # noqa: ASYNC110  # not our child: its end can only be polled
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         raise ConfigurationError(

@@ -41,13 +41,13 @@ def usable_cores() -> int:
 
 
 def quota_cores(memberships: Path, groups: Path) -> float | None:
-    """Cores that the process's cgroups allow, None without a limit.
+    """Return the number of cores that the cgroups of the process allow, or None without a limit.
 
-    A limit of any group above the process holds too.
+    A limit of any group above the process applies too.
 
     Args:
         memberships: a file like ``/proc/self/cgroup``.
-        groups: where cgroups are mounted.
+        groups: mount point of the cgroups.
     """
     try:
         lines = memberships.read_text(encoding="utf-8").splitlines()
@@ -58,12 +58,12 @@ def quota_cores(memberships: Path, groups: Path) -> float | None:
 
 
 def _quotas(line: str, groups: Path) -> Iterator[float]:
-    """Limits of the groups of one line: ``0::/path`` (v2) or ``4:cpu,cpuacct:/path`` (v1)."""
+    """Yield limits of the groups of one line: ``0::/path`` (v2) or ``4:cpu,cpuacct:/path`` (v1)."""
     _, _, rest = line.partition(":")
     controllers, _, path = rest.partition(":")
     if controllers and "cpu" not in controllers.split(","):
         return
-    # inside a container the path may be that of the host, and only the root is mounted
+    # inside a container the path may be that of the host, while only the root is mounted
     root = groups / "cpu" if controllers else groups
     group = root / path.strip("/")
     for directory in (group, *group.parents):

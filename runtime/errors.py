@@ -1,26 +1,26 @@
-"""What can go wrong, as one tree.
+"""The tree of all errors that Headrace raises.
 
 ::
 
     HeadraceError
     ├── Retryable            the same event may succeed later: it stays pending
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
-    │   │   ├── CircuitOpen  a model failed so often that it isn't even asked (``retry_after``)
-    │   │   └── WorkerEnding this process ends; its successor goes on
+    │   │   ├── CircuitOpen  a model failed so often that no request is sent (``retry_after``)
+    │   │   └── WorkerEnding this process ends; its successor continues
     │   ├── SourceBusy       another sync publishes the source
     │   ├── SourceLost       another sync has taken the source over
-    │   ├── RateLimited      a model asked us to wait (``retry_after``)
+    │   ├── RateLimited      a rate limit was reached (``retry_after``)
     │   └── LogFull          Redis is near its memory limit: publishing is refused for now
-    ├── Poison               trying again can't help: straight to the dead letters
-    │   ├── MalformedEvent   the bytes are not an event that we know
-    │   ├── SignatureRefused a change without a signature by a key of its project
-    │   ├── SourceConflict   a change of one source to a document of another
+    ├── Poison               a retry can't succeed: the event is dead-lettered at once
+    │   ├── MalformedEvent   the bytes are not a valid event of a known type
+    │   ├── SignatureRefused a change without a valid signature by a key of its project
+    │   ├── SourceConflict   a change from one source to a document of another
     │   ├── UnsupportedContent
     │   └── LimitExceeded    a size or a count is over its limit
     └── OperatorError        a person must act; the command line prints it and exits 1
         ├── ConfigurationError
-        │   └── UnknownSetting   a variable HEADRACE_… that is no setting: exit code 2
-        └── UsageError       what was asked for can't be (unknown project, no such path)
+        │   └── UnknownSetting   a variable HEADRACE_… that is not a setting: exit code 2
+        └── UsageError       the request is impossible (unknown project, no such path)
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ __all__ = [
 class HeadraceError(Exception):
     """Root of every error that Headrace raises on purpose.
 
-    The message is one line for a person and names the cure where there is one. It often quotes what
-    a server or a library said, so that secrets are masked in it.
+    The message is one line for a person and names the remedy if one exists. It often quotes a
+    server or a library, so secrets are masked in it.
     """
 
     def __str__(self) -> str:
@@ -64,12 +64,12 @@ class HeadraceError(Exception):
 
     @property
     def code(self) -> str:
-        """Stable name of the kind of problem, as it appears in events and logs."""
+        """Stable name of the kind of problem, used in events and logs."""
         return type(self).__name__
 
 
 class Retryable(HeadraceError):
-    """The same work may succeed later; after ``retry_after``, where that is known."""
+    """The same work may succeed later, after ``retry_after`` if that is known."""
 
     def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
@@ -81,23 +81,23 @@ class Unavailable(Retryable):
 
 
 class CircuitOpen(Unavailable):
-    """A model failed so often that only a probe asks it, now and then."""
+    """A model failed so often that it receives only an occasional probe."""
 
 
 class WorkerEnding(Unavailable):
-    """This process was asked to end: what only waits is left to another one."""
+    """This process is shutting down; work that only waits is left to another process."""
 
 
 class RateLimited(Retryable):
-    """A model asked us to slow down, or would, by the limits in the settings."""
+    """A model asked for fewer requests, or the limits in the settings are used up."""
 
 
 class LogFull(Retryable):
-    """Redis is so near to its memory limit that publishing is refused."""
+    """Redis is so near its memory limit that publishing is refused."""
 
 
 class SourceBusy(Retryable):
-    """Another sync holds the lease of the source: ``holder``, until ``until`` if it ends there."""
+    """Another sync, ``holder``, has the lease of the source until ``until``, or longer."""
 
     def __init__(self, message: str, holder: str | None, until: datetime | None) -> None:
         super().__init__(message)
@@ -106,31 +106,31 @@ class SourceBusy(Retryable):
 
 
 class SourceLost(Retryable):
-    """The lease of the source ran out, and another sync has taken it."""
+    """The lease of the source expired, and another sync has taken it."""
 
 
 class Poison(HeadraceError):
-    """Trying again can't help."""
+    """A retry can't succeed."""
 
 
 class MalformedEvent(Poison):
-    """The bytes are not an event that we know."""
+    """The bytes are not a valid event of a known type."""
 
 
 class SignatureRefused(Poison):
-    """The project takes signed changes only, and this one isn't, or not by a key that counts."""
+    """The project takes signed changes only, and this change has no valid signature."""
 
 
 class SourceConflict(Poison):
-    """A change of one source to a living document of another."""
+    """A change from one source to an existing document of another."""
 
 
 class UnsupportedContent(Poison):
-    """No way to turn this content into chunks."""
+    """This content can't be turned into chunks."""
 
 
 class LimitExceeded(Poison):
-    """A size or a count is over its limit."""
+    """A size or a count exceeds its limit."""
 
 
 class OperatorError(HeadraceError):
@@ -138,12 +138,12 @@ class OperatorError(HeadraceError):
 
 
 class ConfigurationError(OperatorError):
-    """Settings, versions or roles don't fit."""
+    """Settings, versions or roles don't match."""
 
 
 class UnknownSetting(ConfigurationError):
-    """A variable of the environment has our prefix, and is no setting."""
+    """An environment variable has the prefix of Headrace but is not a setting."""
 
 
 class UsageError(OperatorError):
-    """What was asked for can't be."""
+    """The request is impossible."""

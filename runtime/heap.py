@@ -1,4 +1,4 @@
-"""Less work for the collector of cyclic garbage."""
+"""Tuning of the collector of cyclic garbage, so that it does less work."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import gc
 __all__ = ["settle_heap"]
 
 _THRESHOLDS = (10_000, 20, 20)
-"""Of a batch, some thousand objects live until it is written; by default (700, 10, 10) each of them
-is looked at many times, which takes a seventh of a worker's time."""
+"""Some thousand objects of a batch live until it is written. With the default (700, 10, 10) each of
+them is examined many times, which takes a seventh of a worker's time."""
 
 
 def settle_heap() -> None:
-    """Call it when all is loaded: what is there by now is never looked at again.
+    """Exclude all current objects from collection; call it when everything is loaded.
 
-    Unused memory is released as before; only cycles wait a little longer.
+    Unused memory is released as before; only cycles are collected a little later.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Named places where a test may end the process, to see that its successor finishes the work.
+"""Failpoints: named places where a test may end the process, to check that its successor recovers.
 
-Nothing happens there unless something is armed, which only a test's own launcher does: neither a
-setting nor the environment can.
+They do nothing unless one is armed. Only a test's own launcher does that: neither a setting nor the
+environment can.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WORKER_POINTS = (
     "answering.found",
     "answering.replied",
 )
-"""A batch is begun, cut, committed, its outcomes published, its vectors requested; texts are taken,
-embedded, written, reported; a reply is made, sent."""
+"""In order: a batch is begun, cut and committed, its outcomes are published, its vectors requested;
+texts are taken, embedded, written and reported; a reply is made and sent."""
 
 REPLAY_POINTS = (
     "replay.building",
@@ -41,7 +41,7 @@ _armed: list[Callable[[str], None]] = []
 
 
 def arm(strike: Callable[[str], None]) -> None:
-    """Have ``strike`` called with the name of every place that is passed from now on."""
+    """Call ``strike`` from now on with the name of every failpoint that is passed."""
     _armed.append(strike)
 
 
@@ -51,6 +51,6 @@ def disarm(strike: Callable[[str], None]) -> None:
 
 
 def kill_point(name: str) -> None:
-    """Pass a place of ``KILL_POINTS``."""
+    """Pass the failpoint ``name``, one of ``KILL_POINTS``."""
     for strike in _armed:
         strike(name)

@@ -1,7 +1,7 @@
-"""Becomes a child program: asks to be told when the parent dies, gives up root, then executes it.
+"""Launcher of child programs: requests a signal for the parent's death and drops root rights.
 
-Run as a script (``python -I -S launch.py …``) between fork and exec, where a thread-safe
-``preexec_fn`` can't be had. It imports nothing but the standard library.
+It is run as a script (``python -I -S launch.py …``) between fork and exec, where a thread-safe
+``preexec_fn`` is impossible. It imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def main(arguments: list[str]) -> None:
-    """Never returns: the process becomes the program, or ends with what went wrong."""
+    """Replace this process by the program, or exit with the reason; never returns."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--signal", type=int, required=True)
@@ -38,23 +38,23 @@ def main(arguments: list[str]) -> None:
         _give_up_root(options.uid, options.gid, keep_reach=options.reach)
     # after the change of user, which clears it
     _follow_parent(options.parent, signal.Signals(options.signal))
-    os.execv(options.command[0], options.command)  # noqa: S606  # a shell has no part in this
+    os.execv(options.command[0], options.command)  # noqa: S606  # no shell is involved
 
 
 def _follow_parent(parent: int, number: signal.Signals) -> None:
-    """Linux tells us when the parent dies; elsewhere the next start clears what was left."""
+    """Request a signal for the parent's death (Linux only; elsewhere the next start cleans up)."""
     if sys.platform != "linux":
         return
     _checked(_libc().prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0), "prctl")
     if os.getppid() != parent:
-        raise SystemExit(f"parent {parent} is gone")
+        raise SystemExit(f"parent process {parent} has ended")
 
 
 def _give_up_root(uid: int, gid: int, *, keep_reach: bool) -> None:
-    """Become an ordinary user; ``keep_reach``: one who may still enter root's directories."""
+    """Become an ordinary user; with ``keep_reach`` it may still enter root's directories."""
     if keep_reach:
-        # without it access(2) ignores capabilities, and initdb asks it whether it can run postgres;
-        # a host that does not allow it still lets the server reach its data
+        # without it access(2) ignores capabilities, and initdb uses it to see whether it can run
+        # postgres; a host that does not allow it still lets the server reach its data
         _libc().prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
         _checked(_libc().prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl")
     os.setgroups([])

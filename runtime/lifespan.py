@@ -1,4 +1,4 @@
-"""How a process lives: uvloop, signals that ask it to stop, tasks that somebody owns."""
+"""Process lifetime: uvloop, stop signals, and background tasks that end with their owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
     """Run ``main(stop)`` to its end; SIGINT and SIGTERM set ``stop``.
 
     Raises:
-        KeyboardInterrupt: a second signal came while it was stopping.
+        KeyboardInterrupt: a second signal arrived during shutdown.
     """
 
     async def whole() -> T:
@@ -39,7 +39,7 @@ def run(main: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
 
 @contextlib.contextmanager
 def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into ``stop``; a second one cancels the current task."""
+    """Set ``stop`` on the first SIGINT or SIGTERM; a second one cancels the current task."""
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     assert main is not None  # a context manager of an async function runs in a task
@@ -62,9 +62,9 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 class OwnedTasks:
-    """Named tasks that end with their owner, the last started first.
+    """Named tasks that end with their owner, in reverse order of their start.
 
-    A task that fails sets ``stop``, and its error comes out of ``close``: no failure goes unseen.
+    A task that fails sets ``stop``, and ``close`` raises its error, so no failure is unnoticed.
     """
 
     def __init__(self, stop: asyncio.Event, *, timeout: timedelta) -> None:
@@ -73,16 +73,16 @@ class OwnedTasks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Start ``work``; it should end soon after ``stop`` is set."""
+        """Start ``work``, which should end soon after ``stop`` is set."""
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._heed)
         self._tasks.append(task)
 
     async def close(self) -> None:
-        """Set ``stop``, then wait for each task in turn; cancel one that takes too long.
+        """Set ``stop``, then wait for each task in turn; cancel a task that takes too long.
 
         Raises:
-            ExceptionGroup: what the tasks failed with.
+            ExceptionGroup: the errors of the tasks that failed.
         """
         self._stop.set()
         failures: list[Exception] = []

@@ -1,8 +1,8 @@
-"""What a process says: structlog, as JSON or for a terminal, on stderr.
+"""Logging of a process: structlog on stderr, as JSON or as text for a terminal.
 
-The standard library's loggers (those of Faust, aiohttp, LiteLLM) come out the same way. Correlation
-ids (``event_id``, ``query_id``, ``project``) are bound once, with ``structlog.contextvars``, and
-appear on every line below.
+The loggers of the standard library (those of Faust, aiohttp, LiteLLM) are rendered the same way.
+Correlation ids (``event_id``, ``query_id``, ``project``) are bound once, with
+``structlog.contextvars``, and appear in every later line.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from runtime.secrets import masked
 
 __all__ = ["configure_logs", "without_secrets"]
 
-# heard only from their warnings on: they tell at info what we already tell ourselves
+# limited to warnings: their info lines repeat our own
 _TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
-# tells a traceback for each connection that an outage costs; whoever needs one says so in a line
+# logs a traceback for each connection that an outage breaks; the callers log the error in one line
 _TELLS_TRACEBACKS = "asyncpg.pool"
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
 _MASK = "***"
@@ -33,8 +33,8 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     """Set up logging for this process; composition roots call it once.
 
     Args:
-        form: one JSON object a line, or readable lines (coloured on a terminal).
-        level: the least severe level that is shown.
+        form: JSON (one object per line) or readable lines (coloured on a terminal).
+        level: least severe level that is shown.
     """
     steps: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -74,7 +74,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
 
 
 def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Mask values with a telling name."""
+    """Mask values whose name reveals a secret."""
     for name in event:
         if _SECRET_NAMES.search(name):
             event[name] = _MASK
@@ -82,10 +82,10 @@ def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> E
 
 
 class _Masking(structlog.stdlib.ProcessorFormatter):
-    """What libraries log, and every line of a traceback, may quote what they were given."""
+    """Mask secrets in rendered lines: libraries and tracebacks may quote a value that holds one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The rendered line, without secrets."""
+        """Render the line without secrets."""
         return masked(super().format(record))
 
 
@@ -106,7 +106,7 @@ def _rendering(form: Literal["console", "json"]) -> list[Processor]:
 
 
 def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """What is logged may quote a stranger; JSON escapes it by itself."""
+    """Escape control characters: a log line may quote untrusted text. JSON escapes it by itself."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = printable(value)
@@ -114,7 +114,7 @@ def _printable_values(_logger: WrappedLogger, _method: str, event: EventDict) ->
 
 
 def _plain_traceback(out: TextIO, error: ExcInfo) -> None:
-    """A rich one would print local variables, and those may hold secrets."""
+    """Write a plain traceback: a rich one would print local variables, which may hold secrets."""
     text = StringIO()
     structlog.dev.plain_traceback(text, error)
     out.write(printable(text.getvalue()))

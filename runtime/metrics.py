@@ -1,4 +1,4 @@
-"""Every metric, declared here and nowhere else; kept in the process, read by ``snapshot``."""
+"""All metrics of the process, declared only here and read by ``snapshot``."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _LabelValues = tuple[str, ...]
 class Metric:
     """A named quantity, split by the values of its labels.
 
-    After 100 different label values further ones are counted together as ``other``, so that a
-    label taken from hostile input can't fill the memory.
+    After 100 different label values, further ones are counted together as ``other``, so that a
+    label from hostile input can't fill the memory.
     """
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
@@ -51,57 +51,57 @@ class Metric:
         self.labels = labels
 
     def _series(self, known: Mapping[_LabelValues, object], labels: dict[str, str]) -> _LabelValues:
-        """Raises ValueError unless exactly the declared labels are given."""
+        """Raise ValueError unless exactly the declared labels are given."""
         if labels.keys() != set(self.labels):
             raise ValueError(f"{self.name} has the labels {self.labels}, not {tuple(labels)}")
         values = tuple(labels[label] for label in self.labels)
         return values if values in known or len(known) < _MAX_SERIES else ("other",) * len(values)
 
     def _shown(self, values: _LabelValues) -> str:
-        """``name{label=value}``, as snapshots show a series."""
+        """Format a series as ``name{label=value}``, as snapshots show it."""
         pairs = ",".join(f"{k}={v}" for k, v in zip(self.labels, values, strict=True))
         return f"{self.name}{{{pairs}}}" if pairs else self.name
 
     def read(self) -> dict[str, float]:
-        """Values by series."""
+        """Return the value of each series."""
         raise NotImplementedError
 
 
 class Counter(Metric):
-    """Only grows."""
+    """A value that only grows."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         super().__init__(name, description, *labels)
         self._values: dict[_LabelValues, float] = {}
 
     def inc(self, amount: float = 1, **labels: str) -> None:
-        """Count ``amount`` more."""
+        """Add ``amount``."""
         series = self._series(self._values, labels)
         self._values[series] = self._values.get(series, 0) + amount
 
     def read(self) -> dict[str, float]:
-        """Totals by series."""
+        """Return the total of each series."""
         return {self._shown(series): value for series, value in self._values.items()}
 
 
 class Gauge(Metric):
-    """What something is now."""
+    """The current value of a quantity."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         super().__init__(name, description, *labels)
         self._values: dict[_LabelValues, float] = {}
 
     def set(self, value: float, **labels: str) -> None:
-        """It is ``value`` now."""
+        """Set the value."""
         self._values[self._series(self._values, labels)] = value
 
     def read(self) -> dict[str, float]:
-        """Values by series."""
+        """Return the value of each series."""
         return {self._shown(series): value for series, value in self._values.items()}
 
 
 class Histogram(Metric):
-    """Spread of a duration in seconds; quantiles are exact to about 19 %."""
+    """Distribution of a duration in seconds; quantiles are exact to about 19 %."""
 
     def __init__(self, name: str, description: str, *labels: str) -> None:
         super().__init__(name, description, *labels)
@@ -116,7 +116,7 @@ class Histogram(Metric):
         self._sums[series] = self._sums.get(series, 0) + seconds
 
     def read(self) -> dict[str, float]:
-        """Count, sum, p50 and p99 by series."""
+        """Return count, sum, p50 and p99 of each series."""
         values: dict[str, float] = {}
         for series, buckets in self._counts.items():
             shown = self._shown(series)
@@ -134,7 +134,7 @@ def _bucket(seconds: float) -> int:
 
 
 def _quantile(buckets: list[int], share: float) -> float:
-    """Upper bound of the bucket in which the quantile lies."""
+    """Return the upper bound of the bucket that contains the quantile."""
     wanted = share * sum(buckets)
     seen = 0
     for index, count in enumerate(buckets):
@@ -156,35 +156,35 @@ def _declare(metric: M) -> M:
 DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome"))
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
 FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
-QUERIES = _declare(Counter("queries", "Queries that got their reply.", "outcome"))
-CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes that the archive has taken."))
+QUERIES = _declare(Counter("queries", "Queries that were replied to.", "outcome"))
+CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes written to the archive."))
 CHANGES_NOT_ARCHIVED = _declare(
-    Counter("changes_not_archived", "Entries that the archiver let go.", "reason")
+    Counter("changes_not_archived", "Entries that the archiver skipped.", "reason")
 )
 CHANGES_REPUBLISHED = _declare(
-    Counter("changes_republished", "Durable changes that Redis had lost, or never got.")
+    Counter("changes_republished", "Durable changes that were missing from Redis.")
 )
-CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries that left the streams of changes."))
-ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Times that archiving had to wait."))
-DEAD_LETTERS = _declare(Counter("dead_letters", "Events given up.", "topic"))
+CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries trimmed from the change streams."))
+ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Attempts to archive that failed."))
+DEAD_LETTERS = _declare(Counter("dead_letters", "Dead-lettered events.", "topic"))
 QUERIES_NOT_WAITED = _declare(
-    Counter("queries_not_waited", "Queries answered as stale, too many being waiting already.")
+    Counter("queries_not_waited", "Queries answered as stale because too many were waiting.")
 )
 MODEL_REQUESTS = _declare(Counter("model_requests", "Requests to models.", "model", "outcome"))
 CIRCUIT = _declare(
-    Gauge("circuit", "1: the model isn't asked; 0.5: a probe asks it; 0: all is well.", "model")
+    Gauge("circuit", "1: no request is sent; 0.5: a probe is sent; 0: requests flow.", "model")
 )
-CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a model went down.", "model"))
-MODEL_TURNS = _declare(Gauge("model_turns_waiting", "Requests that wait for a turn.", "provider"))
+CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a circuit opened.", "model"))
+MODEL_TURNS = _declare(
+    Gauge("model_turns_waiting", "Requests that wait for the rate limiter.", "provider")
+)
 MODEL_TURN_SECONDS = _declare(
-    Histogram("model_turn_seconds", "Waits for a turn at a provider.", "provider")
+    Histogram("model_turn_seconds", "Time spent waiting for the rate limiter.", "provider")
 )
-LOOP_LAG_SECONDS = _declare(
-    Histogram("loop_lag_seconds", "How much later than asked the event loop came back.")
-)
+LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Delay of the event loop's wake-ups."))
 MEMORY_BYTES = _declare(Gauge("memory_bytes", "Resident memory of the worker itself."))
 
 
 def snapshot() -> dict[str, float]:
-    """Every series that has a value; histograms as ``.count``, ``.sum``, ``.p50`` and ``.p99``."""
+    """Return every series with a value; histograms as ``.count``, ``.sum``, ``.p50``, ``.p99``."""
     return {name: value for metric in _declared for name, value in metric.read().items()}

@@ -1,4 +1,4 @@
-"""Text of strangers on its way to a terminal, a log or a pipe."""
+"""Escaping of untrusted text for a terminal, a log or a pipe."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 __all__ = ["escaped", "printable"]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that turn the direction of text."""
+"""Control characters, and characters that change the direction of text."""
 
 
 def printable(text: str) -> str:
-    """Text without what a terminal would obey: escape sequences, carriage returns."""
+    """Replace characters that control a terminal, such as escape sequences and carriage returns."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def escaped(json: str) -> str:
-    """The same JSON, with an escape for each character that a terminal would obey."""
+    """Return the same JSON with an escape for each character that controls a terminal."""
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", json)

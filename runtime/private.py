@@ -1,4 +1,4 @@
-"""Directories and files that their owner alone may read."""
+"""Directories and files that only their owner may read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FILE = 0o600
 
 
 def make_private(directory: Path) -> str:
-    """Make a directory, or take away what others may do in one of ours and with its files.
+    """Create a directory, or remove other users' access to ours and to its files.
 
-    Returns what was corrected, as a sentence; empty: nothing was.
+    Returns a sentence about the correction; empty if none was needed.
 
     Raises:
-        ConfigurationError: it can't be made, or isn't ours alone to use.
+        ConfigurationError: the directory can't be created, or is shared with other users.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY)
@@ -32,7 +32,7 @@ def make_private(directory: Path) -> str:
     if status.st_uid != os.geteuid():
         raise ConfigurationError(_not_ours(directory, "belongs to another user"))
     if status.st_mode & stat.S_ISVTX:
-        # a directory that all users share, such as the temporary one, must stay as it is
+        # a directory shared by all users, such as the temporary one, must stay as it is
         raise ConfigurationError(_not_ours(directory, "is shared by all users"))
     if not os.access(directory, os.W_OK | os.X_OK):
         raise ConfigurationError(_not_ours(directory, "can't be written to"))
@@ -42,11 +42,11 @@ def make_private(directory: Path) -> str:
     if not corrected:
         return ""
     was = stat.S_IMODE(status.st_mode)
-    return f"{directory} was open to other users ({was:04o}): it is closed to them now (0700)"
+    return f"{directory} was open to other users ({was:04o}); its mode is now 0700"
 
 
 def open_private(path: Path, mode: str) -> IO[Any]:
-    """As ``open``; a file that is made by it is its owner's alone."""
+    """Call ``open``; a file that it creates is accessible to its owner only."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, _FILE))
 
 
@@ -58,7 +58,7 @@ def _close(directory: Path, status: os.stat_result) -> bool:
 
 
 def _close_file(path: Path) -> None:
-    """Take a file of ours from others; links and files of other users stay as they are."""
+    """Remove other users' access to one of our files; links and foreign files stay unchanged."""
     try:
         status = path.lstat()
         ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()

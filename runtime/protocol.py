@@ -1,6 +1,6 @@
-"""What the protocol allows at most; settings may allow less.
+"""Upper limits of the protocol; settings may be stricter.
 
-Whoever writes or reads an event may rely on these, so that changing one is a change of the code.
+Every program that reads or writes events may rely on them, so changing one is a code change.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ QUERY_CHARACTERS = 2000
 QUERY_DEADLINE = timedelta(minutes=5)
 RESULTS = 100
 USUAL_RESULTS = 10
-"""What a question asks for that names no number."""
+"""Number of results for a question that does not name one."""
 
 CONTEXT_TOKENS = 128_000

@@ -1,8 +1,8 @@
-"""Keeps passwords and keys out of whatever this process says.
+"""Masking of passwords and keys in everything that this process outputs.
 
-Servers and libraries quote what they were given: a URL, a key, a header. So the secrets of a
-process are told here once, by composition roots, and everything on its way out (logs, errors, dead
-letters, outcomes, replies) passes ``masked``.
+Servers and libraries quote the values that they receive: a URL, a key, a header. Composition roots
+therefore register the secrets of the process here once, and all output (logs, errors, dead
+letters, outcomes, replies) passes through ``masked``.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _pattern: re.Pattern[str] | None = None
 
 
 def keep_secret(values: Iterable[object], environment: Mapping[str, str] = {}) -> None:
-    """Mask from now on what is secret among settings, and in variables with telling names.
+    """Mask from now on the secrets among settings and in variables whose name reveals one.
 
-    A secret that is short, or a word, can't be told from other text; only in URLs is it masked.
+    A secret that is short, or a word, can't be told apart from other text; it is masked only in
+    URLs.
     """
     global _pattern  # noqa: PLW0603 - one for the process, as logging is
-    found = [secret for value in values for secret in secrets_of(value)]
-    found += [value for name, value in environment.items() if _TELLING_NAME.search(name)]
-    for secret in found:
+    candidates = [secret for value in values for secret in secrets_of(value)]
+    candidates += [value for name, value in environment.items() if _TELLING_NAME.search(name)]
+    for secret in candidates:
         if len(secret) >= _SHORTEST and not _WORD.fullmatch(secret):
             _known.update(_spellings(secret))
     if _known:
@@ -45,7 +46,7 @@ def keep_secret(values: Iterable[object], environment: Mapping[str, str] = {}) -
 
 
 def masked(text: str) -> str:
-    """Text without the secrets of this process, and without passwords and keys in URLs."""
+    """Return the text without the secrets of this process, and passwords and keys in URLs."""
     if _pattern is not None:
         text = _pattern.sub(_MASK, text)
     if "://" not in text and "=" not in text:
@@ -55,7 +56,7 @@ def masked(text: str) -> str:
 
 
 def secrets_of(value: object) -> Iterator[str]:
-    """The secrets in a setting: all of a key, and in a URL its password."""
+    """Yield the secrets in a setting: the whole of a key, or the password in a URL."""
     if isinstance(value, SecretStr):
         text = value.get_secret_value()
         yield text
@@ -79,11 +80,11 @@ def _passwords_in(url: str) -> Iterator[str]:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """As it is, as URLs have it, and as JSON and Python quote it."""
-    for one in {secret, unquote(secret)}:
-        yield one
-        yield quote(one, safe="")
-        yield json.dumps(one)[1:-1]
-        yield json.dumps(one, ensure_ascii=False)[1:-1]
-        yield repr(one)[1:-1]
-        yield repr(one.encode())[2:-1]
+    """Yield a secret as it is, as encoded in a URL, and as quoted by JSON and Python."""
+    for spelling in {secret, unquote(secret)}:
+        yield spelling
+        yield quote(spelling, safe="")
+        yield json.dumps(spelling)[1:-1]
+        yield json.dumps(spelling, ensure_ascii=False)[1:-1]
+        yield repr(spelling)[1:-1]
+        yield repr(spelling.encode())[2:-1]

@@ -1,4 +1,4 @@
-"""Every knob, read from ``HEADRACE_*`` by composition roots only."""
+"""All settings, read from ``HEADRACE_*`` by composition roots only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCAL_MODEL = "local/all-MiniLM-L6-v2"
 
 
 def _seconds(value: object) -> object:
-    """Let the environment say ``6`` for six seconds, beside ISO 8601's ``PT6S``."""
+    """Accept ``6`` for six seconds in the environment, besides ISO 8601's ``PT6S``."""
     if not isinstance(value, str):
         return value
     try:
@@ -29,7 +29,7 @@ def _seconds(value: object) -> object:
 
 
 def _for_every_provider(value: object) -> object:
-    """Let a number stand for one limit that holds for each provider."""
+    """Turn a number into one limit that applies to each provider."""
     return {"": value} if isinstance(value, int) else value
 
 
@@ -40,15 +40,15 @@ Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0)
 class Settings(BaseSettings):
     """Settings of one process.
 
-    An empty ``redis_url`` or ``database_url`` means: use the servers of a running ``headrace up``
-    under ``home``, or start embedded ones.
+    If ``redis_url`` or ``database_url`` is empty, the servers of a running ``headrace up`` under
+    ``home`` are used, or embedded ones are started.
     """
 
     model_config = SettingsConfigDict(env_prefix="HEADRACE_", extra="forbid", frozen=True)
 
     home: Path = Field(
         default=Path("~/.headrace"),
-        description="Where embedded servers and the state of `up` live.",
+        description="Directory of the embedded servers and of the state of `up`.",
     )
     redis_url: str = Field(default="", description="Redis, e.g. redis://host:6379/0.")
     broker_url: str = Field(
@@ -56,11 +56,11 @@ class Settings(BaseSettings):
         description="Faust broker of the workers; empty: redis_url. kafka:// is experimental.",
     )
     database_url: str = Field(
-        default="", description="Postgres as the workers see it (a role that can't bypass RLS)."
+        default="", description="Postgres URL of the workers (a role that can't bypass RLS)."
     )
     owner_database_url: str = Field(
         default="",
-        description="Postgres as the owner of the tables: "
+        description="Postgres URL of the owner of the tables: "
         "for `migrate`, and to build indexes without stopping writers.",
     )
     worker_role: str = Field(
@@ -81,8 +81,8 @@ class Settings(BaseSettings):
     )
     passwords_directory: Path | None = Field(
         default=None,
-        description="For `headrace access`: files with the passwords that the four above don't "
-        "say; each is named as its role.",
+        description="For `headrace access`: directory of files with the passwords that the four "
+        "settings above leave empty; each file is named after its role.",
     )
     stream_prefix: Annotated[str, Field(pattern=r"^[\w.:-]+$")] = Field(
         default="headrace", description="Prefix of every Redis key."
@@ -93,7 +93,7 @@ class Settings(BaseSettings):
 
     signing_key: SecretStr = Field(
         default=SecretStr(""),
-        description="Key that changes are signed with when they are published: <id>:<secret>, "
+        description="Key that signs changes when they are published: <id>:<secret>, "
         "as `headrace keys add` prints it.",
     )
 
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
 
     model: str = Field(
         default=LOCAL_MODEL,
-        description="Embedding model of new projects, for kinds that name none: "
+        description="Embedding model of new projects, for kinds without their own model: "
         "a LiteLLM name, or local/….",
     )
     models: dict[str, str] = Field(
@@ -122,11 +122,11 @@ class Settings(BaseSettings):
     )
     model_precision: Literal["auto", "int8-static", "int8", "bf16", "f32"] = Field(
         default="auto",
-        description="Numbers that the local model computes in; auto: bf16 if it is a "
-        "gain on this processor, else the fastest, by a measurement at the start.",
+        description="Precision of the local model; auto: bf16 if it is "
+        "faster on this processor, else the fastest one in a measurement at startup.",
     )
     model_dimensions: int | None = Field(
-        default=None, description="Width to ask of models that can shorten their vectors."
+        default=None, description="Width to request from models that can shorten their vectors."
     )
     model_base_url: str = Field(default="", description="Base URL of an OpenAI-compatible server.")
     model_api_key: SecretStr = Field(
@@ -137,7 +137,7 @@ class Settings(BaseSettings):
         default=timedelta(seconds=30), description="Limit of one request to a model."
     )
     model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
-        default=4, description="Further tries of one request to a model before it counts as down."
+        default=4, description="Retries of one request to a model before it counts as down."
     )
     model_requests_per_minute: Rates = Field(
         default_factory=dict,
@@ -146,32 +146,32 @@ class Settings(BaseSettings):
     )
     model_tokens_per_minute: Rates = Field(
         default_factory=dict,
-        description="Tokens that all workers together send to a provider per minute, likewise.",
+        description="Tokens that all workers together send to a provider per minute, as above.",
     )
     model_failures: PositiveInt = Field(
         default=5,
-        description="Failures in a row that make a model count as down: then only probes ask it.",
+        description="Consecutive failures after which a model counts as down and gets only probes.",
     )
 
-    concurrency: PositiveInt = Field(default=2, description="Batches in work at once, per lane.")
-    query_concurrency: PositiveInt = Field(default=16, description="Queries in work at once.")
+    concurrency: PositiveInt = Field(default=2, description="Batches processed at once, per lane.")
+    query_concurrency: PositiveInt = Field(default=16, description="Queries processed at once.")
     batch_documents: PositiveInt = Field(default=64, description="Documents per indexing batch.")
     lease: Duration = Field(
         default=timedelta(seconds=6),
-        description="A pending entry whose worker was silent this long is taken over.",
+        description="A pending entry is taken over after its worker was silent for this long.",
     )
     max_deliveries: PositiveInt = Field(
-        default=5, description="Deliveries of an event before it goes to the dead letters."
+        default=5, description="Deliveries of an event before it is dead-lettered."
     )
     retry_delay: Duration = Field(
-        default=timedelta(seconds=1), description="Wait before a failed event is tried again."
+        default=timedelta(seconds=1), description="Delay before a failed event is retried."
     )
     shutdown_timeout: Duration = Field(
-        default=timedelta(seconds=20), description="Longest wait for work in hand at shutdown."
+        default=timedelta(seconds=20), description="Longest wait for in-flight work at shutdown."
     )
     statement_timeout: Duration = Field(
         default=timedelta(seconds=15),
-        description="Longest time of one statement of a worker in Postgres.",
+        description="Longest duration of one statement of a worker in Postgres.",
     )
     chunking_processes: PositiveInt | Literal["auto"] = Field(
         default="auto",
@@ -189,14 +189,14 @@ class Settings(BaseSettings):
         description="Larger documents are skipped by sources and refused by workers.",
     )
     inline_content_bytes: PositiveInt = Field(
-        default=256 * 2**10, description="Larger content travels by reference, not in the event."
+        default=256 * 2**10, description="Larger content is sent by reference, not in the event."
     )
     max_chunks_per_document: PositiveInt = Field(
-        default=20_000, description="A document that is cut into more is refused."
+        default=20_000, description="A document with more chunks is refused."
     )
     max_event_bytes: Annotated[int, Field(ge=1, le=protocol.EVENT_BYTES)] = Field(
         default=protocol.EVENT_BYTES,
-        description="Bigger events are refused; keep it above HEADRACE_INLINE_CONTENT_BYTES.",
+        description="Larger events are refused; keep it above HEADRACE_INLINE_CONTENT_BYTES.",
     )
     max_uri_bytes: Annotated[int, Field(ge=1, le=protocol.URI_BYTES)] = Field(
         default=protocol.URI_BYTES, description="A change with a longer uri is refused."
@@ -205,10 +205,10 @@ class Settings(BaseSettings):
         default=protocol.TITLE_CHARACTERS, description="A change with a longer title is refused."
     )
     max_collections: Annotated[int, Field(ge=1, le=protocol.COLLECTIONS)] = Field(
-        default=protocol.COLLECTIONS, description="A change that names more is refused."
+        default=protocol.COLLECTIONS, description="A change with more collections is refused."
     )
     max_metadata_entries: Annotated[int, Field(ge=1, le=protocol.METADATA_ENTRIES)] = Field(
-        default=protocol.METADATA_ENTRIES, description="A change that has more is refused."
+        default=protocol.METADATA_ENTRIES, description="A change with more entries is refused."
     )
     max_metadata_bytes: Annotated[int, Field(ge=2, le=protocol.METADATA_BYTES)] = Field(
         default=protocol.METADATA_BYTES,
@@ -219,7 +219,7 @@ class Settings(BaseSettings):
     )
     max_query_deadline: Annotated[Duration, Field(le=protocol.QUERY_DEADLINE)] = Field(
         default=protocol.QUERY_DEADLINE,
-        description="A question that may take longer is refused.",
+        description="A question with a longer deadline is refused.",
     )
     max_results: Annotated[int, Field(ge=protocol.USUAL_RESULTS, le=protocol.RESULTS)] = Field(
         default=protocol.RESULTS, description="A question for more results is refused."
@@ -231,42 +231,43 @@ class Settings(BaseSettings):
 
     archive_url: str = Field(
         default="",
-        description="Where the archive of all changes lies: a directory, or any URL that fsspec "
-        "knows; empty: `archive` under `home`.",
+        description="Location of the archive of all changes: a directory, or any URL that fsspec "
+        "supports; empty: `archive` under `home`.",
     )
     stream_retention: Duration = Field(
         default=timedelta(days=1),
-        description="How long changes stay in Redis once they are indexed and archived.",
+        description="Time that changes stay in Redis after they are indexed and archived.",
     )
     archive_retention: Duration = Field(
         default=timedelta(days=30),
-        description="How long every change is archived; of older ones, each document's last is.",
+        description="Time that every change stays archived; later only each document's last one.",
     )
     archive_compaction_interval: Duration = Field(
-        default=timedelta(days=1), description="How often the archive is compacted."
+        default=timedelta(days=1), description="Interval between compactions of the archive."
     )
 
     default_deadline: Duration = Field(
-        default=timedelta(seconds=10), description="Deadline of a query that names none."
+        default=timedelta(seconds=10), description="Deadline of a query that does not name one."
     )
     exact_search_chunks: PositiveInt = Field(
-        default=10_000, description="Up to this many chunks a project is searched without HNSW."
+        default=10_000,
+        description="Projects with up to this many chunks are searched without HNSW.",
     )
     hnsw_ef_search: Annotated[int, Field(ge=10, le=1000)] = Field(
         default=100, description="Breadth of an HNSW search (pgvector's hnsw.ef_search)."
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Whoever prints settings prints no password."""
+        """Hide passwords in the printed form."""
         for name, value in super().__repr_args__():
             yield name, masked(value) if isinstance(value, str) else value
 
     @property
     def home_directory(self) -> Path:
-        """``home`` with ``~`` expanded, absolute."""
+        """``home`` as an absolute path, with ``~`` expanded."""
         return self.home.expanduser().absolute()
 
     @property
     def archive_location(self) -> str:
-        """``archive_url``, or the directory that stands for an empty one."""
+        """``archive_url``, or the default directory if it is empty."""
         return self.archive_url or str(self.home_directory / "archive")

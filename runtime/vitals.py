@@ -1,4 +1,4 @@
-"""How this process is: its memory, and whether its event loop comes back in time."""
+"""Vital signs of this process: its memory, and the lag of its event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """Resident memory of this process alone; the highest it ever had where there is no /proc."""
+    """Return the resident memory of this process alone, or its peak on systems without /proc."""
     try:
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -28,7 +28,10 @@ def memory_bytes() -> int:
 
 
 def processor_seconds(pid: int) -> float | None:
-    """What a process has used of processors since its start; None: it is gone, or not known."""
+    """Return the processor time of a process since its start.
+
+    Returns None if the process is gone or the system does not report the time.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -37,18 +40,18 @@ def processor_seconds(pid: int) -> float | None:
 
 
 class LoopLag:
-    """Sleeps again and again, and notes how much later than asked it wakes."""
+    """Watches how much later than requested the event loop wakes a sleeping task."""
 
     def __init__(self) -> None:
         self._longest = 0.0
 
     def longest_seconds(self) -> float:
-        """The longest since this was asked last."""
+        """Return the longest lag since the previous call."""
         longest, self._longest = self._longest, 0.0
         return longest
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Look until ``stop`` is set."""
+        """Measure until ``stop`` is set."""
         now = asyncio.get_running_loop().time
         while not stop.is_set():
             begun = now()

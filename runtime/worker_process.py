@@ -1,4 +1,4 @@
-"""A worker in a process of its own: ready when entered, ended when left, gone when we are."""
+"""A worker in its own process: ready on entry, ended on exit, and never outlives this process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _POLL_SECONDS = 0.02
 
 
 class WorkerProcess:
-    """``headrace worker ARGUMENTS`` with ``environment`` on top of ours.
+    """``headrace worker ARGUMENTS`` with ``environment`` added to our own.
 
-    It logs to ``log``, or to where we do; it is killed when it doesn't end in ``stop_timeout``.
+    It logs to ``log``, or to our own output. It is killed if it does not end in ``stop_timeout``.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class WorkerProcess:
         self._stop_timeout = stop_timeout
         self._directory = tempfile.TemporaryDirectory(prefix="headrace-")
         self._ready = Path(self._directory.name) / "ready"
-        # -P: the current directory may hold packages named like ours
+        # -P: the current directory may hold packages with the names of ours
         command = [sys.executable, "-P", "-m", "gateway.main", "worker", *arguments]
         self._child = ChildProcess(
             name,
@@ -51,29 +51,29 @@ class WorkerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether its process was started and hasn't ended."""
+        """Return whether the process was started and has not ended."""
         return self._child.is_running
 
     @property
     def child(self) -> ChildProcess:
-        """Its process."""
+        """The worker's child process."""
         return self._child
 
     def ending(self) -> str:
-        """How its process ended, in one line."""
+        """Describe in one line how the process ended."""
         return self._child.ending()
 
     def shorten_log(self) -> None:
-        """Empty its log where that has grown too long; a copy stays."""
+        """Empty the log if it has grown too long, and keep a copy."""
         self._child.shorten_log()
 
     async def start(self) -> None:
-        """Start its process, for the first time or after its end, and wait until it is ready.
+        """Start the process, for the first time or again, and wait until it is ready.
 
-        A start that is cancelled ends the process at once: it has no work in hand yet.
+        If the start is cancelled, the process is ended at once: it has no work in flight yet.
 
         Raises:
-            ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
+            ConfigurationError: it is not ready in time, or has ended; the message quotes its log.
         """
         self._ready.unlink(missing_ok=True)
         self._child.start()
@@ -84,11 +84,11 @@ class WorkerProcess:
             raise
 
     async def restart(self) -> None:
-        """As ``start``."""
+        """Start the process again; see ``start``."""
         await self.start()
 
     async def stop(self) -> None:
-        """End its process, and wait for its end."""
+        """End the process, and wait for its end."""
         await self._child.stop(self._stop_timeout)
         self._directory.cleanup()
 
@@ -111,10 +111,10 @@ async def worker_process(
     stop_timeout: timedelta,
     log: Path | None = None,
 ) -> AsyncIterator[ChildProcess]:
-    """A worker for as long as this lasts.
+    """Run a worker for the duration of the context.
 
     Raises:
-        ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
+        ConfigurationError: it is not ready in time, or has ended; the message quotes its log.
     """
     worker = WorkerProcess(*arguments, environment=environment, stop_timeout=stop_timeout, log=log)
     try:

@@ -1,17 +1,17 @@
 """Faust over Redis Streams.
 
-Promises: an entry is acknowledged by its own id, after its effect has committed, in any order;
-what a dead process had in hand is taken over within ``lease + claim_interval``; what fails is tried
-again after a delay, and after ``max_deliveries`` attempts lies in the dead letters with the reason;
+Guarantees: an entry is acknowledged by its own id, after its effect has committed, in any order;
+the in-flight entries of a dead process are taken over within ``lease + claim_interval``; a failed
+entry is retried after a delay, and dead-lettered with the reason after ``max_deliveries`` attempts;
 failures of servers (``Retryable``) never count as attempts.
 
-Not promised: order (the store's fence restores it per document), and exactly one delivery (a
+Not guaranteed: order (the store's fence restores it per document), and exactly one delivery (a
 process that is stopped for longer than its lease, or dies between commit and acknowledgement,
 causes a second one).
 
-Consumer names are unique per process (host, pid, random), so what a process leaves pending comes
-back by takeover. With the option ``consumer`` a name can be kept over restarts; it must then be
-one process at a time.
+Consumer names are unique per process (host, pid, random), so the pending entries of a process
+return by takeover. The option ``consumer`` keeps a name over restarts; only one process at a time
+may then use it.
 """
 
 from events.kept_position import kept_position

@@ -1,8 +1,8 @@
-"""Faust's own acknowledgements, caught where all of its code paths meet.
+"""Interception of Faust's own acknowledgements, at a point that all of its code paths use.
 
 Faust remembers acknowledged offsets in ``Consumer._acked`` and commits the highest one without a
 gap below it, which loses work that is still in flight. Its compiled stream iterator appends to the
-lists in that mapping and calls no method of the consumer, so the mapping is what we replace.
+lists in that mapping and calls no method of the consumer, so the mapping is replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _AckList(list[int]):
 
 
 class AckLog(dict[TP, _AckList]):
-    """Passes each acknowledged offset on, and keeps none."""
+    """Passes each acknowledged offset on, and stores none."""
 
     def __init__(self, on_ack: OnAck) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class AckLog(dict[TP, _AckList]):
 
 
 class NoOffsets(dict[TP, None]):
-    """No offset was ever read or committed: reclaimed entries are older than what came last."""
+    """A mapping without any offset: reclaimed entries are older than the last read one."""
 
     def __missing__(self, tp: TP) -> None:
         return None
@@ -47,4 +47,4 @@ class NoOffsets(dict[TP, None]):
         pass
 
     def update(self, *offsets: object, **more: object) -> None:
-        """Keep nothing."""
+        """Ignore the offsets."""

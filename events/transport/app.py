@@ -25,20 +25,20 @@ log = structlog.get_logger(__name__)
 
 _REDIS_SCHEMES = {"redis", "rediss", "unix"}
 _STOP_MARGIN = timedelta(seconds=12)
-# A channel that is full stops the delivery to every topic, so the windows do the bounding.
+# A full channel would stop the delivery to every topic, so the windows bound the entries instead.
 _UNBOUNDED = 1_000_000
 
 
 @dataclass(frozen=True)
 class Held:
-    """Events of one topic that a worker has taken, and those of them that are in work."""
+    """Numbers of a topic's events that a worker holds, and that it is processing."""
 
     in_hand: int = 0
     in_work: int = 0
 
     @classmethod
     def of(cls, entries: Iterable[HeldEntry]) -> Self:
-        """Count entries."""
+        """Count the entries of a topic."""
         unsettled = [entry for entry in entries if not entry.settled]
         return cls(len(unsettled), sum(entry.begun for entry in unsettled))
 
@@ -50,7 +50,7 @@ OnDead = Callable[[DeadLetter], Awaitable[None]]
 
 
 class _NoTables(TableManager):
-    """Only resumes the flow, and without Faust's second of waiting for tables."""
+    """Table manager that only resumes the flow, without Faust's wait of a second for tables."""
 
     async def on_start(self) -> None:
         await self._update_channels()
@@ -58,17 +58,17 @@ class _NoTables(TableManager):
 
 
 class App(faust.App):
-    """A Faust app without what needs Kafka's log: no tables, no leader, no web server.
+    """A Faust app without the parts that need Kafka's log: no tables, no leader, no web server.
 
     Args:
-        id: Name of the application, for logs; groups are by topic (``events.names.GROUPS``).
+        id: name of the application, for logs; groups are by topic (``events.names.GROUPS``).
         broker: redis://, rediss://, unix:// or kafka://.
-        options: Behaviour of the transport; None: from the query of the URL.
-        on_dead: Awaited with each letter before it goes to the dead letters. When it raises, the
-            event is delivered again instead.
+        options: options of the transport; if None, they are read from the query of the URL.
+        on_dead: awaited with each letter before it is dead-lettered. If it raises, the event is
+            delivered again instead.
 
     Raises:
-        ConfigurationError: an option in the URL is unknown or doesn't fit.
+        ConfigurationError: an option in the URL is unknown or invalid.
     """
 
     def __init__(
@@ -104,24 +104,24 @@ class App(faust.App):
 
     @property
     def over_redis(self) -> bool:
-        """Whether single messages can be acknowledged and handed back."""
+        """Return whether single messages can be acknowledged and handed back."""
         return bool(self.redis_url)
 
     def held(self) -> dict[str, Held]:
-        """What is in hand now, by topic; nothing is known of it over Kafka."""
-        found: dict[str, Held] = {}
+        """Count the in-flight events by topic; empty over Kafka, where they are unknown."""
+        counts: dict[str, Held] = {}
         for tp, subscription in getattr(self.consumer, "subscriptions", {}).items():
-            known = found.get(tp.topic, Held())
-            found[tp.topic] = known + Held.of(subscription.held.values())
-        return found
+            former = counts.get(tp.topic, Held())
+            counts[tp.topic] = former + Held.of(subscription.held.values())
+        return counts
 
     def counts(self) -> dict[str, int]:
-        """What the transport has counted since the start; nothing over Kafka."""
+        """Return the transport's counts since the start; empty over Kafka."""
         statistics = getattr(self.consumer, "statistics", None)
         return {} if statistics is None else asdict(statistics)
 
     def Table(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: N802 - Faust's name for it
-        """Tables need a changelog that can be read from any offset.
+        """Refuse to create a table: it needs a changelog that can be read from any offset.
 
         Raises:
             ConfigurationError: always.
@@ -131,7 +131,7 @@ class App(faust.App):
     GlobalTable = SetTable = SetGlobalTable = Table
 
     def _create_directories(self) -> None:
-        """Faust's directories are for tables."""
+        """Create nothing: Faust's directories are for tables."""
 
 
 def _without_query(url: str) -> str:
@@ -141,11 +141,11 @@ def _without_query(url: str) -> str:
 async def run_app(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
     """Run an app in this event loop until ``stop`` is set, then end it in bounded time.
 
-    Work that has begun gets ``shutdown_timeout`` to finish; after it, and for what has not begun,
-    entries are given back to be taken over at once.
+    Started work gets ``shutdown_timeout`` to finish. After that, unfinished and unstarted entries
+    are given back, to be taken over at once.
 
     Raises:
-        Unavailable: a part of the app failed for good.
+        Unavailable: a part of the app failed permanently.
     """
     ends = [asyncio.create_task(event.wait()) for event in (stop, app._crashed)]
     try:

@@ -1,4 +1,4 @@
-"""The consumer that Faust sees: readers, leases and settlements behind Kafka's shape."""
+"""Kafka-like consumer for Faust, built of readers, leases and settlements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FINAL_SEND = timedelta(seconds=5)
 
 
 class Consumer(base.Consumer):
-    """Consumes streams through their groups; see the package for what it promises."""
+    """Consumes streams through their groups; see the package for its guarantees."""
 
     consumer_stopped_errors = ()
 
@@ -86,7 +86,7 @@ class Consumer(base.Consumer):
             self._readers[reader] = self.add_future(self._read(reader))
 
     def _announce(self, assigned: set[TP]) -> None:
-        """Faust's start of the flow. Not awaited: it waits for ``subscribe`` to return."""
+        """Start Faust's flow; not awaited, because it waits for ``subscribe`` to return."""
         self.app.on_rebalance_start()
         self.app.consumer_generation_id = 1
         self.add_future(self.on_partitions_assigned(assigned, 1))
@@ -127,13 +127,13 @@ class Consumer(base.Consumer):
     # What an agent does with an entry -------------------------------------------------------
 
     async def begin(self, entries: Iterable[HeldEntry]) -> list[HeldEntry]:
-        """Note that work starts; those entries that are still ours to work on."""
+        """Mark entries as begun; return those that are still ours and unsettled."""
         ours = [entry for entry in entries if not (entry.lost or entry.settled)]
         redelivered = [entry for entry in ours if not entry.counted]
         for entry in ours:
             entry.begun = True
         if redelivered:
-            # a neighbour that is finished must not count as begun, should this one kill us
+            # flush first: a finished neighbour must not count as begun if this entry kills us
             await self._send_rest()
         for tp in {entry.tp for entry in redelivered}:
             await self._count_attempt(tp, [entry for entry in redelivered if entry.tp == tp])
@@ -146,7 +146,7 @@ class Consumer(base.Consumer):
             log.warning("attempt.not_counted", stream=tp.topic, error=str(error))
 
     def acknowledge(self, entry: HeldEntry) -> None:
-        """The effect of this entry has committed."""
+        """Acknowledge an entry whose effect has committed."""
         self.subscriptions[entry.tp].acknowledge(entry)
 
     def retry(self, entry: HeldEntry, delay: timedelta, *, counted: bool) -> None:
@@ -154,7 +154,7 @@ class Consumer(base.Consumer):
         self.subscriptions[entry.tp].retry(entry, delay, counted=counted)
 
     async def bury(self, entry: HeldEntry, error: str, detail: str, attempts: int) -> None:
-        """Move an entry to the dead letters; when that fails it is delivered again."""
+        """Move an entry to the dead letters; if that fails it is delivered again."""
         if entry.settled:
             return
         subscription = self.subscriptions[entry.tp]
@@ -162,7 +162,7 @@ class Consumer(base.Consumer):
         try:
             await self.transport.before_burial(letter)
             await subscription.group.bury(entry.id, letter.to_fields())
-        except Exception as failure:  # noqa: BLE001 - whatever it is, the event must not be lost
+        except Exception as failure:  # noqa: BLE001 - on any error the event must not be lost
             log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))
             subscription.retry(entry, self.options.retry_delay, counted=False)
             return
@@ -193,9 +193,10 @@ class Consumer(base.Consumer):
         )
 
     def _on_faust_ack(self, tp: TP, offset: int) -> None:
-        """An acknowledgement by Faust itself, for agents without our wrapper.
+        """Handle an acknowledgement by Faust itself, for agents without our wrapper.
 
-        While the flow is suspended Faust also acknowledges what it skipped, so then none counts.
+        While the flow is suspended, Faust also acknowledges entries that it skipped, so these
+        acknowledgements are ignored.
         """
         self._acked_index[tp].discard(offset)
         if not self.app.flow_control.is_active():
@@ -209,7 +210,7 @@ class Consumer(base.Consumer):
     # Shutdown ---------------------------------------------------------------------------------
 
     async def wait_empty(self) -> None:
-        """Finish what has begun, within ``shutdown_timeout``; Faust calls it before agents stop."""
+        """Finish begun work within ``shutdown_timeout``; Faust calls this before agents stop."""
         self.closing = True
         for reader in self._readers:
             reader.stop()
@@ -221,7 +222,7 @@ class Consumer(base.Consumer):
         await self._send_rest()
 
     async def on_stop(self) -> None:
-        """Give back what is left, when the agents have stopped."""
+        """Give back the remaining entries after the agents have stopped."""
         self.closing = True
         await self._end_readers()
         for subscription in self.subscriptions.values():
@@ -232,7 +233,7 @@ class Consumer(base.Consumer):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _end_readers(self) -> None:
-        """Wait for the reads in flight; only a server that doesn't answer gets one cut off."""
+        """Wait for the reads in flight; one is cut off only if the server does not answer."""
         for reader in self._readers:
             reader.stop()
         tasks = list(self._readers.values())
@@ -253,7 +254,7 @@ class Consumer(base.Consumer):
             log.warning("settling.failed", error=str(error))
 
     async def on_shutdown(self) -> None:
-        """Leave the groups where nothing is owed, and close the connections."""
+        """Leave the groups in which nothing is pending, and close the connections."""
         for subscription in self.subscriptions.values():
             try:
                 await subscription.group.leave()
@@ -266,36 +267,36 @@ class Consumer(base.Consumer):
     # The rest of the shape of a Kafka consumer --------------------------------------------------
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """Readers deliver by themselves: here Faust only waits for the end."""
+        """Wait for the end: readers deliver by themselves."""
         await asyncio.Event().wait()
 
     async def commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Acknowledge now what is finished."""
+        """Acknowledge all finished entries now."""
         await self._send_rest()
         return True
 
     def assignment(self) -> set[TP]:
-        """Every partition that is read."""
+        """Return every partition that is read."""
         return set(self.subscriptions)
 
     def on_buffer_full(self, tp: TP) -> None:
-        """The window bounds each topic."""
+        """Do nothing: the window bounds each topic."""
 
     def on_buffer_drop(self, tp: TP) -> None:
-        """The window bounds each topic."""
+        """Do nothing: the window bounds each topic."""
 
     async def perform_seek(self) -> None:
-        """A group knows by itself where it is."""
+        """Do nothing: a group keeps its own log position."""
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """A group knows by itself where it is."""
+        """Return no offsets: a group keeps its own log position."""
         return {}
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """Streams can't seek: a replay publishes again."""
+        """Do nothing: streams can't seek, a replay publishes again."""
 
     async def _seek(self, partition: TP, offset: int) -> None:
-        """Streams can't seek: a replay publishes again."""
+        """Do nothing: streams can't seek, a replay publishes again."""
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         return True
@@ -310,35 +311,35 @@ class Consumer(base.Consumer):
         return TP(topic, partition)
 
     async def position(self, tp: TP) -> int | None:
-        """Unknown: a group has no one offset."""
+        """Return None: a group has no single offset."""
         return None
 
     async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
-        """For tables, which don't exist here."""
+        """Return 0: only tables, which are not supported, need it."""
         return dict.fromkeys(partitions, 0)
 
     async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """For tables, which don't exist here."""
+        """Return 0: only tables, which are not supported, need it."""
         return dict.fromkeys(partitions, 0)
 
     def highwater(self, tp: TP) -> int:
-        """For tables, which don't exist here."""
+        """Return 0: only tables, which are not supported, need it."""
         return 0
 
     def topic_partitions(self, topic: str) -> int | None:
-        """Every topic has the same number."""
+        """Return the number of partitions, which is the same for every topic."""
         partitions: int = self.options.partitions
         return partitions
 
     def key_partition(
         self, topic: str, key: bytes | None, partition: int | None = None
     ) -> int | None:
-        """Partition that the producer would choose."""
+        """Return the partition that the producer would choose."""
         chosen: int = self.app.producer.key_partition(topic, key or b"").partition
         return chosen if partition is None else partition
 
     async def create_topic(self, *args: Any, **kwargs: Any) -> None:
-        """Streams come into being with their first entry or group."""
+        """Do nothing: a stream is created with its first entry or group."""
 
 
 def _group_name(topic: str) -> str:

@@ -1,4 +1,4 @@
-"""What Faust looks up by the scheme of the broker URL."""
+"""The transport that Faust finds by the scheme of the broker URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BeforeBurial = Callable[[DeadLetter], Awaitable[None]]
 
 
 class Conductor(base.Conductor):
-    """Takes up topics that are added late at once: there is no rebalance to wait for."""
+    """Subscribes to added topics at once, because there is no rebalance to wait for."""
 
     _resubscribe_sleep_lock_seconds = 0.05
 
@@ -30,8 +30,8 @@ class Transport(base.Transport):
     """Redis Streams under Faust.
 
     ``redis_url`` and ``options`` come from the broker URL, unless ``events.transport.App`` sets
-    them. ``prefetch`` bounds entries in hand by topic. ``on_dead`` is awaited before an entry goes
-    to the dead letters, ``on_rejected`` (by topic) before that; when one raises, the entry stays.
+    them. ``prefetch`` bounds in-flight entries by topic. ``on_rejected`` (by topic) and then
+    ``on_dead`` are awaited before an entry is dead-lettered; if one raises, the entry stays.
     """
 
     Consumer = Consumer
@@ -50,7 +50,7 @@ class Transport(base.Transport):
         self.prefetch: dict[str, int] = getattr(app, "prefetch", {})
 
     async def before_burial(self, letter: DeadLetter) -> None:
-        """Tell whoever waits for an outcome."""
+        """Call the hooks that publish the outcome of a dead-lettered event."""
         for hook in (
             getattr(self.app, "on_rejected", {}).get(letter.topic),
             getattr(self.app, "on_dead", None),
@@ -60,5 +60,5 @@ class Transport(base.Transport):
 
 
 def register() -> None:
-    """Make ``redis://`` known to Faust where the package's metadata isn't installed."""
+    """Register ``redis://`` with Faust in case the package's metadata is not installed."""
     TRANSPORTS.aliases["redis"] = "events.transport:Transport"

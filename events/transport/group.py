@@ -1,8 +1,8 @@
-"""The Redis commands of one consumer of one stream.
+"""Redis commands of one consumer of one stream.
 
 Deliveries are counted by attempts that began, not by fetches: entries are claimed with XCLAIM and
-an explicit RETRYCOUNT, after XPENDING with IDLE named those that are overdue. XAUTOCLAIM would
-count each fetch, tell no counts, and return less than asked with a cursor that isn't at the end.
+an explicit RETRYCOUNT, after XPENDING with IDLE has listed the overdue ones. XAUTOCLAIM would count
+each fetch, return no counts, and return fewer entries than requested before the end is reached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IDS_PER_COMMAND = 1000
 
 
 def is_group_missing(error: Exception) -> bool:
-    """The stream or the group went away: a flush, or a failover to an older copy."""
+    """Return whether the stream or group is missing, after a flush or failover to an old copy."""
     return isinstance(error, ResponseError) and str(error).startswith(("NOGROUP", "UNBLOCKED"))
 
 
@@ -41,7 +41,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Claimed:
-    """What a claim brought, and the ids that were trimmed from the stream while pending."""
+    """Entries of a claim, and the ids of entries that were trimmed while pending."""
 
     entries: list[HeldEntry] = field(default_factory=list)
     lost_ids: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Claimed:
 
 @dataclass(frozen=True)
 class Group:
-    """One consumer in the group of one stream. Methods raise what redis-py raises."""
+    """One consumer in the group of one stream. Methods raise the errors of redis-py."""
 
     redis: Redis
     tp: TP
@@ -60,7 +60,7 @@ class Group:
     lease: timedelta
 
     async def create(self) -> None:
-        """Make stream and group where they don't exist; the group starts at the first entry."""
+        """Create stream and group if they don't exist; the group starts at the first entry."""
         try:
             await self.redis.xgroup_create(self.stream, self.name, id="0", mkstream=True)
         except ResponseError as error:
@@ -68,7 +68,7 @@ class Group:
                 raise
 
     async def read(self, blocking: Redis, count: int, block: timedelta) -> list[HeldEntry]:
-        """Read new entries. Never cancel this: the entries would be pending and unseen."""
+        """Read new entries. Never cancel this: the entries would be pending and unknown to us."""
         reply: Any = await blocking.xreadgroup(
             self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
         )
@@ -81,7 +81,7 @@ class Group:
     async def pending(
         self, idle: timedelta, count: int, after: str = "", *, own: bool = False
     ) -> list[Pending]:
-        """Pending entries idle at least that long, above an id, of all consumers or our own."""
+        """Return pending entries above an id, idle for that long, of all consumers or our own."""
         rows: Any = await self.redis.xpending_range(
             self.stream,
             self.name,
@@ -94,7 +94,7 @@ class Group:
         return [Pending(row["message_id"].decode(), row["times_delivered"]) for row in rows]
 
     async def claim(self, rows: Sequence[Pending], idle: timedelta) -> Claimed:
-        """Take entries over that are still idle; the delivery counters stay as they are."""
+        """Take over entries that are still idle; the delivery counters stay unchanged."""
         if not rows:
             return Claimed()
         async with self.redis.pipeline(transaction=False) as pipeline:
@@ -118,7 +118,7 @@ class Group:
         return Claimed(entries, await self._trimmed(missing))
 
     async def _trimmed(self, entry_ids: Sequence[str]) -> list[str]:
-        """Those that the stream no longer has (and not just another consumer was faster)."""
+        """Return the ids trimmed from the stream; others were just claimed by another consumer."""
         if not entry_ids:
             return []
         async with self.redis.pipeline(transaction=False) as pipeline:
@@ -128,14 +128,14 @@ class Group:
         return [entry_id for entry_id, reply in zip(entry_ids, replies, strict=True) if not reply]
 
     async def count_attempt(self, entries: Iterable[HeldEntry]) -> None:
-        """Write the attempts of redelivered entries into Redis' delivery counters."""
+        """Write the attempts of redelivered entries to the delivery counters of Redis."""
         async with self.redis.pipeline(transaction=False) as pipeline:
             for entry in entries:
                 self.queue_claim(pipeline, [entry.id], timedelta(), entry.attempt)
             await pipeline.execute()
 
     async def renew(self, entry_ids: Sequence[str]) -> set[str]:
-        """Keep the leases of what is still ours; which that is."""
+        """Renew the leases of the entries that are still ours; return their ids."""
         rows = await self._own(entry_ids)
         if rows:
             async with self.redis.pipeline(transaction=False) as pipeline:
@@ -159,7 +159,7 @@ class Group:
     def queue_claim(
         self, pipeline: Pipeline, entry_ids: Sequence[str], idle: timedelta, deliveries: int
     ) -> None:
-        """Queue setting idle time and delivery counter: ages an entry so that it is overdue."""
+        """Queue setting idle time and delivery counter, which makes an entry overdue."""
         for chunk in _chunks(entry_ids):
             pipeline.xclaim(
                 self.stream,
@@ -173,26 +173,26 @@ class Group:
             )
 
     async def bury(self, entry_id: str, fields: dict[FieldT, EncodableT]) -> None:
-        """Add a dead letter and acknowledge its entry, both or neither."""
+        """Add a dead letter and acknowledge its entry, in one transaction."""
         async with self.redis.pipeline(transaction=True) as pipeline:
             pipeline.xadd(self.dead_stream, fields)
             pipeline.xack(self.stream, self.name, entry_id)
             await pipeline.execute()
 
     async def forget_consumers(self, silent_for: timedelta) -> int:
-        """Take dead consumers that owe nothing out of the group; how many."""
+        """Remove dead consumers without pending entries from the group; return their number."""
         return await ForgetConsumers(self.redis)(
             stream=self.stream, group=self.name, silent_for=silent_for
         )
 
     async def leave(self) -> None:
-        """Forget this consumer, unless something is pending for it: that would be dropped too."""
+        """Remove this consumer, unless it has pending entries: they would be dropped too."""
         if not await self.pending(timedelta(), 1, own=True):
             await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
 
 
 def _fields_of(reply: Any) -> dict[bytes, bytes]:
-    """Fields of one claimed entry; empty when it wasn't claimed, or is trimmed (nil on 6.2)."""
+    """Return the fields of a claimed entry; empty if not claimed, or trimmed (nil on Redis 6.2)."""
     return reply[0][1] or {} if reply else {}
 
 

@@ -1,4 +1,4 @@
-"""What this process has in hand of a stream, and how much it may have."""
+"""In-flight entries of a stream in this process, and the window that bounds them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["EVENT_FIELD", "HeldEntry", "HeldMessage", "Window"]
 EVENT_FIELD = b"event"
 _SEQUENCE_BITS = 20
 _MOST_AT_ONCE = 128
-"""Entries of one read: what comes before it is known how large they are."""
+"""Most entries of one read: their size is known only after they have arrived."""
 
 _FADING = 0.98
 
 
 @dataclass(slots=True, eq=False)
 class HeldEntry:
-    """One pending entry that this process holds the lease of.
+    """One pending entry whose lease this process holds.
 
-    ``attempt`` counts from 1. ``counted`` says whether Redis' delivery counter has this attempt
-    already: it has for a first read, and for a redelivery from the moment that work on it begins,
-    so that a crash costs only those entries an attempt that were being worked on.
+    ``attempt`` counts from 1. ``counted`` says whether Redis' delivery counter includes this
+    attempt already. It does for a first read, and for a redelivery from the moment that work on it
+    begins, so a crash costs an attempt only for entries that were being processed.
     """
 
     tp: TP
@@ -40,20 +40,20 @@ class HeldEntry:
 
     @property
     def offset(self) -> int:
-        """The id as one number, which is what Faust knows entries by."""
+        """The id as one number, which Faust uses to identify entries."""
         milliseconds, _, sequence = self.id.partition("-")
         return int(milliseconds) << _SEQUENCE_BITS | int(sequence)
 
     @property
     def size_bytes(self) -> int:
-        """Of what it carries, the names of its fields included: whoever adds it chooses them."""
+        """Size of the fields, including their names, because the publisher chooses these too."""
         return sum(len(name) + len(value) for name, value in self.fields.items())
 
     @property
     def event(self) -> bytes:
-        """Bytes of the event; where a publisher left the field out, all others as JSON.
+        """Bytes of the event or, if a publisher omitted that field, all other fields as JSON.
 
-        So that nothing of such an entry is lost in the dead letters.
+        Nothing of such an entry is lost in the dead letters.
         """
         if EVENT_FIELD in self.fields:
             return self.fields[EVENT_FIELD]
@@ -65,7 +65,7 @@ class HeldEntry:
 
 
 class HeldMessage(ConsumerMessage):
-    """A Faust message that knows its entry."""
+    """A Faust message with a reference to its entry."""
 
     __slots__ = ("entry",)
 
@@ -93,10 +93,10 @@ class HeldMessage(ConsumerMessage):
 
 
 class Window:
-    """Bounds the entries of one topic that are in hand, over all its partitions: number and bytes.
+    """Bounds the number and bytes of one topic's in-flight entries, over all its partitions.
 
-    Redis can't be asked for so many bytes, so how many entries fit is judged by the largest of
-    those that came lately.
+    A read of Redis can't be limited in bytes, so the number of entries that fit is estimated from
+    the largest of the recent ones.
     """
 
     def __init__(self, limit: int, limit_bytes: int = 32 * 2**20) -> None:
@@ -109,7 +109,7 @@ class Window:
         self._changed = asyncio.Event()
 
     async def room(self) -> int:
-        """Wait until half of the window is free; how many entries fit. 0 once it is closed.
+        """Wait until half of the window is free; return how many entries fit, 0 once it is closed.
 
         Refilling by halves makes reads few and large.
         """
@@ -122,26 +122,26 @@ class Window:
         return min(self.limit - self.held, _MOST_AT_ONCE, max(1, fit))
 
     def enter(self, size_bytes: int = 0) -> None:
-        """Count one entry."""
+        """Add one entry."""
         self.held += 1
         self.held_bytes += size_bytes
         self._large = max(size_bytes, _FADING * self._large)
 
     def leave(self, size_bytes: int = 0) -> None:
-        """Count one entry less."""
+        """Remove one entry."""
         self.free_bytes(size_bytes)
         self.free_place()
 
     def free_bytes(self, size_bytes: int) -> None:
-        """An entry is out of memory."""
+        """Subtract the bytes of an entry that is no longer in memory."""
         self.held_bytes -= size_bytes
         self._changed.set()
 
     def free_place(self, after: timedelta = timedelta()) -> None:
-        """Count one entry less, at once or later.
+        """Remove one entry from the count, at once or later.
 
-        One that waits to be tried again keeps its place meanwhile: while a database is down a
-        worker holds one window of failed events, and not the whole backlog.
+        An entry that waits for a retry stays counted: while a database is down, a worker then holds
+        one window of failed events, not the whole backlog.
         """
         if after:
             asyncio.get_running_loop().call_later(after.total_seconds(), self.free_place)
@@ -154,6 +154,6 @@ class Window:
         return places and 2 * self.held_bytes <= self.limit_bytes
 
     def close(self) -> None:
-        """Let nothing more in, and end every wait for room."""
+        """Admit no more entries, and end every wait for room."""
         self._closed = True
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Keeps alive the leases of what is in hand, however long the work takes."""
+"""Renewal of the leases of in-flight entries, however long the work takes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ log = structlog.get_logger(__name__)
 
 
 async def keep_leases(subscriptions: Mapping[TP, Subscription], lease: timedelta) -> None:
-    """Renew every third of the lease, for ever.
+    """Renew the leases for ever, every third of their duration.
 
-    What meanwhile belongs to another consumer (this process was stopped, or its loop stalled) is
-    marked lost: it is dropped where work on it hasn't begun, and its outcome is ignored where it
-    has. The fence in the store answers for the rest.
+    Entries that another consumer has taken over (because this process was stopped, or its loop
+    stalled) are marked lost: an entry is dropped if work on it has not begun, and its outcome is
+    ignored if it has. The fence in the store covers the rest.
     """
     while True:
         await asyncio.sleep(lease.total_seconds() / 3)

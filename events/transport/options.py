@@ -1,4 +1,4 @@
-"""How the transport behaves: fields of one object, or query options of the broker URL."""
+"""Options of the transport: fields of one object, or query options of the broker URL."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = ["Options"]
 class Options:
     """Options of one consumer.
 
-    As query options durations are seconds: ``redis://host/0?prefix=kb&partitions=4&lease=6``.
+    As query options, durations are seconds: ``redis://host/0?prefix=kb&partitions=4&lease=6``.
     """
 
     prefix: str = Names.prefix
     partitions: int = Names.partitions
-    #: Name in the consumer groups; empty: one that no other process has.
+    #: Name in the consumer groups; if empty, a unique one is generated.
     consumer: str = ""
-    #: A pending entry whose consumer was silent this long is taken over.
+    #: A pending entry is taken over after its consumer was silent for this long.
     lease: timedelta = timedelta(seconds=6)
-    #: How often to look for such entries.
+    #: Interval between searches for such entries.
     claim_interval: timedelta = timedelta(seconds=2)
-    #: Attempts at an event before it goes to the dead letters.
+    #: Attempts at an event before it is dead-lettered.
     max_deliveries: int = 5
-    #: Wait before a failed event is tried again.
+    #: Delay before a failed event is retried.
     retry_delay: timedelta = timedelta(seconds=1)
-    #: Entries of a topic that may be in hand at once, where its agent names no number.
+    #: Most in-flight entries of a topic whose agent sets no limit.
     max_inflight: int = 256
-    #: Longest wait of one read; also how long a stop may wait for it.
+    #: Longest wait of one read; a stop may have to wait for it.
     block: timedelta = timedelta(milliseconds=250)
-    #: Acknowledgements of this span travel together.
+    #: Acknowledgements of this time span are sent together.
     ack_linger: timedelta = timedelta(milliseconds=5)
-    #: Longest wait for work in hand at shutdown.
+    #: Longest wait for in-flight work at shutdown.
     shutdown_timeout: timedelta = timedelta(seconds=20)
-    #: A consumer that is silent this long and owes nothing is forgotten.
+    #: A consumer that is silent for this long and has no pending entries is removed.
     forget_consumers_after: timedelta = timedelta(hours=1)
 
     def __post_init__(self) -> None:
@@ -50,11 +50,13 @@ class Options:
         if self.block * 3 > self.lease:
             raise ConfigurationError("lease must be at least three times block")
         if self.max_inflight < 1 or self.max_deliveries < 1 or self.partitions < 1:
-            raise ConfigurationError("max_inflight, max_deliveries and partitions start at 1")
+            raise ConfigurationError(
+                "max_inflight, max_deliveries and partitions must be at least 1"
+            )
 
     @property
     def names(self) -> Names:
-        """Builder of the keys."""
+        """Names of the keys of this deployment."""
         return Names(self.prefix, self.partitions)
 
     @classmethod
@@ -62,16 +64,16 @@ class Options:
         """Read the query options of a broker URL.
 
         Raises:
-            ConfigurationError: an unknown option, or a value that doesn't fit.
+            ConfigurationError: an option is unknown, or its value is invalid.
         """
-        known = {field.name: field.default for field in fields(cls)}
+        defaults = {field.name: field.default for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, text in query.items():
-            if name not in known:
+            if name not in defaults:
                 raise ConfigurationError(
-                    f"unknown option {name!r} in the broker URL; known: {', '.join(known)}"
+                    f"unknown option {name!r} in the broker URL; known: {', '.join(defaults)}"
                 )
-            values[name] = _parse(name, text, known[name])
+            values[name] = _parse(name, text, defaults[name])
         return cls(**values)
 
 
@@ -82,5 +84,5 @@ def _parse(name: str, text: str, default: object) -> object:
         return int(text) if isinstance(default, int) else text
     except ValueError:
         raise ConfigurationError(
-            f"option {name} of the broker URL is no number: {text!r}"
+            f"option {name} of the broker URL is not a number: {text!r}"
         ) from None

@@ -1,4 +1,7 @@
-"""Lets Faust code send to a topic. Publishers use ``events.client``, which is idempotent."""
+"""Producer with which Faust code sends to a topic; publishers use ``events.client`` instead.
+
+Only the client is idempotent.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["Producer"]
 
 
 class Producer(base.Producer):
-    """XADD of the value as an event, and of headers as further fields."""
+    """Adds the value of a message as an event, and its headers as further fields."""
 
     def __post_init__(self) -> None:
         self._redis = connect(self.transport.redis_url)
@@ -39,10 +42,10 @@ class Producer(base.Producer):
         *,
         transactional_id: str | None = None,
     ) -> Awaitable[RecordMetadata]:
-        """Add one entry; done when Redis has it.
+        """Add one entry; return when Redis has it.
 
         Raises:
-            Unavailable: Redis can't be reached; the entry may be there or not.
+            Unavailable: Redis can't be reached; the entry may have been added.
             LogFull: Redis is at its memory limit.
         """
         if partition is None:
@@ -57,21 +60,21 @@ class Producer(base.Producer):
         return sent
 
     async def send_and_wait(self, *args: Any, **kwargs: Any) -> RecordMetadata:
-        """Like ``send``."""
+        """Send, and wait for the result of ``send``."""
         return await (await self.send(*args, **kwargs))
 
     async def flush(self) -> None:
-        """Send what Faust has buffered."""
+        """Send the messages that Faust has buffered."""
         if self.buffer.size and self.buffer.state == "running":
             await self.buffer.flush()
 
     async def create_topic(self, topic: str, *args: Any, **kwargs: Any) -> None:
-        """Streams come into being with their first entry or group."""
+        """Do nothing: a stream is created with its first entry or group."""
 
     def key_partition(self, topic: str, key: bytes) -> TP:
-        """Partition of a key: stable, by CRC-32."""
+        """Return the partition of a key: stable, by CRC-32."""
         return TP(topic, zlib.crc32(key or b"") % self._names.partitions)
 
     def supports_headers(self) -> bool:
-        """They become fields."""
+        """Return True: headers become fields of the entry."""
         return True

@@ -1,4 +1,4 @@
-"""Reads one stream: new entries, and what dead consumers left behind."""
+"""Reader of one stream: new entries, and pending entries of dead consumers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Deliver = Callable[[HeldEntry], Awaitable[None]]
 
 
 class Reader:
-    """The loop of one stream, on a connection of its own.
+    """Read loop of one stream, on its own connection.
 
     A read in flight is never cancelled: its entries would be pending for a consumer that never
-    saw them. ``stop`` ends the loop between two reads.
+    received them. ``stop`` ends the loop between two reads.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reader:
         self._subscription.window.close()
 
     async def run(self) -> None:
-        """Read until stopped; errors of Redis are waited out."""
+        """Read until stopped; after an error of Redis, wait and read again."""
         while not self._stopping.is_set():
             try:
                 await self._step()
@@ -86,7 +86,7 @@ class Reader:
             await self._receive(await self._group.read(self._blocking, room, self._options.block))
 
     async def _take_over(self, idle: timedelta, *, own: bool = False) -> None:
-        """Claim, page by page, what is pending that long and not in our hands."""
+        """Claim, page by page, entries that are pending for that long and that we don't hold."""
         after = ""
         while room := await self._subscription.window.room():
             page = await self._group.pending(idle, room, after, own=own)
@@ -115,7 +115,7 @@ class Reader:
             await self._deliver(entry)
 
     async def _forget(self, lost_ids: Sequence[str]) -> None:
-        """The stream was trimmed below what was still pending: nothing can bring that back."""
+        """Acknowledge pending entries that were trimmed from the stream: they can't be restored."""
         if not lost_ids:
             return
         log.error("entries.lost", stream=self._group.stream, entry_ids=list(lost_ids)[:20])
@@ -125,7 +125,7 @@ class Reader:
         self._subscription.statistics.lost += len(lost_ids)
 
     async def _recover(self, error: Exception) -> None:
-        """A reply may have been lost with entries in it, so the own pending list comes first."""
+        """Read our own pending entries first after an error: a lost reply may have held entries."""
         self._own_drained = False
         statistics = self._subscription.statistics
         if is_group_missing(error):

@@ -1,4 +1,4 @@
-"""Tells Redis what became of entries: acknowledgements and hand-backs, a few at a time."""
+"""Batched settlement of entries in Redis: acknowledgements and hand-backs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAUSE = timedelta(milliseconds=200)
 
 
 class Settler:
-    """Sends what the subscriptions have collected, each entry by its own id."""
+    """Sends the settlements that the subscriptions have collected, each entry by its own id."""
 
     def __init__(
         self, redis: Redis, subscriptions: Mapping[TP, Subscription], linger: timedelta
@@ -35,7 +35,7 @@ class Settler:
         self._sending = asyncio.Lock()
 
     def wake(self) -> None:
-        """An entry was settled: there may be something to send."""
+        """Notify that an entry was settled, so there may be something to send."""
         self._changed.set()
         self._settled.set()
 
@@ -46,7 +46,7 @@ class Settler:
             await self._settled.wait()
 
     async def run(self) -> None:
-        """Send for ever, what has come together within the linger time."""
+        """Send for ever, batching all settlements within the linger time."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(self._linger.total_seconds())
@@ -61,7 +61,7 @@ class Settler:
         """Send everything now.
 
         Raises:
-            RedisError: nothing is forgotten; the next flush sends it again.
+            RedisError: no settlement is lost; the next flush sends it again.
         """
         async with self._sending, self._redis.pipeline(transaction=False) as pipeline:
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""One stream that this process reads: what it holds of it, and what it still has to tell Redis."""
+"""Subscription to one stream: the entries held, and the settlements not yet sent to Redis."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Statistics:
 class Subscription:
     """State of one stream.
 
-    ``held`` has every entry whose lease we keep alive: also finished ones until Redis knows that
-    they are finished, so that our own reader can't take them over meanwhile.
+    ``held`` has every entry whose lease is renewed. It includes finished entries until Redis has
+    their acknowledgement, so that our own reader can't take them over before.
     """
 
     group: Group
@@ -51,23 +51,23 @@ class Subscription:
     )
 
     def hold(self, entry: HeldEntry) -> None:
-        """Take an entry in hand."""
+        """Add an entry to those held."""
         self.held[entry.id] = entry
         self.window.enter(entry.size_bytes)
         self.statistics.delivered += 1
 
     def acknowledge(self, entry: HeldEntry) -> None:
-        """Mark an entry as finished; Redis is told within the linger time."""
+        """Mark an entry as finished; it is acknowledged within the linger time."""
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             self._finished.append(entry)
 
     def retry(self, entry: HeldEntry, delay: timedelta, *, counted: bool) -> None:
-        """Hand an entry back, to be delivered again after a delay, by whatever consumer.
+        """Hand an entry back, to be delivered again after a delay, to any consumer.
 
-        An attempt that isn't ``counted`` doesn't bring the entry nearer to the dead letters.
-        Redis can't age an entry below zero, so a delay beyond the lease is waited for here first.
+        An attempt that is not ``counted`` does not count towards dead-lettering. Redis can't set a
+        negative idle time, so the part of a delay beyond the lease is waited here first.
         """
         if not self._settle(entry):
             return
@@ -83,24 +83,24 @@ class Subscription:
             self._age(entry, idle, deliveries)
 
     def bury(self, entry: HeldEntry) -> None:
-        """Forget an entry that lies in the dead letters now."""
+        """Remove an entry that has been dead-lettered."""
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
         self.held.pop(entry.id, None)
 
     def give_back_all(self) -> None:
-        """At shutdown: whatever isn't finished may be taken over at once, at no attempt's cost."""
+        """Hand back all unfinished entries at shutdown, to be taken over at once, uncounted."""
         for entry in self.held.values():
             if not entry.settled:
                 self.retry(entry, timedelta(), counted=False)
 
     def working(self) -> bool:
-        """Whether work has begun that isn't settled."""
+        """Return whether any begun work is unsettled."""
         return any(entry.begun and not entry.settled for entry in self.held.values())
 
     def mark_lost(self, still_ours: set[str]) -> list[str]:
-        """After a renewal: entries that another consumer has now."""
+        """Mark and drop entries that another consumer has taken over; return their ids."""
         lost = [
             entry
             for entry in self.held.values()
@@ -116,7 +116,7 @@ class Subscription:
 
     @contextmanager
     def queue(self, pipeline: Pipeline) -> Iterator[None]:
-        """Queue what Redis has to be told; it counts as told when the body succeeds."""
+        """Queue the pending settlements; they count as sent if the body succeeds."""
         finished, self._finished = self._finished, []
         aged, self._aged = self._aged, defaultdict(list)
         self.group.queue_acknowledgements(pipeline, [entry.id for entry in finished])

@@ -9,5 +9,5 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create what ``0001_documents.sql`` says."""
+    """Run ``0001_documents.sql``."""
     run_script(__file__)

@@ -1,4 +1,4 @@
-"""The keyword index, and what is known of vector indexes."""
+"""The keyword index, and the records of vector indexes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create what ``0002_search.sql`` says."""
+    """Run ``0002_search.sql``."""
     run_script(__file__)

@@ -9,5 +9,5 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Create what ``0003_generations.sql`` says."""
+    """Run ``0003_generations.sql``."""
     run_script(__file__)

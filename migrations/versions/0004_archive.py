@@ -9,5 +9,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Create what ``0004_archive.sql`` says."""
+    """Run ``0004_archive.sql``."""
     run_script(__file__)

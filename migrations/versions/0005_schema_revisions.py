@@ -1,4 +1,4 @@
-"""Which code may use a schema that is newer than itself."""
+"""Record of the code that may use a schema newer than itself."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from migrations.statements import run_script
 revision = "0005"
 down_revision = "0004"
 oldest_code = "0005"
-"""Code before this one takes no schema but its own."""
+"""Code before this migration accepts only its own schema."""
 
 
 def upgrade() -> None:
-    """Create what ``0005_schema_revisions.sql`` says."""
+    """Run ``0005_schema_revisions.sql``."""
     run_script(__file__)

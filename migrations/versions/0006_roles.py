@@ -1,4 +1,4 @@
-"""Roles of their own for answerers, publishers and operators; workers have what they need."""
+"""Separate roles for answerers, publishers, operators; workers keep only the rights they need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from migrations.statements import run_script
 revision = "0006"
 down_revision = "0005"
 oldest_code = "0005"
-"""Workers before this one never used what they lose: replays and doctors did, as workers."""
+"""Older workers never used the rights that they lose; replays and doctors, run as workers, did."""
 
 
 def upgrade() -> None:
-    """Create what ``0006_roles.sql`` says."""
+    """Run ``0006_roles.sql``."""
     run_script(__file__)

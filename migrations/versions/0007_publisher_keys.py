@@ -1,4 +1,4 @@
-"""Keys that publishers sign with, and the signature of what waits in the outbox."""
+"""Signing keys of publishers, and the signatures of events in the outbox."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from migrations.statements import run_script
 revision = "0007"
 down_revision = "0006"
 oldest_code = "0005"
-"""Code before this one checks no signature: add keys once every worker is of this one."""
+"""Older code checks no signatures: add keys only when every worker has this migration's code."""
 
 
 def upgrade() -> None:
-    """Create what ``0007_publisher_keys.sql`` says."""
+    """Run ``0007_publisher_keys.sql``."""
     run_script(__file__)

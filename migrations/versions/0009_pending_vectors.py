@@ -1,4 +1,4 @@
-"""Chunks whose vectors are still to be made, and those that a model refuses."""
+"""Chunks that still need vectors, and chunks that a model refuses."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ oldest_code = "0005"
 
 
 def upgrade() -> None:
-    """Create what ``0009_pending_vectors.sql`` says."""
+    """Run ``0009_pending_vectors.sql``."""
     run_script(__file__)

@@ -1,4 +1,4 @@
-"""Registered sources, and which of them each document is of."""
+"""Registered sources, and the source of each document."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from migrations.statements import run_script
 revision = "0010"
 down_revision = "0009"
 oldest_code = "0010"
-"""Workers before this one refuse events that name their source, and forget whose a document is."""
+"""Older workers refuse events that name their source, and lose the source of a document."""
 
 
 def upgrade() -> None:
-    """Create what ``0010_sources.sql`` says."""
+    """Run ``0010_sources.sql``."""
     run_script(__file__)

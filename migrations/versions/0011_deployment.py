@@ -1,4 +1,4 @@
-"""The identity of a deployment, vectors of private texts by agent, one look for all upkeep."""
+"""Identity of a deployment, vectors of private texts by agent, and one scan for all maintenance."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from migrations.statements import run_script
 revision = "0011"
 down_revision = "0010"
 oldest_code = "0005"
-"""Older workers go on beside this schema. What they write of private texts meanwhile has the hash
-of shared texts, until the document changes or is built again."""
+"""Older workers may run beside this schema. Private texts that they write get the hash of shared
+texts, until the document changes or is built again."""
 
 
 def upgrade() -> None:
-    """Create what ``0011_deployment.sql`` says."""
+    """Run ``0011_deployment.sql``."""
     run_script(__file__)

@@ -1,4 +1,4 @@
-"""Projects that are deleted, until their archive has gone too."""
+"""Deleted projects, kept until their archive is deleted too."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from migrations.statements import run_script
 revision = "0012"
 down_revision = "0011"
 oldest_code = "0012"
-"""Workers before this one remember the id of a project for ever, that of a deleted one too."""
+"""Older workers remember the id of a project for ever, even that of a deleted one."""
 
 
 def upgrade() -> None:
-    """Create what ``0012_deleted_projects.sql`` says."""
+    """Run ``0012_deleted_projects.sql``."""
     run_script(__file__)

@@ -1,4 +1,4 @@
-"""Real servers of one's own, for a machine that has none: Postgres 18 with pgvector, and Redis."""
+"""Postgres 18 with pgvector and Redis as child processes, for a machine without such servers."""
 
 from runtime.embedded.postgres import EmbeddedPostgres, PostgresUrls
 from runtime.embedded.redis import EmbeddedRedis, RedisBinary, find_redis

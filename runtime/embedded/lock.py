@@ -1,4 +1,4 @@
-"""One owner of a directory at a time."""
+"""Lock that gives a directory one owner at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DirectoryLock"]
 
 
 class DirectoryLock:
-    """Ownership of a directory; the kernel ends it when the owner dies, however it dies."""
+    """Ownership of a directory; the kernel releases it when the owner dies for any reason."""
 
     def __init__(self, directory: Path, name: str = "owner.lock") -> None:
         self._directory = directory
@@ -22,7 +22,7 @@ class DirectoryLock:
         self._file: IO[str] | None = None
 
     def owner(self) -> int | None:
-        """Process id of the owner; None: there is none."""
+        """Return the process id of the owner, or None if the directory has no owner."""
         try:
             with self._path.open() as handle:
                 try:
@@ -37,7 +37,7 @@ class DirectoryLock:
         """Take the lock.
 
         Raises:
-            UsageError: another process has it.
+            UsageError: another process holds it.
         """
         handle = open_private(self._path, "a+")
         try:
@@ -56,7 +56,7 @@ class DirectoryLock:
         self._file = handle
 
     def release(self) -> None:
-        """Let go of the lock; harmless when it isn't held."""
+        """Release the lock; does nothing if it is not held."""
         if self._file is not None:
             self._file.close()
             self._file = None

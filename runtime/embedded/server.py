@@ -1,4 +1,4 @@
-"""What embedded servers have in common: one owner, one process, a beginning and an end."""
+"""Base class of embedded servers: one owner, one process, start, restart and stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ U = TypeVar("U")
 
 
 class EmbeddedServer(ABC, Generic[U]):
-    """A server with its files in ``directory``; ``U`` is how to reach it."""
+    """A server with its files in ``directory``; ``U`` is the type of its connection URLs."""
 
     def __init__(
         self, name: str, directory: Path, *, start_timeout: timedelta, stop_timeout: timedelta
@@ -36,37 +36,37 @@ class EmbeddedServer(ABC, Generic[U]):
         """Process id of the server.
 
         Raises:
-            Unavailable: it isn't running.
-            ConfigurationError: it was not started.
+            Unavailable: the server is not running.
+            ConfigurationError: the server was not started.
         """
         return self._started().pid
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name of the server in messages."""
         return self._name
 
     @property
     def is_running(self) -> bool:
-        """Whether its process was started and hasn't ended."""
+        """Return whether the process was started and has not ended."""
         return self._server is not None and self._server.is_running
 
     def ending(self) -> str:
-        """How its process ended, in one line."""
+        """Describe in one line how the process ended."""
         return self._started().ending()
 
     def shorten_log(self) -> None:
-        """Empty its log where that has grown too long; a copy stays."""
+        """Empty the log if it has grown too long, and keep a copy."""
         self._started().shorten_log()
 
     async def start(self) -> U:
-        """Start the server, the first time after laying out its data; wait until it answers.
+        """Start the server and wait until it answers; the first start creates its data directory.
 
         Must be called from a thread that lives as long as the server.
 
         Raises:
             UsageError: another process owns the directory.
-            ConfigurationError: it can't start here; the message says why.
+            ConfigurationError: the server can't start here; the message gives the reason.
         """
         make_private(self._directory)
         self._lock.acquire()
@@ -80,16 +80,16 @@ class EmbeddedServer(ABC, Generic[U]):
             raise
 
     async def restart(self) -> None:
-        """Start the server where its process has ended; it is reached as before.
+        """Start the server again after its process has ended; its URL stays the same.
 
         Raises:
-            ConfigurationError: it can't start; the message says why. Another try is possible.
+            ConfigurationError: it can't start; the message gives the reason. A retry is possible.
         """
         server = self._started()
         try:
             await self._restart()
         except BaseException:
-            # what is left of this try must not be in the way of the next one
+            # a leftover process of this attempt would block the next one
             await server.stop(self._stop_timeout)
             raise
 

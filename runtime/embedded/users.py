@@ -1,4 +1,4 @@
-"""Who an embedded server runs as, and where it may put its socket."""
+"""System user of an embedded server, and location of its socket."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NAME_FILE = "socket-directory"
 
 
 def server_user(needed: Sequence[Path]) -> User | None:
-    """Whom to become for a server that refuses to be root; None: stay who we are.
+    """Return the user for a server that refuses to run as root, or None to keep the current user.
 
-    ``needed`` are files and directories that it has to read. Where one of them, or a directory
+    ``needed`` are files and directories that the server has to read. If one of them, or a directory
     above it, is closed to others (root's home), the user keeps the right to enter.
 
     Raises:
-        ConfigurationError: we are root, and the system has no user ``nobody``.
+        ConfigurationError: this process is root, and the system has no user ``nobody``.
     """
     if os.geteuid() != 0:
         return None
@@ -38,7 +38,7 @@ def server_user(needed: Sequence[Path]) -> User | None:
         entry = pwd.getpwnam(_UNPRIVILEGED)
     except KeyError:
         raise ConfigurationError(
-            f"Postgres does not run as root, and there is no user {_UNPRIVILEGED} here: "
+            f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}: "
             "run headrace as an ordinary user"
         ) from None
     closed = any(not _open_to_others(path) for path in needed)
@@ -46,15 +46,15 @@ def server_user(needed: Sequence[Path]) -> User | None:
 
 
 def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
-    """A private directory for a unix socket: below ``home``, or one among the temporary files.
+    """Return a private directory for a unix socket: below ``home``, or among the temporary files.
 
-    The latter where the path is too long for a socket, or holds a comma or a quote: Postgres and
-    its clients take a comma as the end of one directory and the beginning of the next. Its name is
-    random, so that another user can't take it first, and kept in ``home``, so that URLs stay as
-    they are.
+    A temporary directory is used if the path is too long for a socket, or holds a comma or a quote:
+    Postgres and its clients read a comma as the end of one directory and the beginning of the next.
+    Its name is random, so that another user can't take it first, and is stored in ``home``, so that
+    URLs stay the same.
 
     Raises:
-        ConfigurationError: the one below ``home`` isn't ours alone.
+        ConfigurationError: the directory below ``home`` is accessible to other users.
     """
     owner = os.geteuid() if user is None else user.uid
     wanted = home / "socket"
@@ -64,18 +64,21 @@ def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
     with suppress(FileExistsError):
         _make(wanted, owner)
     if not _is_private(wanted, owner):
-        raise ConfigurationError(f"{wanted} is not ours alone: remove it, then try again")
+        raise ConfigurationError(
+            f"{wanted} is accessible to other users or is not a directory of this user: "
+            "remove it, then try again"
+        )
     return wanted
 
 
 def remove_socket_directory(home: Path, directory: Path) -> None:
-    """Remove a socket directory that lies outside of ``home``, once its server has ended."""
+    """Remove a socket directory outside of ``home`` after its server has ended."""
     if directory.parent != home:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _temporary_directory(name_file: Path, owner: int) -> Path:
-    """The one of the last start, if its name is free or it is still ours; else a new one."""
+    """Return the directory of the last start if its name is free or still ours, else a new one."""
     parent = _shortest_temporary_directory()
     with suppress(OSError):
         former = parent / Path(name_file.read_text().strip()).name
@@ -95,13 +98,13 @@ def _make(directory: Path, owner: int) -> None:
 
 
 def _is_private(directory: Path, owner: int) -> bool:
-    """Whether it is a directory, no link to one, that its owner alone may enter."""
+    """Return whether it is a directory (not a link) that only its owner may enter."""
     status = directory.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == owner and not status.st_mode & 0o077
 
 
 def _open_to_others(path: Path) -> bool:
-    """Whether anybody may read a path and pass through all directories above it."""
+    """Return whether any user may read a path and pass through all directories above it."""
     wanted = stat.S_IROTH | stat.S_IXOTH
     above = path.absolute().parents
     return path.stat().st_mode & wanted == wanted and all(

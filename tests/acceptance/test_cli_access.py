@@ -71,7 +71,7 @@ async def test_each_role_works_by_its_own_user(
         assert synced.json["indexed"] == 1, synced
         answer = await publisher("ask", "wheel turns", "--project", "mill", "--json")
         assert answer.json["results"][0]["citation"]["uri"] == "big.md"
-        assert "Redis refuses: " in (await publisher("dead", "list")).line
+        assert "Redis denied permission: " in (await publisher("dead", "list")).line
         refused = await worker("replay", "--project", "mill")
         assert "permission denied for table generations" in refused.last_line
         assert (await operator("status", "--json")).json["projects"][0]["documents"] == 1

@@ -297,7 +297,7 @@ async def test_a_worker_by_a_publisher_s_user_does_not_start(
     doors: Doors, database: Database
 ) -> None:
     """It would wait for permission as for a server that is away."""
-    with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
+    with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
         async with headrace(doors.url(Role.PUBLISHER), database, model=HASHING_MODEL):
             pytest.fail("it is ready")
 
@@ -306,9 +306,9 @@ async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
     """Who, what, and how to get a user who may."""
     redis = connect(doors.url(Role.PUBLISHER))
     try:
-        with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
+        with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
             await read_backlog(redis, NAMES)
-        with pytest.raises(ConfigurationError, match=r"Redis refuses: .*headrace access"):
+        with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
             await DeadLetters(redis, NAMES).list()
     finally:
         await redis.aclose()

@@ -172,7 +172,7 @@ async def test_redis_6_does_not_overlook_the_log_of_redis_7(tmp_path: Path) -> N
 def test_socket_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """A directory that others may enter can't hold our socket."""
     (tmp_path / "socket").mkdir(mode=0o755)
-    with pytest.raises(ConfigurationError, match="not ours alone"):
+    with pytest.raises(ConfigurationError, match="accessible to other users"):
         socket_directory(tmp_path, ".s", None)
 
 

@@ -47,7 +47,7 @@ def test_options_come_from_the_query() -> None:
         ({"partitions": "many"}, "partitions"),
         ({"lease": "0.1"}, "three times block"),
         ({"block": "30"}, "block"),
-        ({"max_inflight": "0"}, "start at 1"),
+        ({"max_inflight": "0"}, "must be at least 1"),
     ],
 )
 def test_wrong_options_name_the_cure(query: dict[str, str], says: str) -> None:
