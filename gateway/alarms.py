@@ -1,4 +1,4 @@
-"""What in a look at the deployment needs a person: one line each, that names the cure."""
+"""Warnings about the state of a deployment: one line each, with the remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["SILENT_SECONDS", "alarms"]
 
 SILENT_SECONDS = 10.0
-"""Workers beat every two seconds."""
+"""A worker without a heartbeat for this long counts as silent; workers beat every two seconds."""
 
 _LATE_SECONDS = 1.0
 _READERS = {"document.changed": "indexer", "document.chunked": "embedder", "query": "answerer"}
@@ -17,9 +17,9 @@ Row = Mapping[str, Any]
 
 
 def alarms(found: Row) -> list[str]:
-    """Warnings about what ``look`` has found, the worst first."""
+    """Warnings about a result of ``look``, the worst first."""
     workers: Sequence[Row] = found["workers"]
-    alive = [one for one in workers if one["silent_s"] <= SILENT_SECONDS]
+    alive = [worker for worker in workers if worker["silent_s"] <= SILENT_SECONDS]
     return [
         *_memory(found["memory"]),
         *_nobody(found["streams"], alive),
@@ -35,63 +35,68 @@ def alarms(found: Row) -> list[str]:
 def _memory(memory: Row) -> Iterator[str]:
     if memory["refuses_questions"]:
         yield (
-            f"Redis is at {memory['share']:.0%} of its memory: changes and questions are refused; "
-            "raise maxmemory"
+            f"Redis is at {memory['share']:.0%} of its memory limit, so changes and questions are "
+            "refused; raise maxmemory"
         )
     elif memory["refuses_changes"]:
         yield (
-            f"Redis is at {memory['share']:.0%} of its memory: changes are refused; "
+            f"Redis is at {memory['share']:.0%} of its memory limit, so changes are refused; "
             "let the workers catch up, shorten HEADRACE_STREAM_RETENTION, or raise maxmemory"
         )
 
 
 def _nobody(streams: Sequence[Row], alive: Sequence[Row]) -> Iterator[str]:
     for family, role in _READERS.items():
-        waiting = [one for one in streams if one["topic"].startswith(family)]
-        waits = any(one["oldest_unacknowledged_s"] is not None for one in waiting)
-        if waits and not any(role in one["roles"] for one in alive):
-            yield f"events wait and no {role} runs: start `headrace worker --only {role}`"
+        waiting = [stream for stream in streams if stream["topic"].startswith(family)]
+        waits = any(stream["oldest_unacknowledged_s"] is not None for stream in waiting)
+        if waits and not any(role in worker["roles"] for worker in alive):
+            yield f"events are waiting, but no {role} runs; start `headrace worker --only {role}`"
 
 
 def _silent(workers: Sequence[Row]) -> Iterator[str]:
-    for one in workers:
-        if one["silent_s"] > SILENT_SECONDS:
-            silence = f"{one['silent_s']:.0f} s"
-            yield f"worker {one['worker']} is silent for {silence}: it was killed, or hangs"
+    for worker in workers:
+        if worker["silent_s"] > SILENT_SECONDS:
+            silence = f"{worker['silent_s']:.0f} s"
+            yield f"worker {worker['worker']} has been silent for {silence}: it was killed or hangs"
 
 
 def _models(models: Sequence[Row]) -> Iterator[str]:
-    for one in models:
-        if one["down_in"]:
-            where = f"{one['down_in']} of {one['workers']} workers"
+    for model in models:
+        if model["down_in"]:
+            where = f"{model['down_in']} of {model['workers']} workers"
             yield (
-                f"model {one['model']} is down for {where}: vectors wait, keyword search goes on: "
-                f"{one['reason']}"
+                f"model {model['model']} is down for {where}: vectors wait, keyword search works: "
+                f"{model['reason']}"
             )
 
 
 def _providers(providers: Sequence[Row]) -> Iterator[str]:
-    for one in providers:
-        if one["held_s"]:
-            yield f"provider {one['provider']} asked to wait: {one['held_s']:.0f} s left"
-        elif one["waiting"]:
-            yield f"{one['waiting']:.0f} requests wait for the limit of provider {one['provider']}"
+    for provider in providers:
+        if provider["held_s"]:
+            left = f"{provider['held_s']:.0f} s left"
+            yield f"requests to provider {provider['provider']} are paused: {left}"
+        elif provider["waiting"]:
+            waiting = f"{provider['waiting']:.0f} requests wait"
+            yield f"{waiting} for the rate limit of provider {provider['provider']}"
 
 
 def _dead(streams: Sequence[Row]) -> Iterator[str]:
-    count = sum(one["dead_letters"] for one in streams)
+    count = sum(stream["dead_letters"] for stream in streams)
     if count:
-        yield f"{count} dead letters: see `headrace dead list`"
+        yield f"{count} dead letters; run `headrace dead list`"
 
 
 def _late(alive: Sequence[Row]) -> Iterator[str]:
-    for one in alive:
-        if one["loop_lag_s"] > _LATE_SECONDS:
-            lag = f"{one['loop_lag_s']:.1f} s"
-            yield f"worker {one['worker']} came to nothing for {lag}: are there too few cores?"
+    for worker in alive:
+        if worker["loop_lag_s"] > _LATE_SECONDS:
+            lag = f"{worker['loop_lag_s']:.1f} s"
+            yield (
+                f"worker {worker['worker']}: event loop was blocked for {lag}; "
+                "the host may be short of CPU"
+            )
 
 
 def _versions(alive: Sequence[Row]) -> Iterator[str]:
-    versions = sorted({str(one["version"]) for one in alive})
+    versions = sorted({str(worker["version"]) for worker in alive})
     if len(versions) > 1:
         yield f"workers of several versions run: {', '.join(versions)}"

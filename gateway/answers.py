@@ -1,4 +1,4 @@
-"""An answer as a person reads it: where, why, and the lines themselves."""
+"""Answers printed for people: citation, explanation and the best lines of each result."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _WORD = re.compile(r"\w{3,}")
 def print_answer(
     console: Console, answer: QueryAnswer, question: str, *, explain: bool = False
 ) -> None:
-    """Print results, best first, and what has to be known of them.
+    """Print results, best first, and notes about missing vectors, failed retrievers and staleness.
 
-    ``explain``: also scores, the generation that answered, and each stage's time.
+    With ``explain``, also print scores, the generation that answered, and the time of each stage.
     """
     print_results(console, answer.results, question, explain=explain)
     if answer.context is not None:
@@ -41,7 +41,7 @@ def print_results(
 ) -> None:
     """Print results, best first, each with the lines that share most words with the question.
 
-    ``explain``: also which legs found each, with which scores.
+    With ``explain``, also print which retrievers returned each result, with their scores.
     """
     for number, result in enumerate(results, start=1):
         head = _head(number, result, explain=explain)
@@ -50,14 +50,14 @@ def print_results(
 
 
 def citation(place: Citation) -> str:
-    """``path:start-end``, or ``path page N`` of a paged document."""
+    """Format a citation as ``path:start-end``, or as ``path page N`` for a paged document."""
     if place.page is not None:
         return f"{place.uri} page {place.page}"
     return f"{place.uri}:{place.start_line}-{place.end_line}"
 
 
 def why(result: SearchResult) -> str:
-    """Which legs found it, at which place, with which score."""
+    """Retrievers that returned a result, each with its rank and score."""
     scores = result.scores
     parts = [f"{result.match_type} match", f"score {scores.fused:.3f}"]
     if scores.vector is not None:
@@ -91,8 +91,8 @@ def _best_lines(result: SearchResult, question: str, *, colour: bool) -> Rendera
 
 
 def _window(content: str, question: str) -> tuple[int, list[str]]:
-    """The lines of a chunk that share most words with the question, and the first one's index."""
-    # chunks that were cut by an earlier version have these line ends
+    """Index of the first of the lines that share most words with the question, and the lines."""
+    # chunks of an earlier version may still have these line ends
     lines = printable(content.replace("\r\n", "\n").removesuffix("\r")).split("\n")
     words = {word.lower() for word in _WORD.findall(question)}
     hits = [len(words & {word.lower() for word in _WORD.findall(line)}) for line in lines]
@@ -117,16 +117,16 @@ def _snippet(place: Citation, start: int, lines: list[str], *, colour: bool) -> 
 
 
 def _theme(colours: str) -> str:
-    """The terminal's own colours, for the background that it names (``<text>;<background>``).
+    """Theme for the terminal's background, which ``colours`` holds as ``<text>;<background>``.
 
-    Plain text has the terminal's own colour in both, so that it is readable where none is named.
+    Both themes print plain text in the terminal's own colour, so it is readable on any background.
     """
     return "ansi_light" if colours.rpartition(";")[2] in _LIGHT else "ansi_dark"
 
 
 def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
     if not answer.results:
-        yield f"nothing found in project {answer.project}"
+        yield f"no results in project {answer.project}"
     for word, used in answer.corrections.items():
         yield f"{word!r} is not in the index; searched {used!r}"
     if answer.coverage < 1:
@@ -138,11 +138,11 @@ def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
     if failed:
         yield f"degraded: could not search {', '.join(failed)}"
     if answer.stale:
-        yield f"stale: the index has come to {_pairs(answer.watermark)}"
+        yield f"stale: the index has only reached {_pairs(answer.watermark)}"
     if explain:
         count = len(answer.results)
-        found = f"{count} result{'s' * (count != 1)} of generation {answer.generation}"
-        yield f"{found}; ms: {_pairs(answer.timings_ms)}"
+        summary = f"{count} result{'s' * (count != 1)} of generation {answer.generation}"
+        yield f"{summary}; ms: {_pairs(answer.timings_ms)}"
 
 
 def _pairs(values: dict[str, float] | dict[str, str]) -> str:

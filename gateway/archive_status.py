@@ -1,4 +1,4 @@
-"""What ``status`` says of the archive, and of what it lets Redis forget."""
+"""Rows of ``status`` about the archive and about what was trimmed from Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["archive_rows", "archiver_rows"]
 
 
 async def archiver_rows(redis: Redis, names: Names) -> list[dict[str, Any]]:
-    """By stream: what waits for the archive, what Redis still has, and what has left it.
+    """Entries of each stream that wait for the archive, that Redis keeps, and that were trimmed.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -27,49 +27,49 @@ async def archiver_rows(redis: Redis, names: Names) -> list[dict[str, Any]]:
     trimmed = await read_trimmed(redis, names)
     return [
         {
-            "topic": one.topic.value,
-            "partition": one.partition,
-            "lag": one.lag,
-            "pending": one.pending,
+            "topic": stream.topic.value,
+            "partition": stream.partition,
+            "lag": stream.lag,
+            "pending": stream.pending,
             "oldest_unarchived_s": None
-            if one.oldest_unacknowledged is None
-            else round(one.oldest_unacknowledged.total_seconds(), 3),
-            "kept": one.length,
-            "trimmed": trimmed[one.topic.lane, one.partition],
+            if stream.oldest_unacknowledged is None
+            else round(stream.oldest_unacknowledged.total_seconds(), 3),
+            "kept": stream.length,
+            "trimmed": trimmed[stream.topic.lane, stream.partition],
         }
-        for one in backlog
+        for stream in backlog
     ]
 
 
 async def archive_rows(
     archive: Archive, outbox: PostgresOutbox, projects: Sequence[ProjectStatistics]
 ) -> list[dict[str, Any]]:
-    """By project: what is archived in how many bytes, and what compaction freed.
+    """Contents and sizes of each project's archive, and the bytes that compaction freed.
 
-    ``bytes_per_document`` counts the bytes of the archive's files for each document that there is;
-    None without documents.
+    ``bytes_per_document`` divides the bytes of the archive's files by the number of documents in
+    the index. It is None if there are no documents.
 
     Raises:
         Unavailable: Postgres can't be reached.
     """
     rows = []
     for project in projects:
-        found = await archive.statistics(project.project)
-        if found is None:
+        statistics = await archive.statistics(project.project)
+        if statistics is None:
             continue
-        beginning = found.beginning
-        each = found.stored_bytes / project.documents if project.documents else None
+        beginning = statistics.beginning
+        each = statistics.stored_bytes / project.documents if project.documents else None
         rows.append(
             {
                 "project": project.project,
-                "changes": found.events,
-                "contents": found.contents,
-                "files": found.files,
-                "bytes": found.stored_bytes,
-                "raw_bytes": found.raw_bytes,
+                "changes": statistics.events,
+                "contents": statistics.contents,
+                "files": statistics.files,
+                "bytes": statistics.stored_bytes,
+                "raw_bytes": statistics.raw_bytes,
                 "bytes_per_document": None if each is None else round(each, 1),
-                "freed_bytes": found.freed_bytes,
-                "dropped_changes": found.dropped_events,
+                "freed_bytes": statistics.freed_bytes,
+                "dropped_changes": statistics.dropped_events,
                 "whole_from": None if beginning is None else beginning.at.isoformat(),
                 "outbox": await outbox.count(project.project),
             }

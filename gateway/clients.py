@@ -1,4 +1,4 @@
-"""Clients and stores at the servers of some settings."""
+"""Clients and stores connected to the servers named by the settings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def names_of(settings: Settings) -> Names:
-    """The keys of this deployment."""
+    """Stream and key names of the deployment."""
     return Names(settings.stream_prefix, settings.partitions)
 
 
 @asynccontextmanager
 async def open_redis(settings: Settings) -> AsyncIterator[Redis]:
-    """A connection for commands that look into the streams."""
+    """Connect to Redis, for commands that read the streams."""
     redis = connect(settings.redis_url)
     try:
         yield redis
@@ -48,7 +48,7 @@ async def open_redis(settings: Settings) -> AsyncIterator[Redis]:
 
 @asynccontextmanager
 async def open_store(settings: Settings) -> AsyncIterator[Store]:
-    """The store, as the role of the workers.
+    """Open the store with the role of the workers.
 
     Raises:
         ConfigurationError: HEADRACE_DATABASE_URL is missing, or the schema isn't the one expected.
@@ -60,9 +60,10 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Database]:
-    """Postgres, as a role, or else that of the workers; errors as ``open_store``.
+    """Connect to Postgres with ``role``, by default that of the workers; raises as ``open_store``.
 
-    It must be of the same deployment as Redis; where that is away, nobody can say.
+    Postgres and Redis must belong to the same deployment. This is not checked if Redis can't be
+    reached.
     """
     require_database(settings)
     database = await Database.open(
@@ -81,12 +82,12 @@ async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Dat
 async def open_client(
     settings: Settings, content_store: ContentStore | None = None, outbox: Outbox | None = None
 ) -> AsyncIterator[Client]:
-    """A client; with a store it also publishes content that is too big for an event.
+    """Open a client. With a store, it also publishes content that is too big for an event.
 
-    With an outbox it can publish durably.
+    With an outbox, it can publish durably.
 
     Raises:
-        Unavailable: Redis can't be reached; said at once, where the client would try for a while.
+        Unavailable: Redis can't be reached. This is raised at once, without the client's retries.
         ConfigurationError: Redis evicts keys, so that streams could vanish.
     """
     async with open_redis(settings) as redis:
@@ -106,14 +107,14 @@ async def open_client(
 
 @asynccontextmanager
 async def open_publisher(settings: Settings, *, durable: bool = False) -> AsyncIterator[Client]:
-    """A client that publishes big content too, and durably, where Postgres is known.
+    """Open a client that also publishes big content, and durably, if Postgres is configured.
 
     Raises:
-        ConfigurationError: it isn't, and shall publish durably.
+        ConfigurationError: ``durable`` is set, but Postgres is not configured.
     """
     if durable and not settings.database_url:
         raise ConfigurationError(
-            "--durable keeps events in Postgres until they are archived: set HEADRACE_DATABASE_URL"
+            "--durable keeps events in Postgres until they are archived; set HEADRACE_DATABASE_URL"
         )
     async with AsyncExitStack() as exits:
         store = outbox = None

@@ -1,4 +1,4 @@
-"""Asking before something is done that can't be undone."""
+"""Confirmation of actions that can't be undone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from runtime.errors import UsageError
 
 __all__ = ["YesOption", "confirm"]
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask first.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Go on if the user has said or now says yes.
+    """Return if the user has confirmed by ``yes`` or confirms on the terminal.
 
     Raises:
-        UsageError: the user says no, or there is no terminal to ask at.
+        UsageError: the user declines, or there is no terminal to ask on.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}: say --yes to do it without a question")
-    if not typer.confirm(printable(f"{what}. Go on?"), err=True):
-        raise UsageError("nothing was done")
+        raise UsageError(f"{what}, but there is no terminal for confirmation; repeat with --yes")
+    if not typer.confirm(printable(f"{what}. Continue?"), err=True):
+        raise UsageError("not confirmed; nothing was done")

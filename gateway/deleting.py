@@ -1,4 +1,4 @@
-"""Deletes as commands publish them."""
+"""Publishing of deletes for commands."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ async def delete_documents(
     """Publish deletes, and wait for their outcomes unless ``patience`` is None.
 
     Raises:
-        UsageError: a document was changed meanwhile, or a delete was rejected.
-        Unavailable: a server can't be reached, or no outcome came for as long as ``patience``.
+        UsageError: a document changed in the meantime, or a delete was rejected.
+        Unavailable: a server can't be reached, or no outcome arrived for as long as ``patience``.
     """
     receipts = await publish_deletes(client, project, agent, uris)
     if patience is None:
         return
     _, late = await until_deleted(client, list(receipts.values()), patience)
     if late:
-        raise UsageError(f"{late} documents were changed meanwhile: they are not deleted")
+        raise UsageError(
+            f"{late} documents changed in the meantime and were not deleted; run the command again"
+        )
 
 
 async def find_source(sources: Sources, project: str, name: str) -> RegisteredSource:
-    """A source by its name.
+    """Find a source by its name.
 
     Raises:
-        UsageError: the project has none of this name.
+        UsageError: the project has no source of this name.
     """
     for source in await sources.list(project):
         if source.name == name:
             return source
     raise UsageError(
-        f"{project} has no source {name!r}: `headrace source list -p {project}` lists those it has"
+        f"{project} has no source {name!r}; `headrace source list -p {project}` lists its sources"
     )

@@ -1,4 +1,4 @@
-"""Material of ``headrace demo``: a fixed part of this repository, and questions."""
+"""Material of ``headrace demo``: fixed files of this repository, and questions about them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ FILES = (
     "tests/fundamentals/test_documents.py",
     "tests/fundamentals/test_projects.py",
 )
-"""Files of the demo, by name: it takes the same time however large the repository is."""
+"""Files of the demo, listed by name so that its duration doesn't grow with the repository."""
 
 ABOUT_HEADRACE = (
     "How long do dead letters stay?",
@@ -94,7 +94,7 @@ ABOUT_HEADRACE = (
 )
 """Questions about the chosen files: keywords find the first two answers, vectors the others.
 
-This file is not one of them, or it would answer itself.
+This file is not one of them, because its text contains the questions.
 """
 
 ABOUT_ANYTHING = (
@@ -111,7 +111,7 @@ _NEXT_ABOUT_ANYTHING = "How is it tested?"
 class Demonstration:
     """Documents of one demo, the project that they go to, and its questions.
 
-    ``next_question`` is one to go on with.
+    ``next_question`` is suggested as the next one to ask.
     """
 
     source: Source
@@ -121,9 +121,9 @@ class Demonstration:
 
 
 def choose(path: Path | None, home: Path | None = None) -> Demonstration:
-    """Demo of a directory, all of it; None: of the fixed part of this repository.
+    """Choose the demo of a directory or, if ``path`` is None, that of this repository.
 
-    ``home``: of Headrace itself, which is left out.
+    ``home`` is the home of Headrace itself, which is left out.
 
     Raises:
         UsageError: the directory cannot be read, or Headrace was installed without its repository.
@@ -141,12 +141,12 @@ def choose(path: Path | None, home: Path | None = None) -> Demonstration:
 
 def _own_repository() -> Source:
     if not (REPOSITORY / "pyproject.toml").is_file():
-        raise UsageError("Headrace's own repository is not here: name a directory to index")
+        raise UsageError("Headrace was installed without its repository; name a directory to index")
     return open_source(REPOSITORY)
 
 
 def _slug(directory: Path) -> str:
-    """Name of a directory as a part of a project's name."""
+    """Name of a directory in a form that fits into a project's name."""
     name = directory.name.lower()
     letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
     return "".join(letters)[:50] or "root"

@@ -1,4 +1,4 @@
-"""``headrace up`` in the background: its beginning and its end."""
+"""Start and stop of ``headrace up`` in the background."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ _ERROR = "headrace: "
 
 
 async def detach(settings: Settings, workers: int) -> None:
-    """Start ``headrace up`` as a process of its own, and wait until it is up.
+    """Start ``headrace up`` as a separate process, and wait until it is up.
 
     Raises:
-        UsageError: another one runs with this home.
-        ConfigurationError: it ended; the message holds its reason.
+        UsageError: another one runs in this home.
+        ConfigurationError: the process ended; the message holds its reason.
     """
     home = prepare_home(settings)
     owner = owner_lock(home).owner()
     if owner is not None:
-        raise UsageError(f"`headrace up` runs already with {home} (process {owner})")
+        raise UsageError(
+            f"`headrace up` runs already in {home} (process {owner}); stop it with `headrace down`"
+        )
     log = home / "up.log"
     tail = LogTail(log, from_end=True)
     process = _spawn(log, workers)
@@ -51,15 +53,17 @@ async def detach(settings: Settings, workers: int) -> None:
     for line in tail.new():
         if not line.startswith("headrace is up"):
             stderr().print(line, markup=False)
-    stderr().print(f"headrace is up ({home}); `headrace down` ends it", markup=False)
+    stderr().print(f"headrace is up ({home}); `headrace down` stops it", markup=False)
 
 
 async def bring_down(settings: Settings) -> bool:
-    """End a running ``headrace up``, detached or not, and wait for its end; false: none runs.
+    """Stop a running ``headrace up``, detached or not, and wait for its end.
+
+    Returns False if none runs.
 
     Raises:
-        ConfigurationError: it doesn't end in time.
-        UsageError: it belongs to another user.
+        ConfigurationError: the process doesn't end in time.
+        UsageError: the process belongs to another user.
     """
     lock = owner_lock(settings.home_directory)
     owner = lock.owner()
@@ -68,7 +72,9 @@ async def bring_down(settings: Settings) -> bool:
     try:
         os.kill(owner, signal.SIGTERM)
     except PermissionError:
-        raise UsageError(f"`headrace up` (process {owner}) belongs to another user") from None
+        raise UsageError(
+            f"`headrace up` (process {owner}) belongs to another user, who must stop it"
+        ) from None
     except ProcessLookupError:
         return True
     patience = settings.shutdown_timeout + _SERVERS_STOP_TIMEOUT
@@ -78,14 +84,14 @@ async def bring_down(settings: Settings) -> bool:
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         raise ConfigurationError(
-            f"`headrace up` (process {owner}) does not end in {patience.total_seconds():.0f} s: "
-            f"see `headrace logs`, or end it with kill -9 {owner}"
+            f"`headrace up` (process {owner}) did not end in {patience.total_seconds():.0f} s; "
+            f"see `headrace logs`, or kill it with kill -9 {owner}"
         ) from None
     return True
 
 
 def _spawn(log: Path, workers: int) -> subprocess.Popen[bytes]:
-    # -P: the current directory may hold packages named like ours
+    # -P: the current directory may contain packages of the same names
     command = [sys.executable, "-P", "-m", "gateway.main", "up", "--quiet"]
     with open_private(log, "ab") as output:
         return subprocess.Popen(  # noqa: S603  # the command is built by us
@@ -93,7 +99,7 @@ def _spawn(log: Path, workers: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # it outlives this terminal
+            start_new_session=True,  # so that it outlives this terminal
         )
 
 

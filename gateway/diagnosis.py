@@ -1,4 +1,4 @@
-"""What ``doctor`` finds out: first of the environment, then, if that allows it, of each project."""
+"""Diagnosis by ``doctor``: the environment first, then, if that is sound, each project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NEEDED = ("redis", "postgres")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found. ``unexamined``: why no index could be looked at."""
+    """Result of ``doctor``. ``unexamined`` is the reason why no index was examined, or empty."""
 
     environment: Sequence[Condition]
     projects: Sequence[Health] = ()
@@ -32,32 +32,32 @@ class Diagnosis:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing needs to be done."""
+        """True if nothing needs to be done."""
         return (
             not self.unexamined
-            and all(one.state is not State.PROBLEM for one in self.environment)
-            and all(one.is_sound for one in self.projects)
+            and all(condition.state is not State.PROBLEM for condition in self.environment)
+            and all(health.is_sound for health in self.projects)
         )
 
 
 async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> Diagnosis:
-    """Examine what the settings name, and one project or all; mend where asked for.
+    """Examine the environment and one project or all; with ``repair``, repair what can be repaired.
 
     Raises:
-        UsageError: no such project.
+        UsageError: the project does not exist.
         ConfigurationError: a setting is wrong.
     """
     require_database(settings)
     environment = await _environment(settings).judge()
     lacking = [
-        one.name
-        for one in environment
-        if one.state is State.PROBLEM and one.name.partition(".")[0] in _NEEDED
+        condition.name
+        for condition in environment
+        if condition.state is State.PROBLEM and condition.name.partition(".")[0] in _NEEDED
     ]
     if lacking:
-        return Diagnosis(environment, unexamined=f"{', '.join(lacking)} must be well first")
+        return Diagnosis(environment, unexamined=f"fix {', '.join(lacking)} first")
     if settings.broker_url.startswith("kafka"):
-        return Diagnosis(environment, unexamined="its log is in Kafka, not in Redis Streams")
+        return Diagnosis(environment, unexamined="the log is in Kafka, not in Redis Streams")
     try:
         async with open_tools(settings) as tools:
             return await _examine(tools, environment, project, repair=repair)
@@ -96,7 +96,7 @@ async def _examine(
 
 
 async def _other_models(tools: Tools, projects: Sequence[str]) -> list[str]:
-    """Models of live generations that the settings don't name."""
+    """Models of live generations that are not in the settings."""
     used = {
         name
         for project in projects

@@ -1,4 +1,4 @@
-"""What a person reads when something fails: one line, and what to do."""
+"""Error reports for people: one line with the error and its remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 500
 
 
 def report(error: BaseException) -> int:
-    """Print the error to stderr as one line; the exit code that goes with it."""
+    """Print the error to stderr as one line, and return its exit code."""
     if os.environ.get("HEADRACE_LOG_LEVEL", "").lower() == "debug":
         print(printable(masked("".join(traceback.format_exception(error)))), file=sys.stderr)  # noqa: T201
     cause = _first_cause(error)
@@ -42,12 +42,18 @@ def _can_be_written() -> bool:
 
 
 def _drop_output() -> None:
-    """What is left of it can't be printed; Python would complain once more at its exit."""
+    """Redirect stdout to the null device.
+
+    The rest of the output can't be written, and Python would report that again when it exits.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def one_line(error: BaseException) -> str:
-    """An error of ours says it itself; another one is a defect, and how to learn more."""
+    """Describe an error in one line.
+
+    An error that is not a HeadraceError is a defect: the line also names how to get a traceback.
+    """
     text = printable(masked(" ".join(str(error).split())))[:_LONGEST]
     if isinstance(error, HeadraceError):
         return text
@@ -56,8 +62,13 @@ def one_line(error: BaseException) -> str:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Groups come from tasks that ran side by side; the first failure made the others end."""
+    """Find the error that ended a group of concurrent tasks.
+
+    The first failure cancels the other tasks, so a HeadraceError comes before other members.
+    """
     while isinstance(error, BaseExceptionGroup):
         members: tuple[BaseException, ...] = error.exceptions
-        error = next((one for one in members if isinstance(one, HeadraceError)), members[0])
+        error = next(
+            (member for member in members if isinstance(member, HeadraceError)), members[0]
+        )
     return error

@@ -1,4 +1,4 @@
-"""The evaluation set that a new generation must not answer much worse than the live one."""
+"""Quality gate of a replay: the new generation must not score much worse than the live one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _QUERY_CHARACTERS = 2000
 
 
 def gate_of(directory: Path, max_drop: float) -> EvaluationGate:
-    """A gate on the mean nDCG@10 over a set's questions; a document's id is its uri.
+    """Gate on the mean nDCG@10 over the questions of a set, whose document ids are uris.
 
     Raises:
-        UsageError: the set is ill-formed, or the drop isn't one of a score.
+        UsageError: the set is ill-formed, or the drop is not between 0 and 1.
     """
     if not 0 <= max_drop <= 1:
         raise UsageError(f"--max-drop must be from 0 to 1, not {max_drop:g}")

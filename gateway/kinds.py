@@ -1,4 +1,4 @@
-"""Kinds of content that can be asked for."""
+"""Kinds of content that commands accept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ContentKind"]
 
 
 class ContentKind(StrEnum):
-    """Those that have a chunker; events name more, for what is to come."""
+    """Kinds that have a chunker; events define more, for future use."""
 
     CODE = "code"
     MARKDOWN = "markdown"

@@ -1,4 +1,4 @@
-"""The lease of a source: one sync of it at a time, in all processes."""
+"""Lease of a source, so that only one process syncs it at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from store.sources import RegisteredSource, Sources, TakenSource
 __all__ = ["LEASE", "Lease", "leased"]
 
 LEASE = timedelta(seconds=30)
-"""After this time without a sign of life another sync takes a source over."""
+"""After this time without renewal, another sync takes the source over."""
 
 _LONGEST_WAIT = timedelta(seconds=60)
 _LOOK_EVERY_SECONDS = 0.5
 
 
 class Lease:
-    """A lease that renews itself until it is given back."""
+    """Lease of a source that is renewed until it is released."""
 
     def __init__(self, sources: Sources, taken: TakenSource) -> None:
         self._sources = sources
@@ -33,21 +33,24 @@ class Lease:
         self.taken = taken
 
     def check(self) -> None:
-        """Raises SourceLost when another sync is known to have taken the source over."""
+        """Raise SourceLost if a renewal has shown that another sync took the source over."""
         if self._lost is not None:
             raise self._lost
 
     async def save(self, state: Mapping[str, Any]) -> None:
-        """Replace the saved state; raises SourceLost when it isn't ours to replace."""
+        """Replace the saved state; raise SourceLost if another sync has taken the source over."""
         await self._sources.renew(self.taken, LEASE, state)
 
     async def finish(self, state: Mapping[str, Any] | None, commit: str | None) -> None:
-        """Save the state (None: leave it as it is) and give the lease back; raises as ``save``."""
+        """Save the state and release the lease; raises as ``save``.
+
+        If ``state`` is None, the saved state stays as it is.
+        """
         await self._sources.finish(self.taken, state, commit)
         self._ended = True
 
     async def keep(self) -> None:
-        """Renew until another sync has the source."""
+        """Renew the lease until another sync takes the source over."""
         while True:
             await asyncio.sleep(LEASE.total_seconds() / 3)
             try:
@@ -59,7 +62,7 @@ class Lease:
                 continue
 
     async def release(self) -> None:
-        """Give it back, if it was not finished; what prevents that ends it in time, too."""
+        """Release the lease unless it is finished; if that fails, the lease expires by itself."""
         if not self._ended:
             with contextlib.suppress(SourceLost, Unavailable):
                 await self._sources.release(self.taken)
@@ -69,10 +72,10 @@ class Lease:
 async def leased(
     sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
 ) -> AsyncIterator[Lease]:
-    """Hold the lease of a source; another sync that has it is waited for, for a minute.
+    """Hold the lease of a source; wait up to a minute for another sync to release it.
 
     Raises:
-        SourceBusy: the other one still has it.
+        SourceBusy: the other sync still holds it.
         Unavailable: a server can't be reached.
     """
     lease = Lease(sources, await _take(sources, source, client, show))

@@ -1,4 +1,4 @@
-"""What a look has found, as a person reads it."""
+"""Tables of a status for people."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Row = Mapping[str, Any]
 
 
 def live_tables(found: Row) -> Iterator[RenderableType]:
-    """Streams, workers, models and providers where there are any, memory, warnings."""
+    """Tables of streams, workers, models and providers (if any), then memory and warnings."""
     yield table(found["streams"])
     yield Text()
     if found["workers"]:
-        yield table([_worker(one) for one in found["workers"]])
+        yield table([_worker(worker) for worker in found["workers"]])
     else:
         yield Text("no worker runs")
     for rows in (found["models"], found["providers"]):

@@ -1,4 +1,4 @@
-"""The logs of what ``headrace up`` runs, as files and as lines that come in."""
+"""Log files of the processes of ``headrace up``, and the lines appended to them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _PATTERNS = {
 
 
 def log_files(home: Path, part: str | None = None) -> dict[str, Path]:
-    """Log files under ``home`` by name (``redis``, ``worker-1``), of one part or of all."""
+    """Log files under ``home`` by name (``redis``, ``worker-1``), for one part or all."""
     patterns = [pattern for name, pattern in _PATTERNS.items() if part in {None, name}]
     return {path.stem: path for pattern in patterns for path in sorted(home.glob(pattern))}
 
 
 class LogTail:
-    """Lines of a file that grows; one that was emptied is read from its beginning again."""
+    """Reader of a growing file; if the file was truncated, it starts again from the beginning."""
 
     def __init__(self, path: Path, *, from_end: bool = False) -> None:
         self._path = path
@@ -31,13 +31,13 @@ class LogTail:
         self._rest = b""
 
     def last(self, count: int) -> list[str]:
-        """Its last lines; what comes later is for ``new``."""
+        """Return the last lines; later lines are returned by ``new``."""
         self._offset = max(0, self._size() - _MOST_BYTES)
         lines = self.new()
         return lines[-count:] if count else []
 
     def new(self) -> list[str]:
-        """Whole lines that came since the last call."""
+        """Return the complete lines appended since the last call."""
         size = self._size()
         if size < self._offset:
             self._offset, self._rest = 0, b""
@@ -45,9 +45,9 @@ class LogTail:
             return []
         with self._path.open("rb") as log:
             log.seek(self._offset)
-            found = log.read(_MOST_BYTES)
-        self._offset += len(found)
-        *lines, self._rest = (self._rest + found).split(b"\n")
+            chunk = log.read(_MOST_BYTES)
+        self._offset += len(chunk)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line.decode(errors="replace") for line in lines]
 
     def _size(self) -> int:

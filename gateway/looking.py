@@ -1,4 +1,4 @@
-"""A look at a deployment: streams, memory, workers, models, providers, and what needs a person."""
+"""Snapshot of a deployment: streams, memory, workers, models, providers and warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["look", "stream_row"]
 
 
 async def look(redis: Redis, names: Names) -> dict[str, Any]:
-    """What Redis knows; a handful of round trips.
+    """Read the state of a deployment from Redis, in a few round trips.
 
     Raises:
         Unavailable: Redis can't be reached.
@@ -24,9 +24,9 @@ async def look(redis: Redis, names: Names) -> dict[str, Any]:
     memory = await read_memory(redis)
     backlog = await read_backlog(redis, names)
     beats = await Heartbeats(redis, names).read()
-    alive = [one for one in beats if one.age.total_seconds() <= SILENT_SECONDS]
-    found = {
-        "streams": [stream_row(one) for one in backlog],
+    alive = [beat for beat in beats if beat.age.total_seconds() <= SILENT_SECONDS]
+    snapshot = {
+        "streams": [stream_row(stream) for stream in backlog],
         "memory": {
             "used_bytes": memory.used_bytes,
             "limit_bytes": memory.limit_bytes or None,
@@ -38,11 +38,11 @@ async def look(redis: Redis, names: Names) -> dict[str, Any]:
         "models": model_rows(alive),
         "providers": await provider_rows(redis, names, alive),
     }
-    return found | {"warnings": alarms(found)}
+    return snapshot | {"warnings": alarms(snapshot)}
 
 
 def stream_row(backlog: Backlog) -> dict[str, Any]:
-    """One stream as ``status`` shows it."""
+    """Row of ``status`` for one stream."""
     age = backlog.oldest_unacknowledged
     return {
         "topic": backlog.topic.value,

@@ -1,7 +1,7 @@
-"""``headrace``: the command line, and its table of contents.
+"""``headrace``: the command line and the list of its commands.
 
-Only the module of the command that was asked for is imported, so that `headrace --help` is quick.
-All that takes time to import is imported where its failure, or Ctrl-C, ends in one line.
+Only the module of the given command is imported, so that `headrace --help` is quick. Slow imports
+are inside functions, where a failure or Ctrl-C during the import ends in one line.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ __all__ = ["COMMANDS", "run"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
-    "up": "Run servers and workers, until Ctrl-C.",
-    "down": "End a running `up`.",
-    "logs": "Show what servers and workers of `up` have logged.",
-    "migrate": "Bring the database to this version's schema.",
-    "deployment": "Say which deployment the servers are of; make them one.",
-    "access": "Make Redis users and Postgres roles, with the least rights of each.",
+    "up": "Run servers and workers until Ctrl-C.",
+    "down": "Stop a running `up`.",
+    "logs": "Show the logs of the servers and workers of `up`.",
+    "migrate": "Apply database migrations.",
+    "deployment": "Show or set the deployment that the servers belong to.",
+    "access": "Create Redis users and Postgres roles with least privilege.",
     "worker": "Index documents and answer queries.",
-    "sync": "Publish what changed in a directory or repository.",
+    "sync": "Publish the changes of a directory or repository.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",
-    "status": "Show what waits, what is stored, how fresh it is.",
-    "doctor": "Check the environment, reconcile the index with the log, mend it.",
-    "replay": "Build the index anew from the log, and switch to it.",
+    "status": "Show backlog, workers, stored data and freshness.",
+    "doctor": "Check servers and index; repair the index.",
+    "replay": "Rebuild the index from the log, and switch to it.",
     "document": "List, show, delete and purge documents.",
     "project": "List, delete and purge projects.",
     "source": "List and delete sources.",
-    "keys": "Say who may change a project: keys that changes are signed with.",
-    "dead": "See to events that could not be processed.",
+    "keys": "Manage publisher signing keys.",
+    "dead": "Inspect and redrive dead letters.",
     "eval": "Score retrieval on questions with known answers.",
-    "bench": "Measure; print figures and ratios.",
+    "bench": "Run benchmarks and print their figures.",
 }
 _MODULES = {"eval": "evaluate"}
 
@@ -53,7 +53,10 @@ def run() -> None:
 
 
 def _open_closed_streams() -> None:
-    """A standard stream that is closed would become the first file or socket that is opened."""
+    """Open the null device in place of each closed standard stream.
+
+    Otherwise the next file or socket to be opened would get its file descriptor.
+    """
     for number in _STANDARD_STREAMS:
         try:
             os.fstat(number)
@@ -73,7 +76,7 @@ def _run(arguments: Sequence[str]) -> int:
         return ended.code if isinstance(ended.code, int) else 1
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BaseException as error:  # noqa: BLE001  # the last place that can say it in one line
+    except BaseException as error:  # noqa: BLE001  # the last place that can report it in one line
         from gateway.failures import report  # noqa: PLC0415
 
         return report(error)
@@ -100,7 +103,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _words_to_complete(environment: Mapping[str, str]) -> list[str]:
-    """What was typed behind `headrace`, where a shell asks what may follow; else nothing."""
+    """Words typed after `headrace` if a shell requests completions; otherwise empty."""
     if "_HEADRACE_COMPLETE" not in environment:
         return []
     typed = environment.get("COMP_WORDS") or environment.get("_TYPER_COMPLETE_ARGS") or ""
@@ -123,7 +126,7 @@ def _add_version(app: typer.Typer) -> None:
 
     @app.callback()
     def options(version: bool = option) -> None:
-        """Take what stands before a command."""
+        """Accept options before the command."""
 
 
 def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
@@ -136,7 +139,7 @@ def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
 
     command = import_module(f"gateway.commands.{_MODULES.get(name, name)}").command
     if isinstance(command, typer.Typer):
-        # one with a callback of its own does something by itself, too
+        # a group with a callback also works without a subcommand
         alone = command.registered_callback is not None
         app.add_typer(command, name=name, help=line, no_args_is_help=not alone)
     else:
@@ -144,7 +147,7 @@ def _add(app: typer.Typer, name: str, line: str, *, load: bool) -> None:
 
 
 def _never_called() -> None:
-    """Holds the place of a command that was not asked for."""
+    """Placeholder for a command that is not being run."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where things are printed: results to stdout, what happens meanwhile to stderr."""
+"""Output of commands: results go to stdout, progress and notes to stderr."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MOST_EXACT = 2**53 - 1
 
 
 def stdout() -> Console:
-    """For results; colours only on a terminal, and lines are never broken elsewhere."""
+    """Console for results. Colours and line breaks are added only on a terminal."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
-    """For progress and notes."""
+    """Console for progress and notes."""
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One object on one line of stdout; an integer of over 53 bits is a string.
+    """Print one object on one line of stdout; integers of more than 53 bits become strings.
 
-    JavaScript and jq would round it, and a position that was rounded is another one.
+    JavaScript and jq would round them, and a rounded log position is a different position.
     """
     text = json.dumps(_exact(value), ensure_ascii=False, separators=(",", ":"))
     print(escaped(text), flush=True)  # noqa: T201

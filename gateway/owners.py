@@ -1,4 +1,4 @@
-"""Whose documents a sync would change: those of another source are left alone."""
+"""Check that a sync changes no documents of another source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_owners"]
 async def check_owners(
     sync: Sync, held: Mapping[str, Held], registered: RegisteredSource, store: Store
 ) -> None:
-    """Raises UsageError where a document belongs to another source."""
+    """Raise UsageError if a document belongs to another source."""
     steps = (step for step in sync.steps if step.change != "delete" and step.uri not in held)
     added = {registered.uri_prefix + step.uri for step in steps}
     if not added:
@@ -31,15 +31,15 @@ async def check_owners(
         what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"
         raise UsageError(
             f"{what} to source {_named(other)} of project {registered.project}, not to "
-            f"{_named(registered)}: sync this one with --prefix NAME/, into another project, or "
-            "delete the other one (`headrace source delete`)"
+            f"{_named(registered)}; sync with --prefix NAME/ or into another project, or "
+            "delete the other source (`headrace source delete`)"
         )
 
 
 async def _soon_of_others(
     uris: Set[str], registered: RegisteredSource, store: Store
 ) -> dict[str, RegisteredSource]:
-    """Those that another source has published, and no worker has handled yet."""
+    """Documents that another source has published and no worker has handled yet, by uri."""
     owners: dict[str, RegisteredSource] = {}
     tokens: dict[str, str] = {}
     for other, saved in await store.sources.states_of_others(registered):

@@ -1,4 +1,4 @@
-"""Where the passwords of roles come from: settings, a directory of files, or chance."""
+"""Passwords of roles: from settings, from files in a directory, or generated."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _GENERATED_BYTES = 24
 
 
 def given_password(settings: Settings, role: Role) -> str:
-    """The password that the settings name for a role; empty: none.
+    """Read the password of a role from the settings or its file; empty if neither is given.
 
     Raises:
-        ConfigurationError: it is too short or has other characters; or its file can't be
-            read, or the directory isn't there.
+        ConfigurationError: the password has the wrong length or invalid characters, its file
+            can't be read, or the directory does not exist.
     """
     variable = f"HEADRACE_{role.upper()}_PASSWORD"
     password = str(getattr(settings, f"{role}_password").get_secret_value())
@@ -29,7 +29,7 @@ def given_password(settings: Settings, role: Role) -> str:
         variable = str(file)
         if not file.parent.is_dir():
             raise ConfigurationError(
-                f"HEADRACE_PASSWORDS_DIRECTORY: {file.parent} is no directory; make it,"
+                f"HEADRACE_PASSWORDS_DIRECTORY: {file.parent} is not a directory; create it,"
                 " or leave the setting out"
             )
         try:
@@ -39,10 +39,10 @@ def given_password(settings: Settings, role: Role) -> str:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{file} can't be read: {error}") from None
     if password and _SOUND.fullmatch(password) is None:
-        raise ConfigurationError(f"{variable} must be 12 to 128 ASCII characters without blanks")
+        raise ConfigurationError(f"{variable} must have 12 to 128 ASCII characters and no spaces")
     return password
 
 
 def generated_password() -> str:
-    """A new one, fit for URLs."""
+    """Generate a password that needs no escaping in URLs."""
     return secrets.token_urlsafe(_GENERATED_BYTES)

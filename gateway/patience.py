@@ -1,4 +1,4 @@
-"""How long to wait for workers: as long as anything moves; else the reason why nothing does."""
+"""Limit on waiting for workers: as long as there is progress; then an error with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORK = ("documents", "chunks_embedded")
 
 @dataclass(frozen=True)
 class _Look:
-    """What can be seen of the workers' progress; it differs from the last when something moved."""
+    """Snapshot of the workers' progress; ``moves`` changes whenever something was done."""
 
     moves: tuple[object, ...]
     workers: Sequence[Heartbeat]
@@ -30,12 +30,12 @@ class _Look:
 
 
 class Patience:
-    """Watches the workers while outcomes don't come.
+    """Watches the workers while no outcomes arrive.
 
     Args:
-        client: of the deployment.
-        without_worker: to wait where no worker shows that it lives.
-        without_movement: to wait where workers live, and nothing is done.
+        client: client of the deployment.
+        without_worker: longest wait if no worker sends heartbeats.
+        without_movement: longest wait if workers send heartbeats, but nothing is done.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Patience:
         self._moved_at = asyncio.get_running_loop().time()
 
     def moved(self) -> None:
-        """Begin to wait again, since an outcome has come."""
+        """Restart the wait, because an outcome has arrived."""
         self._moved_at = asyncio.get_running_loop().time()
 
     async def check(self, waiting: int, role: str) -> None:
-        """Look whether anything moves, while changes wait for workers of a role.
+        """Check for progress while changes wait for workers of a role.
 
         Raises:
-            Unavailable: nothing has for too long; the message says why.
+            Unavailable: there was no progress for too long; the message gives the reason.
         """
         look = await self._look(role)
         if look.moves != self._seen:
@@ -83,7 +83,7 @@ class Patience:
 
 
 def _done(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Counts that only rise when a worker gets something done."""
+    """Counters that increase only when a worker finishes something."""
     metrics: Mapping[str, float] = state.get("metrics") or {}
     transport: Mapping[str, int] = state.get("transport") or {}
     counts = [
@@ -95,23 +95,23 @@ def _done(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
 def _reason(look: _Look, role: str, still: float) -> str:
     if not look.is_allowed:
         return (
-            f"no outcome came for {still:.0f} s, and this user of Redis may not look at workers: "
+            f"no outcome arrived for {still:.0f} s, and this Redis user may not read heartbeats; "
             "run `headrace access` again, or `headrace status` as another user"
         )
     for beat in look.workers:
         for circuit in beat.state.get("circuits") or ():
             if circuit["state"] != "closed":
                 why = f" ({circuit['reason']})" if circuit["reason"] else ""
-                return f"model {circuit['model']} is down{why}: `headrace status` shows its state"
+                return f"model {circuit['model']} is down{why}; `headrace status` shows its state"
     for beat in look.workers:
         work = {topic: count for topic, count in (beat.state.get("in_work") or {}).items() if count}
         if work:
             events = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(work.items()))
             name = f"{beat.state.get('host', '?')}:{beat.state.get('pid', '?')}"
-            return f"worker {name} has had {events} in work for {still:.0f} s: look at its log"
+            return f"worker {name} has had {events} in work for {still:.0f} s; see its log"
     if look.workers:
-        return f"workers run, but have done nothing for {still:.0f} s: `headrace doctor` looks why"
+        return f"workers run, but have done nothing for {still:.0f} s; run `headrace doctor`"
     return (
-        f"no worker ({role}) has shown that it runs for {still:.0f} s: "
+        f"no worker ({role}) has sent a heartbeat for {still:.0f} s; "
         "start `headrace up` or `headrace worker`"
     )

@@ -32,7 +32,7 @@ _RATE_AFTER_SECONDS = 1.0
 
 
 class ShowProgress(Protocol):
-    """Shows how far a kind of work is; several kinds may go on at the same time."""
+    """Callback that shows the progress of one kind of work; several kinds may run concurrently."""
 
     def __call__(
         self,
@@ -46,14 +46,14 @@ class ShowProgress(Protocol):
     ) -> None:
         """Show ``done`` of ``total`` (0: unknown), in ``unit``.
 
-        ``chunks``: those of what is done; the rate shown is then in chunks.
+        ``chunks`` is the number of chunks in what is done; if given, the rate is in chunks.
         """
         ...
 
 
 @contextmanager
 def progress() -> Iterator[ShowProgress]:
-    """Show counts, rate and the time left, on stderr."""
+    """Show counts, rate and the time left on stderr."""
     console = stderr()
     if not console.is_terminal:
         yield _Lines(console)
@@ -70,7 +70,7 @@ def progress() -> Iterator[ShowProgress]:
 
 @dataclass
 class _Work:
-    """One kind of work. Rates count from the first call, whatever was done before it."""
+    """Figures of one kind of work. Rates exclude what was done before the first call."""
 
     what: str
     unit: str
@@ -83,18 +83,18 @@ class _Work:
     seconds: float = field(default=0.0)
 
     def update(self, done: int, total: int, chunks: int | None, now: float) -> None:
-        """Keep the latest figures."""
+        """Store the latest figures."""
         self.done, self.total, self.chunks = done, total, chunks
         self.seconds = now - self.began_at
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of a known total is done."""
+        """True if the total is known and done."""
         return 0 < self.total <= self.done
 
     @property
     def rate(self) -> float | None:
-        """Chunks a second where they are counted, else what is done; None: too early to say."""
+        """Chunks per second if they are counted, else units; None in the first second."""
         if self.seconds < _RATE_AFTER_SECONDS:
             return None
         if self.chunks is not None:
@@ -103,13 +103,13 @@ class _Work:
 
     @property
     def seconds_left(self) -> float | None:
-        """Time until all is done at the rate so far; None: unknown."""
+        """Time until all is done at the rate so far. It is None if the rate is unknown."""
         if self.done >= self.total or self.rate is None or not self._done_per_second:
             return None
         return (self.total - self.done) / self._done_per_second
 
     def amounts(self, of: str) -> list[str]:
-        """What is done ``of`` the total, and its chunks."""
+        """Format the done units, the separator ``of`` and the total; then the chunks."""
         counts = f"{self.done:,}{of}{self.total:,}" if self.total else f"{self.done:,}"
         parts = [f"{counts} {self.unit}".rstrip()]
         return parts if self.chunks is None else [*parts, f"{self.chunks:,} chunks"]
@@ -120,13 +120,13 @@ class _Work:
 
 
 class _Works:
-    """Kinds of work by name, each known from its first call to its end."""
+    """Figures of each kind of work by name, from its first call to its end."""
 
     def __init__(self) -> None:
         self._by_name = dict[str, _Work]()
 
     def update(self, what: str, done: int, total: int, unit: str, chunks: int | None) -> _Work:
-        """The work of this name with its latest figures."""
+        """Update and return the figures of the work of this name."""
         now = monotonic()
         if what not in self._by_name:
             self._by_name[what] = _Work(what, unit, now, done, chunks)
@@ -135,7 +135,7 @@ class _Works:
         return work
 
     def forget(self, what: str) -> None:
-        """Count from the beginning where the work of this name comes again."""
+        """Drop the figures, so that later work of this name starts from zero."""
         self._by_name.pop(what, None)
 
 

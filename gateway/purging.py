@@ -1,4 +1,4 @@
-"""Purges as commands run them, and how their reports are printed."""
+"""Purges run by commands, and the output of their reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_purge(
     """Connect with the rights that a purge needs, and run it.
 
     Raises:
-        ConfigurationError: the rights are missing; nothing is done then.
+        ConfigurationError: the rights are missing; nothing was done.
     """
 
     async def main(settings: Settings) -> PurgeReport:
@@ -53,10 +53,10 @@ async def _purging(
 
 
 def print_report(report: PurgeReport, *, json: bool) -> None:
-    """Print what was removed where, and what remains; ends with exit code 1 where something does.
+    """Print the removed and the remaining data; exit with code 1 if anything remains.
 
     Raises:
-        typer.Exit: something remains within reach.
+        typer.Exit: data remains within reach.
     """
     if json:
         print_json(report.as_json())

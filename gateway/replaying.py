@@ -1,4 +1,4 @@
-"""What ``headrace replay`` does for one project or all, and how it is told."""
+"""Replays of one project or all for ``headrace replay``, and the output of their results."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ One = TypeVar("One", Estimate, ReplayReport)
 async def plan_projects(
     tools: Tools, project: str | None, choice: Choice, show: ShowProgress
 ) -> list[Estimate]:
-    """What a replay of each project would embed."""
+    """Estimate the work of a replay of each project."""
     projects = await projects_of(tools, project)
-    return [await Replay(tools, one, choice, None, show).plan() for one in projects]
+    return [await Replay(tools, name, choice, None, show).plan() for name in projects]
 
 
 async def replay_projects(
@@ -53,42 +53,42 @@ async def replay_projects(
     show: ShowProgress,
     reports: list[ReplayReport],
 ) -> None:
-    """Replay one project after the other; ``reports`` gets what became of each."""
-    for one in await projects_of(tools, project):
-        work = Replay(tools, one, choice, gate, show)
+    """Replay the projects in turn, and append the report of each to ``reports``."""
+    for name in await projects_of(tools, project):
+        work = Replay(tools, name, choice, gate, show)
         reports.append(work.report)
         await work.run()
 
 
 def tell_plans(plans: Sequence[Estimate], json: bool) -> None:
-    """Print what would be embedded."""
+    """Print estimates of replays."""
     _tell(plans, json, _plan_line)
 
 
 def tell_reports(reports: Sequence[ReplayReport], json: bool) -> None:
-    """Print what was done."""
+    """Print reports of replays."""
     _tell(reports, json, _report_line)
 
 
 def tell_differences(error: NotSwitched, reports: Sequence[ReplayReport], json: bool) -> None:
-    """Print why a generation didn't go live, document by document."""
+    """Print the differences that kept a generation from going live, document by document."""
     if json:
         differences = [
-            {"agent": one.agent or None, "uri": one.uri, "reason": one.reason}
-            for one in error.differences
+            {"agent": difference.agent or None, "uri": difference.uri, "reason": difference.reason}
+            for difference in error.differences
         ]
-        found = {"error": str(error), "differences": differences}
-        print_json(_joined([one.as_json() for one in reports]) | found)
+        failure = {"error": str(error), "differences": differences}
+        print_json(_joined([report.as_json() for report in reports]) | failure)
         return
-    for one in error.differences[:_SHOWN_DIFFERENCES]:
-        typer.echo(printable(f"  {one}"))
+    for difference in error.differences[:_SHOWN_DIFFERENCES]:
+        typer.echo(printable(f"  {difference}"))
     more = len(error.differences) - _SHOWN_DIFFERENCES
     if more > 0:
-        typer.echo(f"  and {more:,} more (--json names all)")
+        typer.echo(f"  and {more:,} more (--json lists all)")
 
 
 def tell_returned(returned: Returned, json: bool) -> None:
-    """Print what a switch did."""
+    """Print the result of a switch or rollback."""
     if json:
         print_json(returned.as_json())
         return
@@ -100,39 +100,39 @@ def tell_returned(returned: Returned, json: bool) -> None:
 
 
 def generations_table(found: Sequence[Listed]) -> Table:
-    """A row for each generation; times are in UTC."""
+    """Table with a row for each generation; times are in UTC."""
     columns = ("project", "id", "state", "model", "chunking", "documents", "chunks", "since")
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
-        # a long name goes on in the next line; it must be readable
+        # long names are wrapped, so that they stay readable
         table.add_column(column, overflow="fold", no_wrap=column in _SHORT)
-    for one in found:
-        made = one.generation
+    for row in found:
+        made = row.generation
         models = [made.recipe.model, *(f"{k}: {m}" for k, m in made.recipe.models.items())]
         when = f"{(made.switched_at or made.created_at).astimezone(UTC):%m-%d %H:%M}"
-        sizes = f"{one.documents:,}", f"{one.chunks:,}"
-        cells = (one.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
+        sizes = f"{row.documents:,}", f"{row.chunks:,}"
+        cells = (row.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
         table.add_row(*(Text(printable(cell)) for cell in (*cells, *sizes, when)))
     return table
 
 
 def _tell(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
     if json:
-        print_json(_joined([one.as_json() for one in found]))
+        print_json(_joined([result.as_json() for result in found]))
     elif not found:
-        typer.echo("no projects yet: `headrace sync PATH` makes one")
+        typer.echo("no projects yet: `headrace sync PATH` creates one")
     else:
-        for one in found:
-            typer.echo(printable(line(one)))
+        for result in found:
+            typer.echo(printable(line(result)))
 
 
 def _joined(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """One object: of a single project its own fields; of several, each by itself."""
+    """Join results in one object; the fields of a single project are also at the top level."""
     return {**(found[0] if len(found) == 1 else {}), "projects": found}
 
 
 def _plan_line(plan: Estimate) -> str:
-    cost = "at a price that isn't known" if plan.cost_usd is None else f"${plan.cost_usd:,.4f}"
+    cost = "unknown cost" if plan.cost_usd is None else f"${plan.cost_usd:,.4f}"
     refused = f"; {plan.refused:,} documents can't be processed" if plan.refused else ""
     return (
         f"{plan.project}: {plan.documents:,} documents, {plan.chunks:,} chunks: "
@@ -142,11 +142,11 @@ def _plan_line(plan: Estimate) -> str:
 
 
 def _report_line(report: ReplayReport) -> str:
-    found = report.as_json()
+    fields = report.as_json()
     build = report.stages.seconds.get("build", 0.0)
     rate = f", {report.chunks / build:,.0f} chunks/s" if build else ""
-    cost = "unknown cost" if found["cost_usd"] is None else f"${found['cost_usd']:,.4f}"
-    embedded = f"{found['embedded']:,} embedded ({found['tokens']:,} tokens, {cost})"
+    cost = "unknown cost" if fields["cost_usd"] is None else f"${fields['cost_usd']:,.4f}"
+    embedded = f"{fields['embedded']:,} embedded ({fields['tokens']:,} tokens, {cost})"
     damage = "".join(f"\n  damaged: {path}" for path in report.damaged)
     gate = report.gate
     scores = f"; nDCG@10 {gate.new:.4f}, formerly {gate.live:.4f}" if gate else ""

@@ -1,4 +1,4 @@
-"""How commands find a running ``headrace up``: a file in its home, with where its servers are."""
+"""Discovery of a running ``headrace up``: a file in its home holds the URLs of its servers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SHARED = ("redis_url", "database_url", "owner_database_url")
 
 @contextmanager
 def announced(settings: Settings) -> Iterator[None]:
-    """Tell other commands, as long as this lasts, where the servers of ``settings`` are."""
+    """Publish the servers of ``settings`` to other commands until the context ends."""
     path = settings.home_directory / _FILE
-    known = {"pid": os.getpid()} | {name: getattr(settings, name) for name in _SHARED}
+    announcement = {"pid": os.getpid()} | {name: getattr(settings, name) for name in _SHARED}
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)  # the URLs hold passwords
-    draft.write_text(json.dumps(known))
+    draft.write_text(json.dumps(announcement))
     draft.replace(path)
     try:
         yield
@@ -35,18 +35,20 @@ def announced(settings: Settings) -> Iterator[None]:
 
 
 def find_running(settings: Settings) -> Settings | None:
-    """The settings with the servers of a running ``up`` filled in; None: there is none."""
+    """Fill in the servers of a running ``up``. Returns None if none runs."""
     try:
-        known = json.loads(_path_of(settings).read_text())
-        alive = "headrace" in (command := command_of(int(known["pid"]))) or "gateway" in command
-        found = {name: str(known[name]) for name in _SHARED}
+        announcement = json.loads(_path_of(settings).read_text())
+        alive = (
+            "headrace" in (command := command_of(int(announcement["pid"]))) or "gateway" in command
+        )
+        urls = {name: str(announcement[name]) for name in _SHARED}
     except (OSError, ValueError, KeyError):
         return None
-    return settings.model_copy(update=found) if alive else None
+    return settings.model_copy(update=urls) if alive else None
 
 
 def announced_process(settings: Settings) -> int | None:
-    """Process id of the ``up`` that was announced last; None: none is announced."""
+    """Process id of the ``up`` that was announced last. Returns None if none is announced."""
     try:
         return int(json.loads(_path_of(settings).read_text())["pid"])
     except (OSError, ValueError, KeyError):
@@ -54,7 +56,7 @@ def announced_process(settings: Settings) -> int | None:
 
 
 def owner_lock(home: Path) -> DirectoryLock:
-    """The lock that a running ``up`` has on its home, from its first moment to its last."""
+    """Lock that a running ``up`` holds on its home, from start to end."""
     return DirectoryLock(home, "up.lock")
 
 

@@ -1,4 +1,4 @@
-"""What each command begins with: settings, logs, an event loop that signals can stop."""
+"""Setup shared by all commands: settings, logs, and an event loop that signals can stop."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _EXAMPLES = {"models": '{"code": "voyage/voyage-code-3"}'}
 
 
 def duration(seconds: float) -> timedelta:
-    """What an option in seconds says.
+    """Convert the --timeout option from seconds.
 
     Raises:
-        UsageError: it is no length of time, or over a day.
+        UsageError: the value is not positive, or longer than a day.
     """
     if not 0 < seconds <= _LONGEST_SECONDS:
         raise UsageError(
@@ -54,10 +54,10 @@ def duration(seconds: float) -> timedelta:
 
 
 def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
-    """Run something that ends by itself; a signal interrupts it.
+    """Run a coroutine that ends by itself; a signal interrupts it.
 
     Raises:
-        KeyboardInterrupt: it was interrupted, and has cleaned up.
+        KeyboardInterrupt: it was interrupted and has cleaned up.
     """
     settings = _load_settings(quiet=True)
     return run(lambda stop: unless_stopped(main(settings), stop))
@@ -66,13 +66,13 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
 def run_service(
     main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]], *, quiet: bool = False
 ) -> T:
-    """Run something that goes on until a signal sets its event; ``quiet``: it logs errors only."""
+    """Run a coroutine until a signal sets its event. With ``quiet``, only errors are logged."""
     settings = _load_settings(quiet=quiet)
     return run(lambda stop: main(settings, stop))
 
 
 def _load_settings(*, quiet: bool = False) -> Settings:
-    """Settings, with logs set up; ``quiet``: errors only, unless the level was chosen.
+    """Load the settings and set up logs: errors only with ``quiet``, unless a level is configured.
 
     Raises:
         ConfigurationError: a setting is wrong or unknown; the message names its variable.
@@ -89,10 +89,10 @@ def _load_settings(*, quiet: bool = False) -> Settings:
 
 
 def wrong_setting(error: ValidationError | SettingsError) -> str:
-    """One line that names the variable, and the key in it where it holds a mapping."""
+    """Describe a wrong setting in one line with its variable and, in a mapping, the key."""
     if isinstance(error, SettingsError):
-        found = _FIELD.search(str(error))
-        name = found[1] if found else "models"
+        match = _FIELD.search(str(error))
+        name = match[1] if match else "models"
         example = _EXAMPLES.get(name, '{"voyage": 300}, or a number')
         return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
     first = error.errors(include_url=False, include_input=False)[0]
@@ -102,10 +102,10 @@ def wrong_setting(error: ValidationError | SettingsError) -> str:
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """What ``work`` returns.
+    """Return the result of ``work``.
 
     Raises:
-        KeyboardInterrupt: ``stop`` was set first; the work was cancelled, and has cleaned up.
+        KeyboardInterrupt: ``stop`` was set first; the work was cancelled and has cleaned up.
     """
     task = asyncio.create_task(work)
     stopped = asyncio.create_task(stop.wait())

@@ -1,4 +1,4 @@
-"""Before anything is published: would the project take it?"""
+"""Check of the signing key before anything is published."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_signing_key"]
 
 
 async def check_signing_key(settings: Settings, project: str) -> None:
-    """Make sure that what is signed with the key of the settings isn't refused for that.
+    """Check that the project accepts changes signed with the key of the settings.
 
     Raises:
-        UsageError: the project takes signed changes only, and there is no key, or another one.
-        ConfigurationError: the setting is no key.
+        UsageError: the project requires signed changes, and the key is missing or not active.
+        ConfigurationError: the setting is not a key.
         Unavailable: Postgres can't be reached.
     """
     async with open_database(settings) as database:
@@ -27,11 +27,11 @@ async def check_signing_key(settings: Settings, project: str) -> None:
     text = settings.signing_key.get_secret_value()
     if not text:
         raise UsageError(
-            f"{project} takes signed changes only: set HEADRACE_SIGNING_KEY to a key of it"
+            f"{project} requires signed changes; set HEADRACE_SIGNING_KEY to one of its keys"
         )
     key_id = SigningKey.parse(text).id
     if key_id not in wanted:
         raise UsageError(
-            f"{key_id}, the key of HEADRACE_SIGNING_KEY, is no active key of {project}: "
-            f"its keys are {', '.join(sorted(wanted))}"
+            f"HEADRACE_SIGNING_KEY holds {key_id}, which is not an active key of {project}; "
+            f"use one of {', '.join(sorted(wanted))}"
         )

@@ -1,4 +1,4 @@
-"""Servers and workers for a command: configured ones, those of a running ``up``, or its own."""
+"""Servers and workers of a command: configured, those of a running ``up``, or its own."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["OwnServers", "configured", "own_servers", "prepare_home", "require_d
 
 @dataclass(frozen=True)
 class OwnServers:
-    """``settings`` with the URLs of all servers; ``embedded``: those that were started here."""
+    """Settings with the URLs of all servers; ``embedded`` lists those that this command started."""
 
     settings: Settings
     embedded: list[Part] = field(default_factory=list)
 
 
 def configured(settings: Settings) -> Settings | None:
-    """Settings with servers that are there already, by configuration or by a running ``up``."""
+    """Settings with existing servers, configured or of a running ``up``; None if there are none."""
     if settings.redis_url:
         return settings
     return find_running(settings)
@@ -44,20 +44,20 @@ def configured(settings: Settings) -> Settings | None:
 async def stack(
     settings: Settings, *, with_worker: bool = True, as_chosen: bool = False
 ) -> AsyncIterator[Settings]:
-    """Settings with the URLs of running servers, and with the partitions of their deployment.
+    """Provide settings with the URLs of running servers and the partitions of their deployment.
 
-    ``as_chosen``: the number of partitions stays that of the settings.
+    With ``as_chosen``, the number of partitions stays that of the settings.
 
-    Where there are no servers, they and a worker run under ``home`` for as long as this lasts.
+    If there are no servers, servers and a worker run under ``home`` until the context ends.
 
     Raises:
-        UsageError: another command has its own servers under ``home`` at the moment.
-        ConfigurationError: a server or the worker can't start, or the settings name another number
-            of partitions than the deployment has; the message says why.
+        UsageError: another command currently runs its own servers under ``home``.
+        ConfigurationError: a server or the worker can't start, or the settings name a different
+            number of partitions than the deployment has; the message gives the reason.
     """
-    found = configured(settings)
-    if found is not None:
-        yield found if as_chosen else await _with_partitions(found)
+    existing = configured(settings)
+    if existing is not None:
+        yield existing if as_chosen else await _with_partitions(existing)
         return
     async with own_servers(settings) as servers, AsyncExitStack() as exits:
         own = servers.settings
@@ -68,7 +68,10 @@ async def stack(
 
 
 async def _with_partitions(settings: Settings) -> Settings:
-    """A Redis that is away is left to the command, which can say more about it."""
+    """Fill in the number of partitions of the deployment.
+
+    If Redis can't be reached, the settings stay unchanged: the command reports that in detail.
+    """
     redis = connect(settings.redis_url)
     try:
         stamp = await read_stamp(redis, Names(settings.stream_prefix))
@@ -84,10 +87,10 @@ async def _with_partitions(settings: Settings) -> Settings:
 
 @asynccontextmanager
 async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
-    """Embedded servers in place of those that are not configured, and a migrated database.
+    """Start embedded servers in place of those that are not configured; migrate the database.
 
-    A configured database is migrated too where the URL of its owner is known; where it isn't, the
-    workers check the schema.
+    A configured database is migrated too if the URL of its owner is set; otherwise the workers
+    check the schema.
     """
     home = prepare_home(settings)
     async with AsyncExitStack() as exits:
@@ -103,9 +106,9 @@ async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
 async def _start(
     settings: Settings, home: Path, exits: AsyncExitStack, embedded: list[Part]
 ) -> dict[str, str]:
-    """Start the servers that are not configured, all at the same time; returns their URLs.
+    """Start the servers that are not configured concurrently; returns their URLs.
 
-    ``exits`` stops them, ``embedded`` gets them.
+    They are appended to ``embedded``, and ``exits`` stops them.
     """
     starts = [_import_schema()]
     if not settings.redis_url:
@@ -119,7 +122,7 @@ async def _start(
         embedded.append(postgres)
         starts.append(_start_postgres(postgres))
     urls: dict[str, str] = {}
-    # all are waited for: the end of this function must not leave one that is still starting
+    # wait for all, so that none is still starting when this function returns or raises
     for started in await asyncio.gather(*starts, return_exceptions=True):
         if isinstance(started, BaseException):
             raise started
@@ -128,7 +131,7 @@ async def _start(
 
 
 async def _import_schema() -> dict[str, str]:
-    """Alembic takes a while to import: it is ready when the servers are."""
+    """Import Alembic, which is slow, while the servers start."""
     await asyncio.to_thread(import_module, "store.schema")
     return {}
 
@@ -146,10 +149,10 @@ async def _start_postgres(postgres: EmbeddedPostgres) -> dict[str, str]:
 
 
 def prepare_home(settings: Settings) -> Path:
-    """The home, made if it wasn't there, and closed to other users.
+    """Create the home if necessary, close it to other users, and return it.
 
     Raises:
-        ConfigurationError: nothing can be written there, or it belongs to another user.
+        ConfigurationError: the home can't be written to, or belongs to another user.
     """
     home = settings.home_directory
     corrected = make_private(home)
@@ -159,14 +162,14 @@ def prepare_home(settings: Settings) -> Path:
 
 
 def require_database(settings: Settings) -> Settings:
-    """Make sure that a command which reads Postgres knows where it is.
+    """Check that the settings name a database, for commands that read Postgres.
 
     Raises:
-        ConfigurationError: it doesn't.
+        ConfigurationError: they don't.
     """
     if not settings.database_url:
         raise ConfigurationError(
-            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is: set both, or neither"
+            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is; set both, or neither"
             " to use the servers of `headrace up`"
         )
     return settings

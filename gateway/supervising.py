@@ -1,4 +1,4 @@
-"""Keeps servers and workers running: starts again what has ended, and says so in one line."""
+"""Supervision of servers and workers: restart those that end, and report it in one line."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
 
     @property
     def is_running(self) -> bool:
-        """Whether its process was started and hasn't ended."""
+        """True if its process was started and has not ended."""
 
     def ending(self) -> str:
-        """How its process ended, in one line."""
+        """Describe in one line why its process ended."""
 
     def shorten_log(self) -> None:
-        """Empty its log where that has grown too long."""
+        """Empty its log if it has grown too long."""
 
     async def restart(self) -> None:
-        """Start it after its end, and wait until it is ready; a HeadraceError says why not."""
+        """Start it again and wait until it is ready; raises HeadraceError if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits between tries: twice as long after each failure.
+    """Delays between restarts, doubled after each failure.
 
-    After ``most`` failures with no ``steady`` time between them there is no further try.
+    After ``most`` failures without ``steady`` time between them, there is no further attempt.
     """
 
     first: timedelta = timedelta(seconds=0.5)
@@ -50,14 +50,14 @@ class Backoff:
     steady: timedelta = timedelta(minutes=1)
 
     def wait_seconds(self, failures: int) -> float:
-        """How long to wait after so many failures before this one."""
+        """Delay after ``failures`` earlier failures."""
         return min(self.first * (1 << failures), self.longest).total_seconds()
 
 
 class Supervisor:
-    """Watches ``servers``, and ``workers`` that need all of them.
+    """Restarts ``servers``, and ``workers``, which need all servers.
 
-    ``say`` gets a line for each end and each return of a part.
+    ``say`` is called with a line whenever a part ends or runs again.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Supervisor:
         self._backoff = backoff or Backoff()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch until ``stop`` is set.
+        """Keep the parts running until ``stop`` is set.
 
         Raises:
-            ConfigurationError: a part fails again and again; the message holds the last reason.
+            ConfigurationError: a part failed too often; the message holds the last reason.
         """
         watches = [asyncio.create_task(self._keep(part)) for part in self._parts]
         stopped = asyncio.create_task(stop.wait())
@@ -107,12 +107,12 @@ class Supervisor:
                 ready.set()
 
     async def _bring_back(self, part: Part, failures: int) -> int:
-        """Start a part again; the count of its failures in a row."""
+        """Restart a part until it runs; returns the number of its consecutive failures."""
         reason = part.ending()
         while True:
             if failures >= self._backoff.most:
                 raise ConfigurationError(
-                    f"{part.name} failed {failures + 1} times in a row, the last time so: {reason}"
+                    f"{part.name} failed {failures + 1} times in a row; last reason: {reason}"
                 )
             wait = self._backoff.wait_seconds(failures)
             failures += 1
@@ -125,7 +125,7 @@ class Supervisor:
             except HeadraceError as error:
                 reason = str(error)
                 if part.name not in self._servers and not self._all_ready():
-                    failures -= 1  # it failed because a server was away
+                    failures -= 1  # it failed because a server was not ready
             else:
                 self._say(f"{part.name} runs again")
                 return failures

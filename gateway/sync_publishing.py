@@ -1,4 +1,4 @@
-"""Publishing of a sync's changes, with a note of what is on its way, and their outcomes."""
+"""Publishing of a sync's changes, with saved state against interruption, and their outcomes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["Outcomes", "publish_changes"]
 _BATCH = 256
 _BATCH_CHARACTERS = 8 * 2**20
 _WINDOW = 16_384
-"""Documents that a killed sync leaves in doubt, at most: the next one publishes them again."""
+"""Most documents that a killed sync leaves in doubt; the next sync publishes them again."""
 
 
 class Outcomes:
-    """The outcomes of a sync's changes, and of earlier ones of its source: counted, and shown."""
+    """Outcomes of the changes of this and earlier syncs of a source: counted and shown."""
 
     def __init__(
         self, client: Client, following: Following, report: SyncReport, show: ShowProgress
@@ -43,7 +43,7 @@ class Outcomes:
         self._changes = self._done = self._chunks = self._pending = self._embedded = 0
 
     async def begin(self, sync: Sync, prefix: str) -> None:
-        """Follow what earlier syncs have published; raises Unavailable without Redis."""
+        """Follow the pending changes of earlier syncs; raises Unavailable without Redis."""
         self._sync, self._prefix = sync, prefix
         await self.add({token for token, _ in sync.state().pending.values()})
 
@@ -53,7 +53,7 @@ class Outcomes:
         await self._following.add(tokens)
 
     async def read(self, block: timedelta | None = None) -> int:
-        """Count what is new; how much that was. Raises Unavailable without Redis."""
+        """Count new outcomes, and return their number; raises Unavailable without Redis."""
         outcomes = await self._following.read(block)
         for outcome in outcomes:
             self._report.count(outcome)
@@ -61,10 +61,10 @@ class Outcomes:
         return len(outcomes)
 
     async def wait(self) -> None:
-        """Wait for all of them.
+        """Wait for the outcomes of all followed changes.
 
         Raises:
-            Unavailable: Redis can't be reached, or nothing moves any more.
+            Unavailable: Redis can't be reached, or there is no progress.
         """
         patience = Patience(self._client)
         self._sync = None
@@ -78,7 +78,7 @@ class Outcomes:
                 await patience.check(waiting, role)
 
     def _count(self, outcome: Outcome) -> None:
-        """The total of vectors is known once all chunks are."""
+        """Count an outcome. The total of vectors is known when all changes are indexed."""
         if isinstance(outcome, DocumentEmbedded):
             self._embedded += outcome.data.chunks_embedded + outcome.data.chunks_refused
             total = self._pending if self._done >= self._changes else 0
@@ -102,12 +102,12 @@ async def publish_changes(
     outcomes: Outcomes | None,
     show: ShowProgress,
 ) -> None:
-    """Publish everything that a sync has to; outcomes are read meanwhile.
+    """Publish all changes of a sync, and read outcomes in between.
 
-    Before any document is published, the saved state says that it may be.
+    Before a document is published, the saved state lists it as possibly published.
 
     Raises:
-        UsageError: a uri is too long behind its prefix, or the source has gone.
+        UsageError: a uri is too long with its prefix, or the source no longer exists.
         SourceLost: another sync has taken the source over.
         Unavailable: a server can't be reached.
     """
@@ -126,7 +126,7 @@ async def publish_changes(
         receipts = await client.publish_many(events, lane)
         for change, receipt in zip(batch, receipts, strict=True):
             sync.published(change, receipt.token)
-        # a step may give two changes, and the second may come with the next batch
+        # a step may yield two changes, and the second may be in the next batch
         published = max(0, position - 1)
         sent += len(batch)
         show("publishing", sent, max(sent, sync.total))
@@ -137,7 +137,7 @@ async def publish_changes(
 
 
 def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], int]:
-    """Some changes, and how many steps are behind them; reading their files blocks."""
+    """Next changes, and the number of steps read so far; blocks while files are read."""
     batch: list[Change] = []
     characters = 0
     while len(batch) < _BATCH and characters < _BATCH_CHARACTERS:

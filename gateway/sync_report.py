@@ -1,4 +1,4 @@
-"""What one sync did, for people and for programs."""
+"""Report of a sync, as lines for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class SyncReport:
     """Result of one sync.
 
     Attributes:
-        source: its name.
-        found: files; `unchanged`, `waiting`, `published`, `rejected` and `skipped` add up to it,
-            but for documents that were deleted.
-        waiting: published by an earlier sync, and not applied when this one began.
-        rejected: reason by uri of what was refused, now or before, and has not changed since.
-        indexed: changes that this sync has seen applied; None: it did not wait.
-        chunks_pending: chunks that still wait for vectors as far as the sync has followed them.
-        older_than: the indexed commit, where that of the source is older and nothing was published.
-        uncommitted: files that differ from the commit.
+        source: name of the source.
+        found: number of files: the sum of `unchanged`, `waiting`, `published`, `rejected` and
+            `skipped`, except for documents that were deleted.
+        waiting: documents published by an earlier sync and not applied when this one began.
+        rejected: reason by uri, for documents rejected now or before and not changed since.
+        indexed: changes that were applied while this sync waited. None if it did not wait.
+        chunks_pending: chunks that waited for vectors when the sync stopped following them.
+        older_than: the indexed commit if it is newer than the source's; then nothing is published.
+        uncommitted: number of files that differ from the commit.
     """
 
     source: str
@@ -52,7 +52,7 @@ class SyncReport:
     skipped_paths: dict[str, str] = field(default_factory=dict)
 
     def take(self, report: Report, prefix: str = "") -> None:
-        """Take over what the sync itself has counted."""
+        """Copy the counts of the sync itself."""
         self.found, self.unchanged, self.waiting = report.found, report.unchanged, report.waiting
         self.published, self.deleted = report.published, report.deleted
         self.rejected |= {prefix + uri: reason for uri, reason in report.rejected.items()}
@@ -73,17 +73,17 @@ class SyncReport:
             self.chunks_pending += outcome.data.chunks_pending
 
     def to_json(self) -> dict[str, Any]:
-        """As the command prints it."""
+        """Convert to the JSON that the command prints."""
         return {**vars(self), "lane": self.lane.value, "skipped": dict(self.skipped)}
 
 
 def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
-    """Lines for a person; ``skipped``: with the path of each file that was left out."""
+    """Lines for people; ``skipped`` adds the path of each file that was left out."""
     if report.older_than is not None:
         yield (
-            f"{report.kind} {report.source}: commit {_short(report.commit)} is older than what is "
-            f"indexed (commit {_short(report.older_than)}): nothing is published; "
-            "--full publishes it all the same"
+            f"{report.kind} {report.source}: commit {_short(report.commit)} is older than the "
+            f"indexed commit {_short(report.older_than)}, so nothing was published; "
+            "use --full to publish it anyway"
         )
     else:
         yield f"{report.kind} {report.source}: {', '.join(_counts(report))}"
@@ -97,19 +97,19 @@ def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
         more = len(rejected) - _MOST_LINES
         rest = f"and {more:,} more: " if more > 0 else ""
         yield (
-            f"{rest}rejected changes are published again once the file changes, or with --full; "
+            f"{rest}rejected changes are published again when the file changes, or with --full; "
             "`headrace dead list` shows them"
         )
     if report.uncommitted:
         files = "1 file has" if report.uncommitted == 1 else f"{report.uncommitted:,} files have"
-        yield f"{files} uncommitted changes: --worktree includes them"
+        yield f"{files} uncommitted changes; --worktree includes them"
 
 
 def _counts(report: SyncReport) -> Iterator[str]:
     yield f"{report.found:,} files found"
     yield f"{report.unchanged:,} unchanged"
     if report.waiting:
-        yield f"{report.waiting:,} published before wait for a worker"
+        yield f"{report.waiting:,} published before and waiting for a worker"
     yield f"{report.published:,} published"
     yield f"{report.deleted:,} deleted"
     if report.indexed is not None:

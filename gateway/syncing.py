@@ -1,4 +1,4 @@
-"""Bringing a source's changes into the log, and following them until they are searchable."""
+"""Sync of a source: publish its changes and follow them until they are searchable."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from store.store import Store
 __all__ = ["Destination", "Until", "preview_sync", "sync_source"]
 
 _LIVE_CHANGES = 100
-"""Up to so many changes count as a small sync, which may go before a bulk import."""
+"""Most changes of a small sync, which is processed before bulk imports."""
 
 
 class Until(Enum):
-    """How far a sync follows what it has published."""
+    """State of the published changes at which a sync returns."""
 
     PUBLISHED = auto()
     KEYWORDS = auto()
@@ -39,14 +39,14 @@ class Until(Enum):
 
 @dataclass(frozen=True)
 class Destination:
-    """Where documents go, and under which names.
+    """Project, collections and names for the documents of a sync.
 
     Attributes:
-        project: its name.
-        collections: of every document.
-        lane: None: bulk for a first or a large sync, else live.
-        source: name and identity of the source; None: those of its repository or directory.
-        prefix: what stands before every uri; None: what was chosen before.
+        project: name of the project.
+        collections: collections of every document.
+        lane: lane of the changes. If None, bulk for a first or a large sync, else live.
+        source: name and identity of the source. If None, those of its repository or directory.
+        prefix: prefix of every uri. If None, the prefix of earlier syncs.
     """
 
     project: str
@@ -58,7 +58,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class _Job:
-    """A source on its way to a project; ``full``: all of it is published."""
+    """One sync of a source into a project; with ``full``, every document is published."""
 
     source: Source
     destination: Destination
@@ -68,12 +68,12 @@ class _Job:
     full: bool
 
     def key(self) -> str:
-        """Identity of the source. It may take git some time to find."""
+        """Identity of the source; git may need a while to find it."""
         name = self.destination.source
         return self.source.key if name is None else f"name:{name}"
 
     async def register(self) -> RegisteredSource:
-        """Raises UsageError when the name or the prefix can't be."""
+        """Register the source; raise UsageError if its name or prefix can't be used."""
         source, destination = self.source, self.destination
         key = await asyncio.to_thread(self.key)
         return await self.store.sources.register(
@@ -86,7 +86,7 @@ class _Job:
         )
 
     async def unregistered(self) -> RegisteredSource:
-        """The source as it would be registered."""
+        """The source in the form in which it would be registered."""
         source, destination = self.source, self.destination
         key = await asyncio.to_thread(self.key)
         return RegisteredSource(
@@ -103,20 +103,20 @@ class _Job:
         )
 
     async def find(self) -> RegisteredSource | None:
-        """The source if it is registered, and if a sync would not choose another prefix for it."""
+        """Find the source; returns None if a sync would first register it or change its prefix."""
         source_id = source_id_of(await asyncio.to_thread(self.key))
-        known = await self.store.sources.list(self.destination.project)
-        found = next((source for source in known if source.id == source_id), None)
-        if found is None or self.destination.prefix in (None, found.uri_prefix):
-            return found
-        return None if found.synced_at is None else await self.register()
+        sources = await self.store.sources.list(self.destination.project)
+        source = next((source for source in sources if source.id == source_id), None)
+        if source is None or self.destination.prefix in (None, source.uri_prefix):
+            return source
+        return None if source.synced_at is None else await self.register()
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """What a source holds, and how the index differs.
+    """Content of a source and its differences from the index.
 
-    ``before``: the state as it was saved. ``sync`` None: the index is of a later commit.
+    ``before`` is the state as it was saved. ``sync`` is None if the indexed commit is newer.
     """
 
     listing: Listing
@@ -136,16 +136,18 @@ async def sync_source(
     show: ShowProgress,
     full: bool = False,
 ) -> SyncReport:
-    """Publish what the index lacks of a source, and wait as long as ``until`` says.
+    """Publish the differences between a source and the index, and wait for ``until``.
 
-    Killed half-way, the next sync publishes again what may be missing. ``full``: publish all.
+    After an interrupted sync, the next one publishes again what may be missing. With ``full``,
+    every document is published.
 
     Raises:
         UsageError: the source can't be read, the project's name can't be used, or a document
-            belongs to another source; nothing is published then.
-        SourceBusy: another sync of the source goes on.
-        SourceLost: another sync has taken over, since this one stood still.
-        Unavailable: a server can't be reached, or nothing moves any more; the message says why.
+            belongs to another source; nothing was published.
+        SourceBusy: another sync of the source is running.
+        SourceLost: another sync has taken over, because this one did not renew its lease.
+        Unavailable: a server can't be reached, or there is no progress; the message gives the
+            reason.
     """
     _check(destination)
     job = _Job(source, destination, client, store, min(max_bytes, MAX_CONTENT_BYTES), full)
@@ -186,7 +188,7 @@ async def preview_sync(
     show: ShowProgress,
     full: bool = False,
 ) -> tuple[SyncReport, Sequence[Step]]:
-    """What a sync would do. Nothing is published, and a new source isn't registered.
+    """Report what a sync would do. Nothing is published, and a new source is not registered.
 
     Raises:
         UsageError, SourceBusy, Unavailable: as ``sync_source``.
@@ -216,7 +218,7 @@ async def preview_sync(
 
 
 def _check(destination: Destination) -> None:
-    """Raises UsageError when the events would be refused."""
+    """Raise UsageError if the events would be rejected."""
     try:
         DocumentChanged.model_validate(
             {
@@ -234,7 +236,7 @@ def _check(destination: Destination) -> None:
 
 
 async def _compare(job: _Job, lease: Lease, *, read_all: bool = False) -> _Compared:
-    """Raises UsageError when a document belongs to another source."""
+    """Compare a source with the index; raise UsageError if a document belongs to another source."""
     registered = lease.taken.source
     state = State.from_json(lease.taken.state)
     listing = await asyncio.to_thread(job.source.list, job.max_bytes)
@@ -255,7 +257,7 @@ async def _compare(job: _Job, lease: Lease, *, read_all: bool = False) -> _Compa
 
 
 async def _compare_new(job: _Job, registered: RegisteredSource) -> _Compared:
-    """As ``_compare``, for a source that is not registered."""
+    """Compare a source that is not registered; raises as ``_compare``."""
     state = State()
     listing = await asyncio.to_thread(job.source.list, job.max_bytes)
     basis = Basis(state, {}, job.destination.collections)
@@ -272,7 +274,7 @@ def _held(contents: Mapping[str, tuple[str, tuple[str, ...]]], prefix: str) -> d
 
 
 async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:
-    """Settle the changes of earlier syncs; the uris of those that the log has lost."""
+    """Settle pending changes of earlier syncs; returns the uris of changes lost from the log."""
     tokens = {token for token, _ in state.pending.values()}
     if not tokens:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Rows as tables of plain columns."""
+"""Tables of plain columns from rows of fields."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Row = Mapping[str, Any]
 
 
 def table(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> RenderableType:
-    """A table of rows that have the same columns; there must be one at least.
+    """Build a table from one or more rows with the same columns.
 
-    Where a terminal is too narrow for it, each row is a paragraph instead.
+    If the terminal is too narrow for the table, each row is printed as a paragraph.
     """
     return _Fitting(rows, leave_out)
 
@@ -55,7 +55,7 @@ def _table(rows: Sequence[Row], leave_out: Sequence[str]) -> Table:
     columns = [column for column in rows[0] if column not in leave_out]
     shown = Table(box=None, pad_edge=False)
     for column in columns:
-        # a heading's words may stand below each other; a name must be readable
+        # headings may be wrapped, but the names in the first column must stay readable
         shown.add_column(column.replace("_", " "), no_wrap=column == columns[0])
     for row in rows:
         shown.add_row(*(Text(printable(_cell(column, row[column]))) for column in columns))
@@ -63,7 +63,7 @@ def _table(rows: Sequence[Row], leave_out: Sequence[str]) -> Table:
 
 
 def _cell(column: str, value: Any) -> str:
-    """What isn't known is shown as unknown, never as 0; nothing to wait for is a dash."""
+    """Format a value. None is shown as a dash; for a lag it means unknown, which is not 0."""
     if value is None:
         return "unknown" if column == "lag" else "-"
     return f"{value:,.1f}" if isinstance(value, float) else str(value)

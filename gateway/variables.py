@@ -1,4 +1,4 @@
-"""Names of environment variables that look like settings, and are none."""
+"""Check for environment variables that look like settings but are not."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _OTHERS = re.compile(
     r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
 )
-"""Those of our own tests and of docker-compose.yml, and what Kubernetes sets in every pod beside a
-service whose name begins with ``headrace``."""
+"""Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
+for a service whose name begins with ``headrace``."""
 
 
 def require_known(variables: Iterable[str]) -> None:
-    """Make sure that each variable with our prefix is a setting.
+    """Check that each variable with the prefix HEADRACE_ is a setting.
 
     Raises:
-        UnknownSetting: one isn't; the message names it, and the setting with the nearest name.
+        UnknownSetting: a variable is not; the message names it and the most similar setting.
     """
     for variable in sorted(variables):
         name = variable.upper()
@@ -37,4 +37,4 @@ def require_known(variables: Iterable[str]) -> None:
             continue
         nearest = get_close_matches(name.removeprefix(_PREFIX), _SETTINGS, n=1)
         cure = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
-        raise UnknownSetting(f"{variable} is no setting: {cure} docs/runbook.md lists all")
+        raise UnknownSetting(f"{variable} is not a setting: {cure} docs/runbook.md lists all")

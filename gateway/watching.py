@@ -1,4 +1,4 @@
-"""A look again and again: a live view on a terminal, a line each time elsewhere."""
+"""Repeated status: a live view on a terminal, elsewhere a line per update."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _RATES = {"changes_per_s": "documents", "questions_per_s": "queries"}
 async def watch(
     look: Look, every: timedelta, stop: asyncio.Event, console: Console, *, json: bool
 ) -> None:
-    """Look and show until ``stop`` is set; a Redis that is away is shown as that."""
+    """Read and show the status until ``stop`` is set; an outage of Redis is shown as such."""
     if json:
         await _repeat(look, every, stop, print_json)
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, screen=True) as live:
-            await _repeat(look, every, stop, lambda found: live.update(_view(found), refresh=True))
+            await _repeat(look, every, stop, lambda seen: live.update(_view(seen), refresh=True))
     else:
-        await _repeat(look, every, stop, lambda found: console.print(line(found), markup=False))
+        await _repeat(look, every, stop, lambda seen: console.print(line(seen), markup=False))
 
 
 async def _repeat(look: Look, every: timedelta, stop: asyncio.Event, show: Show) -> None:
@@ -51,26 +51,26 @@ async def _seen(look: Look, rates: Rates) -> dict[str, Any]:
     at = datetime.now().astimezone()
     seen: dict[str, Any] = {"at": at.isoformat(timespec="seconds")}
     try:
-        found = await look()
+        status = await look()
     except Retryable as error:
         return {**seen, "unreachable": str(error)}
-    return {**seen, **found, **rates.since_last(found["workers"], at)}
+    return {**seen, **status, **rates.since_last(status["workers"], at)}
 
 
 @dataclass
 class Rates:
-    """Changes and questions per second, of all workers, from one look to the next."""
+    """Changes and questions per second, of all workers, between two updates."""
 
     _at: datetime | None = None
     _counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def since_last(self, workers: list[dict[str, Any]], at: datetime) -> dict[str, float | None]:
-        """By name of the rate; None at the first look. A worker that is new began at 0."""
+        """Rates by name, None at the first call. The counts of a new worker begin at 0."""
         counts: defaultdict[tuple[str, str], float] = defaultdict(float)
-        for one in workers:
+        for worker in workers:
             for rate, metric in _RATES.items():
-                # in a container one that was killed and its successor have the same name
-                counts[one["worker"], rate] += _total(one["metrics"], metric)
+                # in a container, a killed worker and its successor have the same name
+                counts[worker["worker"], rate] += _total(worker["metrics"], metric)
         before, self._counts = self._counts, counts
         began, self._at = self._at, at
         if began is None:
@@ -87,17 +87,17 @@ def _total(metrics: Mapping[str, float], name: str) -> float:
 
 
 def line(seen: Mapping[str, Any]) -> str:
-    """All of it in one line."""
+    """Format a status as one line."""
     if "unreachable" in seen:
         return printable(f"{seen['at']} {seen['unreachable']}")
     streams = seen["streams"]
-    ages = [one["oldest_unacknowledged_s"] or 0.0 for one in streams]
-    lags = [one["lag"] for one in streams]
+    ages = [stream["oldest_unacknowledged_s"] or 0.0 for stream in streams]
+    lags = [stream["lag"] for stream in streams]
     parts = [
         f"lag {'unknown' if None in lags else sum(lags)}",
-        f"pending {sum(one['pending'] for one in streams)}",
+        f"pending {sum(stream['pending'] for stream in streams)}",
         f"oldest {max(ages, default=0.0):.1f} s",
-        f"dead {sum(one['dead_letters'] for one in streams)}",
+        f"dead {sum(stream['dead_letters'] for stream in streams)}",
         f"workers {len(seen['workers'])}",
         *(f"{_shown(seen[rate])} {rate.removesuffix('_per_s')}/s" for rate in _RATES),
         *(f"warning: {warning}" for warning in seen["warnings"]),

@@ -1,4 +1,4 @@
-"""What ``status`` says of the workers, of their models, and of the providers that these have."""
+"""Rows of ``status`` about workers, their models, and the providers of these models."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Row = dict[str, Any]
 
 
 def worker_rows(beats: Sequence[Heartbeat]) -> list[Row]:
-    """By worker: what it is, what it has in hand, what it counted since its start.
+    """Identity, in-flight events and counters of each worker.
 
-    A worker of another version may tell less, which then is None, 0 or ''.
+    A worker of another version may report fewer fields; the others are None, 0 or ''.
     """
     return [_worker(beat) for beat in beats]
 
@@ -53,7 +53,7 @@ def _worker(beat: Heartbeat) -> Row:
 
 
 def _up_seconds(started_at: object) -> float | None:
-    """By our clock and the worker's; None: unknown."""
+    """Uptime by this machine's clock and the worker's. It is None if the start is unknown."""
     try:
         began = datetime.fromisoformat(str(started_at))
         return max(0.0, round((datetime.now(UTC) - began).total_seconds(), 1))
@@ -62,7 +62,7 @@ def _up_seconds(started_at: object) -> float | None:
 
 
 def model_rows(beats: Sequence[Heartbeat]) -> list[Row]:
-    """By remote model: in how many workers its circuit isn't closed, and why."""
+    """For each remote model, the number of workers whose circuit is not closed, and the reason."""
     circuits: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for beat in beats:
         for circuit in beat.state.get("circuits") or ():
@@ -83,16 +83,16 @@ def _model(model: str, rows: Sequence[Mapping[str, Any]]) -> Row:
 
 
 async def provider_rows(redis: Redis, names: Names, beats: Sequence[Heartbeat]) -> list[Row]:
-    """By provider: whether it is left alone, how many requests wait for its limits, and how long.
+    """For each provider, its pause, and the number and duration of waits for its rate limits.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    found: defaultdict[str, dict[str, float]] = defaultdict(lambda: {"waiting": 0, "p99_s": 0})
+    providers: defaultdict[str, dict[str, float]] = defaultdict(lambda: {"waiting": 0, "p99_s": 0})
     for beat in beats:
         for name, value in (beat.state.get("metrics") or {}).items():
-            _add(found, name, float(value))
-    held = await read_held(redis, names, sorted(found))
+            _add(providers, name, float(value))
+    held = await read_held(redis, names, sorted(providers))
     return [
         {
             "provider": provider,
@@ -100,7 +100,7 @@ async def provider_rows(redis: Redis, names: Names, beats: Sequence[Heartbeat]) 
             "waiting": int(values["waiting"]),
             "turn_p99_s": round(values["p99_s"], 3),
         }
-        for provider, values in sorted(found.items())
+        for provider, values in sorted(providers.items())
     ]
 
 

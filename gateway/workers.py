@@ -1,4 +1,4 @@
-"""Worker processes that work at the servers of a command."""
+"""Worker processes that use the servers of a command."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MARGIN = timedelta(seconds=5)
 def worker(
     settings: Settings, *, log: Path | None = None
 ) -> AbstractAsyncContextManager[ChildProcess]:
-    """A worker at the servers of ``settings``; it logs to ``log``, or to where we do.
+    """Worker that uses the servers of ``settings``; without ``log``, it logs to our output.
 
     Raises (when entered):
-        ConfigurationError: it isn't ready in time, or ended; the message holds its last words.
+        ConfigurationError: it is not ready in time, or ended; the message holds its last log lines.
     """
     return worker_process(
         environment=_environment(settings, 1), stop_timeout=_stop_timeout(settings), log=log
@@ -30,9 +30,9 @@ def worker(
 
 
 def supervised_workers(settings: Settings, count: int) -> list[WorkerProcess]:
-    """Workers that share the cores of this machine, not yet started.
+    """Workers, not yet started, that share the cores of this machine.
 
-    Each logs to a file of its own in the home.
+    Each logs to its own file in the home.
     """
     return [
         WorkerProcess(

@@ -1,4 +1,4 @@
-"""Where documents come from."""
+"""Sources of documents: directories and git repositories."""
 
 from sources.comparing import Basis
 from sources.messages import document_changed

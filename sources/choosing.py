@@ -1,4 +1,4 @@
-"""Named files of a source, in place of all of it."""
+"""Source that is limited to named files of another source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["ChosenFiles"]
 
 
 class ChosenFiles:
-    """Some files of another source, under their uris and permanent links there.
+    """Chosen files of another source, with the uris and permanent links that they have there.
 
-    Files that the source does not have are left out.
+    Chosen files that the source does not have are left out.
     """
 
     def __init__(self, source: Source, uris: Collection[str]) -> None:
@@ -28,7 +28,7 @@ class ChosenFiles:
 
     @property
     def name(self) -> str:
-        """Name of the other source: a sync of the chosen files takes all others away."""
+        """Name of the other source, whose other files are therefore deleted by a sync."""
         return self._source.name
 
     @property
@@ -42,17 +42,17 @@ class ChosenFiles:
         return self._source.location
 
     def list(self, max_bytes: int) -> Listing:
-        """The chosen files as the source lists them; raises as it does."""
+        """List the chosen files; raises as the other source does."""
         listing = self._source.list(max_bytes)
         chosen = {uri: mark for uri, mark in listing.files.items() if uri in self._uris}
         return replace(listing, files=chosen, skipped_paths={})
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """As the other source has it."""
+        """Delegate to the other source."""
         return self._source.is_older(listing, commit, committed_at)
 
     def uncommitted(self, listing: Listing) -> int:
-        """Not counted: most of them are not chosen."""
+        """Return 0: uncommitted files are not counted, because most are not chosen."""
         del listing
         return 0
 

@@ -1,4 +1,4 @@
-"""What a source holds and what the index holds → what has to be done. Pure."""
+"""Comparison of a source with the index, as pure functions: what to publish and what to delete."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["Basis", "Step", "match_renames"]
 class Step:
     """One uri to publish or to delete.
 
-    ``why`` None: reading will show whether it has changed. ``fingerprint``: as listed; empty for a
-    delete.
+    ``why`` is None if only reading will show whether the document has changed. ``fingerprint`` is
+    that of the listing, and empty for a delete.
     """
 
     change: ChangeKind
@@ -27,21 +27,21 @@ class Step:
     old_uri: str | None = None
 
     def below(self, prefix: str) -> Step:
-        """The same with a prefix before its uris."""
+        """Return the same step with a prefix before its uris."""
         old_uri = None if self.old_uri is None else prefix + self.old_uri
         return replace(self, uri=prefix + self.uri, old_uri=old_uri)
 
 
 @dataclass(frozen=True)
 class Basis:
-    """What a sync compares a source with.
+    """State with which a sync compares a source.
 
     Attributes:
-        state: what was remembered; pending changes are those that are still in the log.
-        expected: what the index holds of the source by uri (`state.want`), once the pending changes
-            are applied.
-        collections: of every document of this sync.
-        lost: uris of changes that left the log before a worker had applied them.
+        state: saved state; its pending changes are still in the log.
+        expected: content of the index by uri (as `state.want`), once the pending changes are
+            applied.
+        collections: collections of every document of this sync.
+        lost: uris of changes that left the log before a worker applied them.
         full: publish everything.
     """
 
@@ -61,7 +61,7 @@ class Basis:
         *,
         full: bool = False,
     ) -> Basis:
-        """Of what the index holds now."""
+        """Build the basis from the current content of the index."""
         expected = {
             uri: want(text, held_in) if held_in else text for uri, (text, held_in) in held.items()
         }
@@ -73,18 +73,18 @@ class Basis:
         return cls(state, expected, collections, lost, full)
 
     def wanted(self, mark: str) -> str:
-        """State of a document whose text has this hash."""
+        """Wanted state of a document whose text has this hash."""
         return want(mark, self.collections) if self.collections else mark
 
     def refusal(self, uri: str, wanted: str) -> str | None:
-        """Why the very same change was rejected before; None: it was not, or is tried again."""
+        """Reason why the same change was rejected before; None if it was not or is retried."""
         before, reason = self.state.rejected.get(uri, (None, ""))
         if self.full or before != wanted or uri in self.state.doubtful:
             return None
         return reason
 
     def why(self, uri: str, mark: str) -> Why | None:
-        """Why a document has to be published; None: it is as wanted."""
+        """Reason to publish a document; None if it is as wanted."""
         if self.full:
             return Why.FULL
         if uri in self.state.doubtful:
@@ -99,15 +99,15 @@ class Basis:
         return Why.COLLECTIONS if _hash_of(expected) == mark else Why.CHANGED
 
     def why_delete(self, uri: str) -> Why | None:
-        """Why a uri has to be deleted that the source does not have; None: it has not."""
+        """Reason to delete a uri that the source does not have; None if it need not be deleted."""
         if uri in self.expected:
             return Why.DELETED
         return Why.INTERRUPTED if uri in self.state.doubtful else None
 
     def _was_read(self, uri: str, mark: str, expected: str | None) -> bool:
-        """An earlier sync saw this very text, and yet the index does not hold it."""
-        known = self.state.files.get(uri)
-        if known is None or known[1] != mark:
+        """True if an earlier sync read this text, but the index does not hold it."""
+        entry = self.state.files.get(uri)
+        if entry is None or entry[1] != mark:
             return False
         return expected is None or _hash_of(expected) != mark
 
@@ -119,11 +119,11 @@ def _hash_of(wanted: str) -> str:
 def match_renames(
     gone: Mapping[str, str], added: Mapping[str, str | None], similar: Mapping[str, str]
 ) -> dict[str, str]:
-    """Old uri by new uri: equal texts first (in order of uri), then similar ones.
+    """Old uri by new uri: equal texts first (in order of uri), then similar texts.
 
     Args:
-        gone: what the index holds, by uri that is no longer in the source.
-        added: hash of the text by new uri; None: it is not known.
+        gone: content of the index by uri, for uris that are no longer in the source.
+        added: hash of the text by new uri; None if it is not known.
         similar: old uri by new uri, for files that were moved and edited.
     """
     by_hash: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Bytes of a file → text, or why not."""
+"""Decoding of a file: bytes to text, or a reason why they are not text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _COOKIE_LINES = 2
 def to_text(raw: bytes) -> str | Skip:
     """Text of a file, or the reason to skip it.
 
-    UTF-8 and UTF-16 by their marks, UTF-8 without, else what a comment in the first two lines
-    declares (PEP 263, also in the manner of Emacs). Nothing is guessed: text in another encoding
-    that doesn't say so is skipped.
+    Decodes UTF-16 with a byte order mark and UTF-8 with or without, else the encoding that a
+    comment in the first two lines declares (PEP 263, also in the style of Emacs). Nothing is
+    guessed: text in another encoding without a declaration is skipped.
     """
     text = _decoded(raw)
     if text is None:

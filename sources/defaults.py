@@ -28,7 +28,7 @@ _FOLDERS = {
     for name in names.split()
 }
 _FOLDER_ENDINGS = (".egg-info", ".dist-info")
-"""What Python writes about a package, beside what it installs or builds."""
+"""Folders of package metadata, which Python writes beside the packages it installs or builds."""
 
 _BUILD_FILES = frozenset(
     {"pyproject.toml", "setup.py", "setup.cfg", "package.json", "build.gradle"}
@@ -39,7 +39,7 @@ _BUILT_BY = {
     "dist": _BUILD_FILES,
     "target": frozenset({"pom.xml", "Cargo.toml", "build.sbt"}),
 }
-"""Ambiguous names: they hold what was built only beside one of these files."""
+"""Folders with ambiguous names: they hold build results only beside one of these files."""
 
 _MARKERS = {
     "pyvenv.cfg": Skip.DEPENDENCY,
@@ -47,11 +47,11 @@ _MARKERS = {
     "CACHEDIR.TAG": Skip.GENERATED,
     "CMakeCache.txt": Skip.GENERATED,
 }
-"""Reason to leave out a folder, whatever its name, by a name in it."""
+"""Reason to leave out a folder of any name, by the name of a file or folder in it."""
 
 _SERVERS = ("redis", "postgres")
 _HOME_FILES = ("worker.log", "up.json")
-"""Beside the servers' folders: a home of Headrace that the settings do not name."""
+"""Files that, beside the servers' folders, mark a home of Headrace that is not in the settings."""
 
 _LOCK_FILES = """
     uv.lock poetry.lock pdm.lock pipfile.lock pixi.lock pylock.toml conda-lock.yml
@@ -79,7 +79,7 @@ _SECRETS_IN = {
     "credentials.db": ("gcloud",),
     "access_tokens.db": ("gcloud",),
 }
-"""Folders in which a file of an ordinary name holds credentials."""
+"""Folders in which a file with an ordinary name holds credentials."""
 
 _FILE_PATTERN = re.compile(
     r"""
@@ -105,12 +105,12 @@ _MATCHED = {"secret": Skip.SECRET, "minified": Skip.MINIFIED, "generated": Skip.
 
 
 def folder_reason(path: str, beside: Container[str] | None) -> Skip | None:
-    """Why a folder is left out as a whole, by its name and what lies beside it.
+    """Reason to leave out a folder as a whole, by its name and the names beside it.
 
     Args:
         path: relative to the source, without a slash at the end.
-        beside: names in the folder above; None: a name that may mean something else, such as
-            ``build`` or ``dist``, does not count.
+        beside: names in the parent folder. If None, ambiguous names such as ``build`` or ``dist``
+            are not left out.
     """
     parent, _, name = path.rpartition("/")
     lower = name.lower()
@@ -127,7 +127,7 @@ def folder_reason(path: str, beside: Container[str] | None) -> Skip | None:
 
 
 def marked_reason(names: Container[str]) -> Skip | None:
-    """Why a folder is left out as a whole, by the names in it."""
+    """Reason to leave out a folder as a whole, by the names in it."""
     if all(name in names for name in _SERVERS) and any(name in names for name in _HOME_FILES):
         return Skip.HOME
     return next((reason for marker, reason in _MARKERS.items() if marker in names), None)
@@ -139,7 +139,7 @@ def markers() -> frozenset[str]:
 
 
 def file_reason(path: str) -> Skip | None:
-    """Why a file is left out, by its name; ``path`` is relative to the source."""
+    """Reason to leave out a file, by its name; ``path`` is relative to the source."""
     folder, _, name = path.rpartition("/")
     lower = name.lower()
     reason = _FILES.get(lower)

@@ -1,4 +1,4 @@
-"""A plain directory: every file that isn't ignored, by what the file system says of it."""
+"""Source that is a plain directory: every file that is not ignored."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ALL = Choice()
 
 
 def open_directory(path: Path, choice: Choice = _ALL) -> DirectorySource:
-    """Any directory is one."""
+    """Open a directory; every directory is accepted."""
     return DirectorySource(path, choice)
 
 
 class DirectorySource:
-    """Uris are paths relative to the directory. Symbolic links are never followed."""
+    """Source of a directory. Uris are relative paths; symbolic links are never followed."""
 
     kind = "directory"
 
@@ -40,7 +40,7 @@ class DirectorySource:
 
     @property
     def key(self) -> str:
-        """By the absolute path."""
+        """Identity, made of the absolute path."""
         return f"directory:{self._root}"
 
     @property
@@ -49,42 +49,42 @@ class DirectorySource:
         return str(self._root)
 
     def list(self, max_bytes: int) -> Listing:
-        """Every file up to ``max_bytes``, none of which is read.
+        """List every file up to ``max_bytes`` without reading any.
 
         Raises:
-            UsageError: the directory has gone, or can't be read.
+            UsageError: the directory no longer exists, or can't be read.
         """
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
         included: set[str] = set()
         for path, entry, rules in _walk(self._root, self._choice):
-            found = entry if isinstance(entry, Skip) else self._look(entry, path, max_bytes)
-            if isinstance(found, Skip):
-                skipped[to_shown(path)] = found
+            fingerprint = entry if isinstance(entry, Skip) else self._look(entry, path, max_bytes)
+            if isinstance(fingerprint, Skip):
+                skipped[to_shown(path)] = fingerprint
                 continue
-            files[path] = found
+            files[path] = fingerprint
             if rules.includes(path):
                 included.add(path)
         return Listing(files, skipped, included=frozenset(included))
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Never: a directory is as it is now."""
+        """Return False: a directory has no history."""
         del listing, commit, committed_at
         return False
 
     def uncommitted(self, listing: Listing) -> int:
-        """None: nothing is committed."""
+        """Return 0: a directory has no commits."""
         del listing
         return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """None: a directory doesn't remember what its files were like."""
+        """Return no renames: a directory has no history."""
         del commit, listing
         return {}
 
     @contextmanager
     def reader(self, max_bytes: int) -> Iterator[Read]:
-        """Reads files by their uri."""
+        """Reader of files by their uri."""
 
         def read(uri: str, _: str) -> Content:
             return read_marked(self._root / uri, max_bytes + 1)
@@ -92,24 +92,24 @@ class DirectorySource:
         yield read
 
     def _look(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
-        """Fingerprint of a file, or why it is none of ours."""
+        """Fingerprint of a file, or the reason to skip it."""
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except OSError:
             return Skip.UNREADABLE
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             return Skip.SYMLINK
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return Skip.SPECIAL
         if to_uri(os.fsencode(path)) is None:
             return Skip.NAME
-        return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)
+        return Skip.OVERSIZED if status.st_size > max_bytes else fingerprint_of(status)
 
 
 def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | Skip, IgnoreRules]]:
-    """Every file by its path, and what is left out: a path with the reason, a folder's as a whole.
+    """Yield each path with its entry, or with the reason to skip it.
 
-    What a rule of the user ignores isn't found at all.
+    A skipped folder is yielded as a whole. Paths that a rule of the user ignores are not yielded.
     """
     waiting = [(root, "", IgnoreRules.at(root, choice))]
     while waiting:

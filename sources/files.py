@@ -1,4 +1,4 @@
-"""Reading files that a stranger may have made."""
+"""Safe reading of files that may be hostile."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from sources.types import Content
 __all__ = ["fingerprint_of", "read_marked", "read_regular"]
 
 _SETTLED_NANOSECONDS = 2 * 10**9
-"""A file may change again within one tick of a file system's clock; some tick every 2 s."""
+"""Longest tick of a file system's clock; within a tick, a file can change unnoticed."""
 
 
 def fingerprint_of(found: os.stat_result) -> str:
-    """What changes whenever a file does: its times, its size, and its place on the disk."""
+    """Text that changes whenever the file does, made of its times, size and inode."""
     return f"{found.st_mtime_ns:x}.{found.st_ctime_ns:x}.{found.st_size:x}.{found.st_ino:x}"
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """The first bytes of a regular file; never waits on a pipe, never follows a link.
+    """Read the first bytes of a regular file; never waits on a pipe, never follows a link.
 
     Raises:
-        OSError: it is none, or can't be read.
+        OSError: the file is not regular, or can't be read.
     """
     with _opened(path) as file:
         return file.read(most_bytes)
 
 
 def read_marked(path: Path, most_bytes: int) -> Content:
-    """As ``read_regular``, with the fingerprint; empty for a file that changed just now."""
+    """Read as ``read_regular``, with a fingerprint that is empty if the file changed just now."""
     with _opened(path) as file:
         before = os.fstat(file.fileno())
         now = time.time_ns()

@@ -1,4 +1,4 @@
-"""A git repository: the files tracked at HEAD."""
+"""Source that is a git repository: the files tracked at HEAD."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ _ALL = Choice()
 
 
 def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
-    """The repository that a directory is in, or None.
+    """Open the repository that contains a directory.
 
-    None too for a directory in which nothing is tracked: build results, an environment.
+    Returns None if there is none, or if nothing in the directory is tracked (such as build results
+    or an environment).
 
     Raises:
-        UsageError: inside a ``.git`` directory, no commit yet, or git refuses to read it.
+        UsageError: the path is inside a ``.git`` directory, there is no commit yet, or git can't
+            read the repository.
     """
     if _is_bare(path):
         return GitSource(path.resolve(), "", choice)
-    if not any((one / ".git").exists() for one in (path.resolve(), *path.resolve().parents)):
+    if not any((folder / ".git").exists() for folder in (path.resolve(), *path.resolve().parents)):
         return None
     root, prefix = _work_tree(path)
     source = GitSource(root, prefix, choice)
@@ -52,11 +54,11 @@ def open_git(path: Path, choice: Choice = _ALL) -> GitSource | None:
 class GitSource:
     """Tracked files at HEAD, below ``prefix`` (``""``, or ending in ``/``).
 
-    Uris are paths relative to the root of the repository, also when only a part of it is synced:
-    so permanent links hold. Symbolic links and submodules are counted, never followed. Files that
-    aren't committed don't count, nor does what the root's ``.headraceignore`` (in the form of
-    ``.gitignore``, itself committed) names: generated files that would only crowd out answers.
-    A tracked ``build`` or ``dist`` counts: its owner has made it a part of the source.
+    Uris are paths relative to the root of the repository even if only a part of it is synced, so
+    that permanent links are valid. Symbolic links and submodules are counted, but never followed.
+    Uncommitted files are left out, and so are files named in the root's ``.headraceignore``, which
+    is committed and has the format of ``.gitignore``: generated files that would crowd out answers.
+    A tracked ``build`` or ``dist`` is included, because its owner made it a part of the source.
     """
 
     kind = "git"
@@ -68,14 +70,14 @@ class GitSource:
 
     @property
     def name(self) -> str:
-        """Folder and repository, by the first letters of its key: no other key has this name."""
+        """Folder and first letters of the repository's key, which make the name unique."""
         repository = self._repository[:_KEY_CHARACTERS]
         folder = "/".join(filter(None, (self._root.name, self._prefix.rstrip("/"))))
         return f"{folder}@{repository}"
 
     @property
     def key(self) -> str:
-        """By the first commit of the repository and the part of it that is synced."""
+        """Identity, made of the repository's first commit and the part of it that is synced."""
         return f"git:{self._repository}:{self._prefix}"
 
     @property
@@ -94,19 +96,19 @@ class GitSource:
             return repository_key(self._root, self._head())
 
     def tracks_anything(self) -> bool:
-        """Whether anything below the prefix is tracked; the repository as a whole always counts.
+        """True if anything below the prefix is tracked; always true for the whole repository.
 
         Raises:
-            UsageError: no commit yet, or the repository can't be read.
+            UsageError: there is no commit yet, or the repository can't be read.
         """
         commit = self._head()
         return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._below()))
 
     def list(self, max_bytes: int) -> Listing:
-        """Everything at HEAD, by blob id.
+        """List everything at HEAD, with blob ids as fingerprints.
 
         Raises:
-            UsageError: no commit yet, or the repository has gone.
+            UsageError: there is no commit yet, or the repository no longer exists.
         """
         commit = self._head()
         files: dict[str, str] = {}
@@ -125,13 +127,13 @@ class GitSource:
         return Listing(files, skipped, commit, link, included, committed_at=at)
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """By ancestry; by the times of the commits where the clone does not have the other one."""
+        """Compare by ancestry, or by commit times if the clone does not have the other commit."""
         if listing.commit is None:
             return False
         return is_older(self._root, listing.commit, listing.committed_at, commit, committed_at)
 
     def uncommitted(self, listing: Listing) -> int:
-        """Files of the work tree that differ from HEAD; 0 for a bare repository."""
+        """Count files of the work tree that differ from HEAD; 0 for a bare repository."""
         if not self.has_work_tree or listing.commit is None:
             return 0
         rules = self._rules(listing.commit)
@@ -141,35 +143,35 @@ class GitSource:
             return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """By git's own measure of similarity; empty where ``commit`` is gone (a force push)."""
+        """Renames that git detects by similarity; empty if ``commit`` is gone (a force push)."""
         if commit is None or listing.commit is None or not COMMIT.fullmatch(commit):
             return {}
         options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
         try:
-            found = run_git(
+            output = run_git(
                 self._root, "diff-tree", *options, commit, listing.commit, *self._below()
             )
         except GitFailed:
             return {}
-        fields = iter(found.split(b"\0")[:-1])
+        fields = iter(output.split(b"\0")[:-1])
         pairs = (
             (to_uri(new), to_uri(old)) for _, old, new in zip(fields, fields, fields, strict=True)
         )
         return {new: old for new, old in pairs if new is not None and old is not None}
 
     def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
-        """Reads blobs; none is over ``max_bytes``, since listing left those out."""
+        """Reader of blobs; the listing has left out those over ``max_bytes``."""
         del max_bytes
         return blob_reader(self._root)
 
     def _head(self) -> str:
         try:
-            found = run_git(self._root, "rev-parse", "--verify", "HEAD^{commit}")
+            output = run_git(self._root, "rev-parse", "--verify", "HEAD^{commit}")
         except GitFailed as error:
             raise UsageError(
-                f"{self._root} has no commit to sync ({error}): commit first"
+                f"{self._root} has no commit to sync ({error}); commit first"
             ) from error
-        return found.decode().strip()
+        return output.decode().strip()
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
         listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._below())
@@ -182,7 +184,7 @@ class GitSource:
         return IgnoreRules.at(self._root.resolve(), self._choice, self._rule_lines(commit))
 
     def _rule_lines(self, commit: str) -> Sequence[str]:
-        """Lines of the rules file at the root; none if it is too large, or does not exist."""
+        """Lines of the rules file at the root; empty if it is too large or does not exist."""
         name = f"{commit}:{RULES_FILE}"
         try:
             if int(run_git(self._root, "cat-file", "-s", name)) > LARGEST_RULES_BYTES:
@@ -217,7 +219,7 @@ class GitSource:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One line of ``git ls-tree -l``; ``uri`` None: the name can't be one."""
+    """One line of ``git ls-tree -l``; ``uri`` is None if the name can't be a uri."""
 
     path: bytes
     uri: str | None
@@ -226,7 +228,7 @@ class _Entry:
     size_bytes: bytes
 
     def skip(self, max_bytes: int, paths: TrackedPaths) -> tuple[str, Skip | None]:
-        """It, or a folder around it that is left out; and why, as far as is known unread."""
+        """Path of the entry or of a skipped folder around it, and the reason, if known unread."""
         if self.uri is None:
             return to_shown(self.path), self._skip(max_bytes) or Skip.NAME
         return paths.skip(self.uri) or (self.uri, self._skip(max_bytes))
@@ -242,7 +244,7 @@ class _Entry:
 
 
 def _is_bare(path: Path) -> bool:
-    """Whether a directory is a repository without a work tree, as a mirror is."""
+    """True if a directory is a repository without a work tree, such as a mirror."""
     looks_so = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
     if not looks_so or path.resolve().name == ".git":
         return False

@@ -1,4 +1,4 @@
-"""Which repository a clone is of, and which of two commits is the newer one."""
+"""Identity of a repository, and the order of its commits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
 def repository_key(root: Path, commit: str) -> str:
-    """Equal for all clones of one repository: its first commit.
+    """Identity that is equal for all clones of a repository: its first commit.
 
-    A shallow clone does not have that one: there it is the address of the remote, and where there
-    is none the path of the clone.
+    A shallow clone does not have that commit. Its key is made of the address of the remote or, if
+    there is none, of the path of the clone.
 
     Raises:
         GitFailed: git can't read the history.
@@ -39,7 +39,7 @@ def _remote_key(root: Path) -> str:
 
 
 def committed_at(root: Path, commit: str) -> int:
-    """Seconds since 1970.
+    """Time of a commit in seconds since 1970.
 
     Raises:
         GitFailed: git can't read the commit.
@@ -49,10 +49,10 @@ def committed_at(root: Path, commit: str) -> int:
 
 
 def is_older(root: Path, commit: str, at: int | None, other: str, other_at: int | None) -> bool:
-    """Whether a commit is an ancestor of another one; equal ones are not.
+    """True if a commit is an ancestor of another one; equal commits are not.
 
-    Times decide where the clone does not have the other one: an equal one is older. A history that
-    was rewritten is newer.
+    If the clone does not have the other commit, times decide, and an equal time counts as older.
+    A rewritten history counts as newer.
     """
     if commit == other or not COMMIT.fullmatch(other):
         return False

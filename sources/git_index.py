@@ -1,7 +1,7 @@
-"""The index and the work tree of a repository, and what in them differs from a commit.
+"""Index and work tree of a repository, and their differences from a commit.
 
-git's own comparison may run a filter of the repository. Here git only lists its index and the
-untracked files; the files are compared in this process.
+git's own comparison may run a filter of the repository. Therefore git only lists its index and the
+untracked files here, and the files are compared in this process.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _NO_FOLDERS = frozenset({b"", b".", b"..", b".git"})
 
 @dataclass(frozen=True, slots=True)
 class TrackedFile:
-    """A line of git's index; ``changed_ns`` and ``size_bytes`` as the file was when it was added.
+    """Line of git's index, with time and size of the file when it was added.
 
-    A version of git that says neither has -1 there, so that the file is compared.
+    ``changed_ns`` and ``size_bytes`` are -1 if this version of git does not print them; the file is
+    then always compared.
     """
 
     path: bytes
@@ -57,10 +58,10 @@ class TrackedFile:
 
 
 def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
-    """The index.
+    """List the files in the index.
 
     Raises:
-        GitFailed: git can't read it.
+        GitFailed: git can't read the index.
     """
     listed = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
     for match in _ENTRY.finditer(listed):
@@ -73,7 +74,7 @@ def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
 
 
 def untracked_files(root: Path, *below: str) -> list[bytes]:
-    """Files that are not in the index, and that no rule ignores.
+    """List files that are neither in the index nor ignored by a rule.
 
     Raises:
         GitFailed: git can't list them.
@@ -83,27 +84,27 @@ def untracked_files(root: Path, *below: str) -> list[bytes]:
 
 
 class WorkTree:
-    """Files of a work tree. None is found through a symbolic link, whatever the index says."""
+    """Files of a work tree. Paths through symbolic links are rejected, even if in the index."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.fsencode(root)
         self._folders = {b"": True}
 
     def stat(self, path: bytes) -> os.stat_result:
-        """Of a file, or of a link in its place.
+        """Status of a file, or of a link in its place.
 
         Raises:
-            OSError: there is none, or one of its folders is no real one.
+            OSError: the file does not exist, or one of its folders is not a real folder.
         """
         if not self._is_real(path.rpartition(b"/")[0]):
             raise NotADirectoryError(f"{os.fsdecode(path)} is not below a real folder")
         return os.lstat(self._at(path))
 
     def differs(self, file: TrackedFile) -> bool:
-        """Whether a file is not as it was added to the index."""
+        """True if a file differs from its version in the index."""
         try:
-            found = self.stat(file.path)
-            if (found.st_mtime_ns, found.st_size) == (file.changed_ns, file.size_bytes):
+            status = self.stat(file.path)
+            if (status.st_mtime_ns, status.st_size) == (file.changed_ns, file.size_bytes):
                 return False
             raw = read_regular(Path(os.fsdecode(self._at(file.path))), _LARGEST_COMPARED_BYTES)
         except OSError:
@@ -126,7 +127,7 @@ class WorkTree:
 
 
 def count_uncommitted(root: Path, listing: Listing, rules: IgnoreRules, *below: str) -> int:
-    """How many files differ from the listed blobs of a commit, are gone, or are new documents.
+    """Count files that differ from a commit's listed blobs, were removed, or are new documents.
 
     Raises:
         GitFailed: git can't list them.

@@ -1,7 +1,7 @@
-"""Running git without running anything of the repository's.
+"""Runs git without running any code of the repository.
 
-Only plumbing that reads objects is used: no checkout, no index, no working tree, hence no filters,
-no textconv. Hooks, the file system monitor and every network protocol are switched off besides.
+Only plumbing that reads objects is used: no checkout, no index, no working tree, hence no filters
+and no textconv. Hooks, the file system monitor and all network protocols are disabled as well.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ _FOREIGN = frozenset(
         "GIT_TRACE",
     }
 )
-"""Set by whoever calls us, from within a hook for instance, about another repository."""
+"""Variables that a caller, such as a hook, may have set for another repository."""
 
 
 LARGEST_OUTPUT_BYTES = 128 * 2**20
-"""Of one listing: about a million files. A few kilobytes of objects can name billions."""
+"""Limit for one listing, about a million files. A few kilobytes of objects can name billions."""
 
 LONGEST_WAIT = timedelta(minutes=5)
 _LONGEST_COMPLAINT_BYTES = 4096
-_ENDED = "git ended in the middle of reading: check the repository with `git fsck`, then sync again"
+_ENDED = "git ended while reading; check the repository with `git fsck`, then sync again"
 
 
 class GitFailed(Exception):
-    """git ended with an error; the message is the first line that it said."""
+    """git ended with an error; the message is the first line of its stderr."""
 
 
 def run_git(directory: Path, *arguments: str) -> bytes:
-    """What git prints.
+    """Run git and return its output.
 
     Raises:
-        GitFailed: it ended with an error.
-        UsageError: there is no git; or it says too much or too little, as it does about a
-            repository that was made to exhaust memory or to keep its reader waiting.
+        GitFailed: git ended with an error.
+        UsageError: git is not installed, its output is too large, or it takes too long; a hostile
+            repository may be built to exhaust memory or to block its reader.
     """
     with (
         TemporaryFile() as complaints,
@@ -93,7 +93,7 @@ def run_git(directory: Path, *arguments: str) -> bytes:
         if len(output) > LARGEST_OUTPUT_BYTES:
             process.kill()
             raise UsageError(
-                f"git lists more than {LARGEST_OUTPUT_BYTES:,} bytes of {directory}: "
+                f"git printed more than {LARGEST_OUTPUT_BYTES:,} bytes about {directory}; "
                 "sync a part of it, and only what you trust"
             )
         if process.wait():
@@ -105,7 +105,7 @@ def run_git(directory: Path, *arguments: str) -> bytes:
 
 @contextmanager
 def _killed_in_time(process: subprocess.Popen[bytes], directory: Path) -> Iterator[None]:
-    """Raises UsageError where git had to be ended: a pipe in place of a file keeps it waiting."""
+    """Kill git after LONGEST_WAIT and raise UsageError; a pipe instead of a file would block it."""
     late = Event()
 
     def end() -> None:
@@ -127,13 +127,13 @@ def _killed_in_time(process: subprocess.Popen[bytes], directory: Path) -> Iterat
 
 def _late(directory: Path) -> UsageError:
     return UsageError(
-        f"git has not read {directory} after {LONGEST_WAIT}: check it with `git fsck`"
+        f"git did not finish reading {directory} in {LONGEST_WAIT}; check it with `git fsck`"
     )
 
 
 @contextmanager
 def blob_reader(directory: Path) -> Iterator[Read]:
-    """Reads blobs by id, through one git process that ends with the context."""
+    """Reader of blobs by id, through one git process that ends with the context."""
     with subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
         _command(directory, ("cat-file", "--batch")),
         env=_environment(),
@@ -143,7 +143,7 @@ def blob_reader(directory: Path) -> Iterator[Read]:
     ) as process:
         requests, answers = process.stdin, process.stdout
         if requests is None or answers is None:
-            raise UsageError("git can't be talked to: its pipes are missing")
+            raise UsageError("the pipes to git are missing; sync again")
         try:
             yield lambda _, blob: Content(_read_blob(directory, requests, answers, blob), blob)
         finally:
@@ -173,7 +173,7 @@ def _read_blob(directory: Path, requests: IO[bytes], answers: IO[bytes], blob: s
 def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
     git = shutil.which("git")
     if git is None:
-        raise UsageError("git is not on the PATH: install it to sync a git repository")
+        raise UsageError("git is not on the PATH; install it to sync a git repository")
     return [git, "-C", str(directory), *_HARMLESS, *arguments]
 
 

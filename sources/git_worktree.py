@@ -1,4 +1,4 @@
-"""A git repository as its work tree is: tracked files with their edits, and new ones."""
+"""Source that is the work tree of a git repository: tracked files with edits, and new files."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _SUBMODULE_MODE = b"160000"
 
 
 class WorkTreeSource(GitSource):
-    """The same source as that of the commit at HEAD, with what is not committed yet.
+    """The source of the repository at HEAD, with uncommitted changes.
 
-    Untracked files count unless git ignores them. Its documents have no permanent links.
+    Untracked files are included unless git ignores them. Documents have no permanent links.
     """
 
     @classmethod
     def of(cls, source: GitSource) -> Self:
-        """The work tree of a repository."""
+        """Build the source of a repository's work tree."""
         return cls(source._root, source._prefix, source._choice)
 
     def list(self, max_bytes: int) -> Listing:
-        """The files of the work tree, none of which is read.
+        """List the files of the work tree without reading any.
 
         Raises:
-            UsageError: no commit yet, or the repository has gone.
+            UsageError: there is no commit yet, or the repository no longer exists.
         """
         commit = self._head()
         with self._reading():
@@ -49,27 +49,27 @@ class WorkTreeSource(GitSource):
         uris = [uri for path in modes if (uri := to_uri(path)) is not None]
         paths = TrackedPaths(rules, uris, self._prefix)
         for path, mode in sorted(modes.items()):
-            shown, found = _look(tree, path, mode, paths, max_bytes)
-            if isinstance(found, Skip):
-                skipped[shown] = found
-            elif found is not None:
-                files[shown] = found
+            shown, fingerprint = _look(tree, path, mode, paths, max_bytes)
+            if isinstance(fingerprint, Skip):
+                skipped[shown] = fingerprint
+            elif fingerprint is not None:
+                files[shown] = fingerprint
         included = frozenset(filter(rules.includes, files))
         return Listing(files, skipped, commit, included=included, committed_at=at)
 
     def uncommitted(self, listing: Listing) -> int:
-        """None that are left out."""
+        """Return 0: uncommitted files are included."""
         del listing
         return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """None: git knows those of commits."""
+        """Return no renames: git detects them only between commits."""
         del commit, listing
         return {}
 
     @contextmanager
     def reader(self, max_bytes: int) -> Iterator[Read]:
-        """Reads files of the work tree by their uri."""
+        """Reader of files of the work tree by their uri."""
         tree = WorkTree(self._root)
 
         def read(uri: str, _: str) -> Content:
@@ -87,9 +87,9 @@ class WorkTreeSource(GitSource):
 def _look(
     tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, max_bytes: int
 ) -> tuple[str, str | Skip | None]:
-    """A file, or a folder around it that is left out; with its fingerprint, or why it is left out.
+    """Path of a file, or of a skipped folder around it; with its fingerprint or reason to skip.
 
-    None: the file was deleted.
+    The second item is None if the file was deleted.
     """
     uri = to_uri(path)
     if uri is None:

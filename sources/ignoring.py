@@ -1,4 +1,4 @@
-"""What is taken of a source: rules of the user, nested as git has them, before the defaults."""
+"""Choice of files in a source: rules of the user, nested as in git, then the defaults."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ _GIT_FILE = ".gitignore"
 _ALWAYS = frozenset({".git", ".hg", ".svn", ".bzr", ".jj"})
 LARGEST_RULES_BYTES = 2**20
 _MOST_WILDCARDS = 4
-"""Stars in one part of a path, and double stars in a rule: the time of a match grows by this power
-of the path's length."""
+"""Most stars in one part of a path, and most double stars in a rule: the time of a match grows with
+this power of the path's length."""
 _LONGEST_MATCHING = timedelta(minutes=2)
 _FOLDER_GROUP = "ps_d"
-"""Group of pathspec's expressions for the slash after a folder that a rule names."""
+"""Group in pathspec's expressions for the slash after a folder that a rule names."""
 
 
 class MatchClock:
-    """Time that is spent on the rules of one listing: a repository brings its own rules along."""
+    """Time limit for the rules of one listing, because a repository supplies its own rules."""
 
     def __init__(self, longest: timedelta = _LONGEST_MATCHING) -> None:
         self._left_seconds = longest.total_seconds()
 
     def spend(self, seconds: float) -> None:
-        """Count some.
+        """Count time that was spent.
 
         Raises:
-            UsageError: there is none left.
+            UsageError: no time is left.
         """
         self._left_seconds -= seconds
         if self._left_seconds < 0:
             raise UsageError(
-                "the ignore rules take too long to match: use fewer of them, with fewer stars"
+                "the ignore rules take too long to match; use fewer rules, with fewer stars"
             )
 
 
 class Rules:
-    """The lines of one rules file; those that make no sense are left out, as git does.
+    """Lines of one rules file; invalid lines are left out, as in git.
 
     Raises:
-        UsageError: one of them has too many stars.
+        UsageError: a line has too many stars.
     """
 
     def __init__(self, lines: Iterable[str], clock: MatchClock) -> None:
@@ -73,14 +73,14 @@ class Rules:
         self._any = bool(self._spec)
         self._clock = clock
         self.includes_again = any(pattern.include is False for pattern in self._spec.patterns)
-        """Whether there are ``!`` lines."""
+        """True if there are ``!`` lines."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """True if there are any rules."""
         return self._any
 
     def verdict(self, path: str) -> bool | None:
-        """Whether the last rule that matches ignores the path; None where none does.
+        """Return whether the last matching rule ignores the path. Returns None if no rule matches.
 
         Raises:
             UsageError: the rules take too long.
@@ -88,7 +88,7 @@ class Rules:
         return self._check(path)[0]
 
     def names(self, path: str) -> bool:
-        """Whether the last rule that matches names the path itself, not only a folder above it.
+        """True if the last matching rule names the path itself, not only a folder above it.
 
         Raises:
             UsageError: the rules take too long.
@@ -97,10 +97,10 @@ class Rules:
         if index is None:
             return False
         result = self._spec.patterns[index].match_file(path)
-        found = result.match if result is not None else None
-        if found is None or _FOLDER_GROUP not in found.re.groupindex:
+        match = result.match if result is not None else None
+        if match is None or _FOLDER_GROUP not in match.re.groupindex:
             return True
-        return found.end(_FOLDER_GROUP) in (-1, len(path))
+        return match.end(_FOLDER_GROUP) in (-1, len(path))
 
     def _check(self, path: str) -> tuple[bool | None, int | None]:
         began_at = perf_counter()
@@ -112,7 +112,7 @@ class Rules:
 def _patterns(line: str) -> Sequence[Any]:
     _check(line)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about brackets in brackets
+        warnings.simplefilter("ignore", FutureWarning)  # about nested brackets
         try:
             return list(GitIgnoreSpec.from_lines([line]).patterns)
         except (ValueError, re.error):
@@ -124,20 +124,20 @@ def _check(line: str) -> None:
     stars = [part.count("*") for part in parts if part != "**"]
     if max([*stars, parts.count("**")]) > _MOST_WILDCARDS:
         raise UsageError(
-            f"the ignore rule {line[:80]!r} has over {_MOST_WILDCARDS} stars in one part of a path "
-            "(or double stars): write it with fewer"
+            f"the ignore rule {line[:80]!r} has more than {_MOST_WILDCARDS} stars in one part of "
+            "a path (or double stars); rewrite it with fewer"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the user chooses of a source.
+    """Options of the user about the files of a source.
 
     Attributes:
-        include: patterns in the form of ``.gitignore`` for what is taken although a rule or a
-            default leaves it out. One that names a folder lifts the rule for the folder; files in
-            it which have a reason of their own need a pattern that names them.
-        homes: directories of Headrace itself, which are left out.
+        include: patterns in the format of ``.gitignore`` for files that are included although a
+            rule or a default leaves them out. A pattern that names a folder lifts only the rule
+            for the folder; files in it that are left out for another reason need their own pattern.
+        homes: homes of Headrace itself, which are left out.
     """
 
     include: tuple[str, ...] = ()
@@ -147,20 +147,20 @@ class Choice:
         """Paths of the homes relative to a resolved ``root``.
 
         Raises:
-            UsageError: the root is in a home, or is one.
+            UsageError: the root is a home, or inside one.
         """
-        found = set()
+        paths = set()
         for home in (home.resolve() for home in self.homes):
             if root.is_relative_to(home):
-                raise UsageError(f"{root} belongs to Headrace itself: name another directory")
+                raise UsageError(f"{root} belongs to Headrace itself; name another directory")
             if home.is_relative_to(root):
-                found.add(home.relative_to(root).as_posix())
-        return frozenset(found)
+                paths.add(home.relative_to(root).as_posix())
+        return frozenset(paths)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What holds for all rules of one listing."""
+    """Options shared by all rules of one listing."""
 
     include: Rules | None
     homes: frozenset[str]
@@ -175,10 +175,10 @@ class _Listing:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """Rules in force in one directory; paths are relative to the root of the source.
+    """Rules that apply in one directory; paths are relative to the root of the source.
 
-    Its own ``.headraceignore`` goes before its ``.gitignore``, both before those further up, and
-    the patterns of a ``Choice`` before all of them.
+    Its own ``.headraceignore`` takes precedence over its ``.gitignore``, both over the files of
+    parent directories, and the patterns of a ``Choice`` over all of them.
     """
 
     own: Rules | None = None
@@ -189,7 +189,7 @@ class IgnoreRules:
 
     @classmethod
     def at(cls, root: Path, choice: Choice, lines: Iterable[str] = ()) -> IgnoreRules:
-        """Those at a resolved root; ``lines``: of a ``.headraceignore`` that is no file there.
+        """Rules at a resolved root; ``lines`` are those of a ``.headraceignore`` not on disk there.
 
         Raises:
             UsageError: a pattern has too many stars, or the root belongs to Headrace itself.
@@ -198,7 +198,7 @@ class IgnoreRules:
         return cls(own=Rules(lines, listing.clock) or None, listing=listing)
 
     def below(self, directory: Path, relative: str, names: Container[str]) -> IgnoreRules:
-        """Rules of a directory inside: its path from the root, and the names in it."""
+        """Rules of a subdirectory, given its path from the root and the names in it."""
         own, git = (
             Rules(read_rule_lines(directory / name), self.listing.clock) or None
             if name in names
@@ -211,23 +211,23 @@ class IgnoreRules:
         return IgnoreRules(own, git, base, self, self.listing)
 
     def skip_folder(self, path: str, beside: Container[str] | None = None) -> Skip | None:
-        """Why a folder is left out; ``beside``: see ``folder_reason``."""
+        """Reason to leave out a folder, or None; for ``beside`` see ``folder_reason``."""
         if path.rpartition("/")[2] in _ALWAYS:
             return Skip.IGNORED
         reason = Skip.HOME if path in self.listing.homes else folder_reason(path, beside)
         return self._judge(f"{path}/", reason)
 
     def skip_marked(self, path: str, names: Container[str]) -> Skip | None:
-        """Why a folder is left out, by the names in it."""
+        """Reason to leave out a folder by the names in it, or None."""
         reason = marked_reason(names)
         return reason if reason is not None and not self.includes(f"{path}/") else None
 
     def skip_file(self, path: str) -> Skip | None:
-        """Why a file is left out, by its name."""
+        """Reason to leave out a file by its name, or None."""
         return self._judge(path, file_reason(path))
 
     def includes(self, path: str) -> bool:
-        """Whether a pattern of the choice, or a ``!`` line, names the path itself."""
+        """True if a pattern of the choice, or a ``!`` line, names the path itself."""
         include = self.listing.include
         if include is not None and include.verdict(path) and include.names(path):
             return True
@@ -242,7 +242,7 @@ class IgnoreRules:
         return False
 
     def ignores(self, path: str) -> bool:
-        """Whether the nearest rule that matches ignores the path; a folder ends in a slash."""
+        """True if the nearest matching rule ignores the path; a folder's path ends in a slash."""
         include = self.listing.include
         if include is not None and include.verdict(path):
             return False
@@ -263,13 +263,13 @@ class IgnoreRules:
 
 
 class TrackedPaths:
-    """The same rules for a list of paths, as git has it, in place of a walk.
+    """The same rules applied to a list of paths from git, instead of a walk.
 
     Args:
-        rules: at the root.
-        paths: all of them, files only.
-        prefix: path of the folder that is synced, ``""`` or ending in a slash. It was named, so
-            it is not left out by its own name.
+        rules: rules at the root.
+        paths: paths of all files.
+        prefix: path of the synced folder, ``""`` or ending in a slash. It is not left out for its
+            name, because the user named it.
     """
 
     def __init__(self, rules: IgnoreRules, paths: Iterable[str], prefix: str = "") -> None:
@@ -285,7 +285,7 @@ class TrackedPaths:
         self._left_out: dict[str, tuple[str, Skip] | None] = dict.fromkeys(["", *named])
 
     def skip(self, path: str) -> tuple[str, Skip] | None:
-        """What is left out, this file or a folder that it is in (with a slash), and why."""
+        """Path that is left out, the file or a folder around it (with a slash), and the reason."""
         above = self._folder(path.rpartition("/")[0])
         if above is not None:
             return above
@@ -297,10 +297,10 @@ class TrackedPaths:
         while path not in self._left_out:
             unknown.append(path)
             path = path.rpartition("/")[0]
-        found = self._left_out[path]
+        skipped = self._left_out[path]
         for folder in reversed(unknown):
-            found = self._left_out[folder] = found or self._judge(folder)
-        return found
+            skipped = self._left_out[folder] = skipped or self._judge(folder)
+        return skipped
 
     def _judge(self, folder: str) -> tuple[str, Skip] | None:
         names = self._marked.get(folder, ())
@@ -309,7 +309,7 @@ class TrackedPaths:
 
 
 def read_rule_lines(path: Path) -> list[str]:
-    """Lines of a rules file; none where there is no regular, readable one, or it is too large."""
+    """Lines of a rules file; empty if it is not a regular, readable file, or is too large."""
     try:
         return rule_lines(read_regular(path, LARGEST_RULES_BYTES + 1))
     except OSError:
@@ -317,7 +317,7 @@ def read_rule_lines(path: Path) -> list[str]:
 
 
 def rule_lines(content: bytes) -> list[str]:
-    """Lines of the content of a rules file; none where it is too large."""
+    """Lines in the content of a rules file; empty if it is too large."""
     if len(content) > LARGEST_RULES_BYTES:
         return []
     return content.decode(errors="surrogateescape").splitlines()

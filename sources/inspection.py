@@ -1,4 +1,4 @@
-"""Texts that a sync leaves out by default for what is in them, with the reason."""
+"""Texts that a sync leaves out by default because of their content, with the reason."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sources.types import Skip
 __all__ = ["rules_digest", "to_document"]
 
 _VERSION = 1
-"""To be raised with each change of the rules: what was read by other rules is read again."""
+"""Increase this with each change of the rules, so that files are read again."""
 
 _LFS_POINTER = ("version https://git-lfs.github.com/spec/", "version https://hawser.github.com/")
 _LFS_POINTER_CHARACTERS = 1024
 
 _PROSE = (".md", ".mdx", ".markdown", ".rst", ".txt", ".adoc", ".org", ".tex", ".html", ".ipynb")
-"""Reference pages are often generated, and worth an answer."""
+"""Suffixes of prose, which may be generated: generated reference pages are worth indexing."""
 _HEAD_CHARACTERS = 4096
 _GENERATED = re.compile(
     r"^[ \t]*(?://|\#|/?\*|--|;|<!--|%|\(\*|\"\"\"|\{-)[^\n]*?"
@@ -34,10 +34,10 @@ _GENERATED = re.compile(
 _MINIFIED_KINDS = (".js", ".mjs", ".cjs", ".css", ".svg")
 _MINIFIED_CHARACTERS = 2_000
 _MINIFIED_LINE_CHARACTERS = 250
-"""Average length of a line; linguist takes 110, which short files of a few long lines exceed."""
+"""Average length of a line; linguist uses 110, which short files of a few long lines exceed."""
 
 _FINE_GRAINED_TOKEN = re.compile(r"github_pat_[A-Za-z0-9_]{82}")
-"""Of GitHub; detect-secrets does not have these yet, so they have no module below."""
+"""Token of GitHub; detect-secrets does not detect it yet, so it has no module below."""
 _DETECTORS = tuple(
     (re.compile(sign), module, detector)
     for sign, module, detector in (
@@ -56,10 +56,10 @@ _DETECTORS = tuple(
         ("k_live_", "stripe", "StripeDetector"),
     )
 )
-"""Detectors of detect-secrets whose tokens look like nothing else, each with a sign that its tokens
-have: a search for a literal beginning takes some microseconds, the patterns of a detector far more.
+"""Detectors of detect-secrets whose tokens are unmistakable, each with a literal that its tokens
+contain: searching for a literal takes a few microseconds, the patterns of a detector far more.
 
-Those that go by entropy, by the name of a variable or by a mere length are no part of it: they take
+Detectors that use only entropy, the name of a variable or a length are left out: they mistake
 hashes, examples and base64 for secrets.
 """
 _ESCAPES = (r"\n", r"\r", r"\t")
@@ -69,15 +69,15 @@ _KEY_BODY = re.compile(
     r"(?:[A-Za-z-]+: [^\n\\]*(?:\n|\\n)(?:[\s\"'+,]|\\[rn])*)*"
     r"(?P<body>[A-Za-z0-9+/=]{40,})"
 )
-"""What follows the first line of a private key, where there is a key and not only its name."""
+"""Text after the first line of a private key, if there is a key and not only its name."""
 _WINDOW_CHARACTERS = 600
 _MOST_WINDOWS = 1_000
-"""A text is searched around so many signs at most, so that none takes for ever."""
+"""Most signs around which a text is searched, to limit the time per text."""
 _PLACEHOLDER = re.compile(
     r"example|placeholder|dummy|sample|xxxx|0{8}|1234567|abcdef", re.IGNORECASE
 )
 _FEWEST_CHARACTERS = 9
-"""Different characters in a token: those with fewer, such as ghp_aaaa…, stand for one."""
+"""Fewest different characters in a token; one with fewer, such as ghp_aaaa…, is a placeholder."""
 _NPM_PASSWORD = re.compile(
     r"^[^\#;\n]*(?:_(?:authToken|auth|password)\s*=|npmAuth(?:Token|Ident)\s*:)\s*[\"']?(?!\$\{)\S",
     re.MULTILINE,
@@ -86,7 +86,7 @@ _NPM_FILES = (".npmrc", ".yarnrc", ".yarnrc.yml")
 
 
 def to_document(uri: str, raw: bytes, *, included: bool = False) -> str | Skip:
-    """Text of a file, or the reason to skip it; ``included``: its text is not judged."""
+    """Text of a file, or the reason to skip it; with ``included``, its content is not checked."""
     text = to_text(raw)
     if isinstance(text, Skip) or included:
         return text
@@ -94,7 +94,7 @@ def to_document(uri: str, raw: bytes, *, included: bool = False) -> str | Skip:
 
 
 def rules_digest(included: Collection[str]) -> str:
-    """Name of the rules that ``to_document`` goes by, for what is kept of its results."""
+    """Digest of the rules of ``to_document``, saved with its results."""
     return hashlib.sha256(json.dumps([_VERSION, *sorted(included)]).encode()).hexdigest()
 
 
@@ -138,14 +138,14 @@ def _tokens(text: str) -> Iterator[str]:
         for place in islice(sign.finditer(text), _MOST_WINDOWS):
             start = max(place.start() - _WINDOW_CHARACTERS // 2, 0)
             for pattern in _patterns(module, detector):
-                found = pattern.finditer(text, start, start + _WINDOW_CHARACTERS)
-                yield from (token[0] for token in found if _stands_alone(token))
+                tokens = pattern.finditer(text, start, start + _WINDOW_CHARACTERS)
+                yield from (token[0] for token in tokens if _stands_alone(token))
 
 
 def _stands_alone(token: re.Match[str]) -> bool:
-    """Not a part of a longer word or of base64.
+    """True if the token is not a part of a longer word or of base64.
 
-    Tokens of AWS (capitals) have one length; others may go on where the pattern ends.
+    Tokens of AWS (capitals) have a fixed length; others may continue after the pattern.
     """
     before = token.string[max(token.start() - 2, 0) : token.start()]
     after = token.string[token.end() : token.end() + 1]
@@ -162,6 +162,6 @@ def _is_placeholder(token: str) -> bool:
 def _patterns(module: str, detector: str) -> tuple[re.Pattern[str], ...]:
     if not module:
         return (_FINE_GRAINED_TOKEN,)
-    # it imports an HTTP client, and few texts need it
-    found = import_module(f"detect_secrets.plugins.{module}")
-    return tuple(getattr(found, detector).denylist)
+    # imported lazily: it imports an HTTP client, and few texts need it
+    plugin = import_module(f"detect_secrets.plugins.{module}")
+    return tuple(getattr(plugin, detector).denylist)

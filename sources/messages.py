@@ -1,4 +1,4 @@
-"""A change of a source as the event that is published."""
+"""Conversion of a source's change to the event that is published."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def document_changed(
     origin: Origin | None = None,
     content_ref: ContentReference | None = None,
 ) -> DocumentChanged:
-    """The event of a change. Published again by the same sync, it has the same id.
+    """Build the event of a change; the same change of the same sync always gets the same id.
 
-    ``prefix`` stands before every uri. ``content_ref`` stands for a content that no event can hold.
+    ``prefix`` is put before every uri. ``content_ref`` replaces content too large for an event.
 
     Raises:
-        pydantic.ValidationError: the project, a uri or a collection is out of its limits.
+        pydantic.ValidationError: the project, a uri or a collection exceeds its limits.
     """
     source = [] if origin is None else [origin.source, origin.revision]
     place = [project, prefix, *source, change.uri, change.old_uri, change.change, change.want]
@@ -52,7 +52,7 @@ def document_changed(
 
 
 def _link(change: Change, prefix: str) -> str | None:
-    """The prefix is no part of the repository, so the path is filled in where there is one."""
+    """Permalink template; with a prefix, the path in the repository is filled in."""
     template = change.permalink_template
     if template is None or not prefix:
         return template

@@ -1,4 +1,4 @@
-"""Names of files as uris of documents."""
+"""Conversion of file names to uris of documents."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 __all__ = ["to_shown", "to_uri"]
 
 _LONGEST_BYTES = 2048
-"""As events have it."""
+"""Longest uri of an event."""
 
 
 def to_uri(path: bytes) -> str | None:
-    """The path as text, or None where it is not UTF-8 or too long for a uri."""
+    """Path as text. Returns None if it is not UTF-8, or too long for a uri."""
     try:
         uri = path.decode()
     except UnicodeDecodeError:
@@ -20,5 +20,5 @@ def to_uri(path: bytes) -> str | None:
 
 
 def to_shown(path: str | bytes) -> str:
-    """The path as text that can be printed, also where it is not UTF-8."""
+    """Path as printable text, even if it is not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")

@@ -24,12 +24,12 @@ _TRANSPORTS = _WEB | {"ssh", "git", "git+ssh"}
 
 
 def permalink_template(remote: str) -> str | None:
-    """Link with the places ``{commit} {path} {start} {end}``.
+    """Link with the placeholders ``{commit} {path} {start} {end}``.
 
-    None for an unknown forge, and for an address that is too long for an event.
+    Returns None for an unknown forge, and for an address that is too long for an event.
 
-    A forge is known by a label of its host name (``gitlab.example.org``); URLs may be https, ssh,
-    git or scp-like. Names and passwords in the URL are left out.
+    A forge is recognised by a label of its host name (``gitlab.example.org``). URLs may be https,
+    ssh, git or scp-like. Names and passwords in the URL are left out.
     """
     base = web_address(remote.strip())
     if base is None:
@@ -42,7 +42,7 @@ def permalink_template(remote: str) -> str | None:
 
 
 def web_address(remote: str) -> str | None:
-    """``https://host/owner/repository`` of a remote."""
+    """Web address of a remote, ``https://host/owner/repository``; None if there is none."""
     if scp_like := _SCP_LIKE.match(remote):
         return _joined("https", scp_like["host"], scp_like["path"])
     try:

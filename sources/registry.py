@@ -1,4 +1,4 @@
-"""Which kind of source a path is."""
+"""Registry of the kinds of sources, and opening of the source at a path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Mapping[str, Callable[[Path, Choice], Source | None]] = {
     "git": open_git,
     "directory": open_directory,
 }
-"""Kinds in the order in which they are asked; the first that recognises a path has it."""
+"""Kinds in the order in which they are tried; the first that recognises a path opens it."""
 
 
 def open_source(
@@ -28,17 +28,17 @@ def open_source(
     *,
     worktree: bool = False,
 ) -> Source:
-    """The source at a path.
+    """Open the source at a path.
 
     Args:
-        path: of a directory.
-        include: patterns, in the form of ``.gitignore``, for what is taken all the same although
-            it would be left out.
-        homes: directories of Headrace itself, which are left out.
-        worktree: of a repository, the files as they are, not as they were committed.
+        path: path of a directory.
+        include: patterns, in the format of ``.gitignore``, for files to include that would be left
+            out.
+        homes: homes of Headrace itself, which are left out.
+        worktree: if set, take the current files of a repository instead of the committed ones.
 
     Raises:
-        UsageError: there is no such directory, or it can't be read; or it has no work tree.
+        UsageError: the directory does not exist or can't be read, or has no work tree.
     """
     path = path.expanduser()
     if not path.exists():
@@ -50,10 +50,10 @@ def open_source(
         source = recognise(path, choice)
         if source is not None:
             return _work_tree_of(source) if worktree else source
-    raise UsageError(f"{path} is no source of a known kind: {', '.join(KINDS)}")
+    raise UsageError(f"{path} is not a source of any kind ({', '.join(KINDS)}); name another path")
 
 
 def _work_tree_of(source: Source) -> Source:
     if not isinstance(source, GitSource) or not source.has_work_tree:
-        raise UsageError(f"{source.location} has no work tree of git: leave --worktree out")
+        raise UsageError(f"{source.location} has no work tree of git; leave out --worktree")
     return WorkTreeSource.of(source)

@@ -1,4 +1,4 @@
-"""What is remembered of a source from one sync to the next: a cache, and what is on its way."""
+"""State of a source between syncs: a cache of read files, and pending changes."""
 
 from __future__ import annotations
 
@@ -15,50 +15,51 @@ from sources.types import Skip
 __all__ = ["GONE", "Known", "Pending", "State", "mark_of", "pending_of", "skip_of", "want"]
 
 GONE = ""
-"""What is wanted of a document that is deleted."""
+"""Wanted state of a deleted document."""
 
 _VERSION = 3
 _SKIPPED = "!"
 
 Known = tuple[str, str]
-"""Fingerprint of a file, and what was found by reading it: SHA-256 of its text, or `mark_of`."""
+"""Fingerprint of a file, and the mark of its content: SHA-256 of its text, or `mark_of`."""
 
 Pending = tuple[str, str]
-"""Token of a published change, and what it makes of its document."""
+"""Token of a published change, and the wanted state of its document."""
 
 
 def want(content_hash: str, collections: Iterable[str] = ()) -> str:
-    """State of a document in the index, as one text to compare."""
+    """State of a document in the index, as one string to compare."""
     return "\n".join([content_hash, *sorted(set(collections))])
 
 
 def mark_of(reason: Skip) -> str:
-    """What is kept of a file that is no document."""
+    """Mark of a file that is not a document."""
     return f"{_SKIPPED}{reason.value}"
 
 
 def skip_of(mark: str) -> Skip | None:
-    """Why a file is no document; None: it is one."""
+    """Reason why a file is not a document; None if it is a document."""
     return Skip(mark[len(_SKIPPED) :]) if mark.startswith(_SKIPPED) else None
 
 
 def pending_of(saved: Mapping[str, Any]) -> dict[str, Pending]:
-    """The pending changes of a state as it was saved, by uri."""
+    """Pending changes of a saved state, by uri."""
     return _pairs(saved["pending"]) if saved.get("version") == _VERSION else {}
 
 
 @dataclass(slots=True)
 class State:
-    """A source as its last sync left it.
+    """State of a source after its last sync.
 
     Attributes:
-        files: what was read, by uri. It saves reading; the index says what is indexed.
+        files: results of reading files, by uri. This is only a cache: the index records what is
+            indexed.
         pending: changes without a known outcome, by uri.
-        rejected: what was wanted of a document when its change was refused, and why, by uri.
-        doubtful: uris of which a sync that never ended may have published changes.
-        commit: that was synced last.
-        committed_at: its time in seconds since 1970.
-        rules: digest of what decided which files are documents.
+        rejected: wanted state of a document whose change was rejected, and the reason, by uri.
+        doubtful: uris for which an unfinished sync may have published changes.
+        commit: commit that was synced last.
+        committed_at: time of the commit in seconds since 1970.
+        rules: digest of the rules that decided which files are documents.
     """
 
     files: dict[str, Known] = field(default_factory=dict)
@@ -72,18 +73,18 @@ class State:
     def resolve(
         self, applied: Collection[str], rejected: Mapping[str, str], present: Collection[str]
     ) -> frozenset[str]:
-        """Drop the pending changes that are done with; the uris of those that are lost.
+        """Drop pending changes that are settled or lost; returns the uris of lost changes.
 
         Args:
             applied: tokens of changes that a worker has applied, or found to be superseded.
-            rejected: reason by token of changes that were refused.
+            rejected: reason by token of rejected changes.
             present: tokens of changes that wait in the log.
         """
         uris_of = Counter(token for token, _ in self.pending.values())
         lost = set[str]()
         for uri, (token, wanted) in list(self.pending.items()):
             if token in rejected:
-                # a rename that is refused leaves its old uri to be deleted by itself
+                # after a rejected rename, the old uri still has to be deleted by another change
                 if wanted != GONE or uris_of[token] == 1:
                     self.rejected[uri] = wanted, rejected[token]
             elif token not in applied:
@@ -94,7 +95,7 @@ class State:
         return frozenset(lost)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object: the large parts are compressed."""
+        """Convert to a JSON object with its large parts compressed."""
         return {
             "version": _VERSION,
             "files": _packed(self.files),
@@ -108,7 +109,7 @@ class State:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | None) -> Self:
-        """Inverse of ``to_json``; an empty one for nothing, or a state of another version."""
+        """Inverse of ``to_json``; returns an empty state for None or another version."""
         if saved is None or saved.get("version") != _VERSION:
             return cls()
         return cls(
@@ -123,11 +124,11 @@ class State:
 
 
 _BETWEEN = "\0"
-"""No uri, fingerprint or reason has it."""
+"""Separator that occurs in no uri, fingerprint or reason."""
 
 
 def _packed(pairs: Mapping[str, tuple[str, str]]) -> str:
-    """Texts side by side, compressed: large objects cost Postgres and JSON seconds to parse."""
+    """Join and compress texts: Postgres and JSON parsers need seconds for large objects."""
     first, second = (map(itemgetter(i), pairs.values()) for i in range(2))
     return _compressed([*pairs, *first, *second])
 

@@ -1,4 +1,4 @@
-"""One sync: compare, read what changed, say what to publish and what to remember."""
+"""One sync of a source: the changes to publish and the state to save."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Sync"]
 
 
 class Sync:
-    """What one sync of a source has to publish, read lazily: iterate once.
+    """Changes that one sync of a source has to publish, read lazily; iterate only once.
 
-    A sync loses nothing when it is killed, and leaves nothing in the index that the source does not
-    have, if its user keeps ``state(doubtful)`` with the uris that it is about to publish
-    (``touched``), tells ``published`` of each change, and keeps ``state()`` in the end.
+    An interrupted sync loses no change, and leaves no document in the index that the source lacks,
+    if the caller saves ``state(doubtful)`` with the uris that it is about to publish (``touched``),
+    calls ``published`` for each change, and saves ``state()`` at the end.
 
     Args:
-        source: where from.
-        listing: what it holds now.
-        basis: what the index holds of it.
+        source: source of the documents.
+        listing: current content of the source.
+        basis: content of the index from this source.
         max_bytes: larger files are skipped.
-        read_all: read every file at once whose text is not known, so that ``steps`` say all.
+        read_all: read all files with unknown text immediately, so that ``steps`` is complete.
 
     Raises:
-        UsageError: the source has gone, or can't be read.
+        UsageError: the source no longer exists, or can't be read.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class Sync:
             skipped_paths=dict(listing.skipped_paths),
         )
         self.position = 0
-        """How many steps have been iterated over."""
+        """Number of steps that have been iterated over."""
         self.steps = self._plan(read_all=read_all)
 
     @property
     def total(self) -> int:
-        """Most changes that iterating gives; files that turn out to be unchanged give none."""
+        """Upper limit of the number of changes; files that turn out to be unchanged yield none."""
         return len(self.steps)
 
     def touched(self, start: int, stop: int) -> frozenset[str]:
-        """The uris of some steps."""
-        some = islice(self.steps, start, stop)
-        return frozenset(uri for step in some for uri in (step.uri, step.old_uri) if uri)
+        """Uris of the steps from ``start`` to ``stop``."""
+        steps = islice(self.steps, start, stop)
+        return frozenset(uri for step in steps for uri in (step.uri, step.old_uri) if uri)
 
     def published(self, change: Change, token: str) -> None:
-        """Remember the token of a change until its outcome is known."""
+        """Record the token of a change until its outcome is known."""
         self._pending[change.uri] = token, change.want
         self._rejected.pop(change.uri, None)
         if change.old_uri is not None:
@@ -78,12 +78,12 @@ class Sync:
             self._rejected.pop(change.old_uri, None)
 
     def settled(self, uri: str, token: str) -> None:
-        """Forget a change whose outcome is known: from now on the index says what became of it."""
+        """Remove a pending change whose outcome is known, and which the index now reflects."""
         if self._pending.get(uri, ("",))[0] == token:
             del self._pending[uri]
 
     def state(self, doubtful: Collection[str] = ()) -> State:
-        """What to remember. ``doubtful``: uris that are about to be published."""
+        """State to save. ``doubtful`` are the uris that are about to be published."""
         return replace(
             self._basis.state,
             files=self._files,
@@ -96,10 +96,10 @@ class Sync:
         )
 
     def __iter__(self) -> Iterator[Change]:
-        """The changes; each content is read when its turn comes.
+        """Yield the changes; each content is read just before its change.
 
         Raises:
-            UsageError: the source has gone in the meantime.
+            UsageError: the source no longer exists.
         """
         with self._source.reader(self._max_bytes) as read:
             for step in self.steps:
@@ -110,15 +110,15 @@ class Sync:
                     yield from self._read(step, read)
 
     def _known(self) -> dict[str, Known]:
-        """What earlier syncs read of files that are the same now, by the same rules."""
+        """Results of earlier syncs for files that have not changed, if the rules are the same."""
         state = self._basis.state
         if self._basis.full or state.rules != self._rules:
             return {}
-        known = state.files
+        files = state.files
         return {
             uri: entry
             for uri, fingerprint in self._listing.files.items()
-            if (entry := known.get(uri)) and entry[0] == fingerprint
+            if (entry := files.get(uri)) and entry[0] == fingerprint
         }
 
     def _plan(self, *, read_all: bool) -> list[Step]:
@@ -152,13 +152,13 @@ class Sync:
         return match_renames(gone, texts, similar)
 
     def _upserts(self, renames: Collection[str]) -> list[Step]:
-        basis, known, expected = self._basis, self._files, self._basis.expected
+        basis, files, expected = self._basis, self._files, self._basis.expected
         state = basis.state
-        # the common case, for which nothing is called: a hundred thousand files as they were
+        # fast path without calls for the common case: a hundred thousand unchanged files
         is_plain = not (basis.full or basis.collections or state.doubtful or self._rejected)
         steps = []
         for uri, fingerprint in self._listing.files.items():
-            mark = known[uri][1] if uri in known else None
+            mark = files[uri][1] if uri in files else None
             if is_plain and mark is not None and expected.get(uri) == mark:
                 self._count(uri)
             elif uri not in renames and (mark is None or (why := self._why(uri, mark))):
@@ -166,12 +166,12 @@ class Sync:
         return sorted(steps, key=attrgetter("uri"))
 
     def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
-        """Of what no file has, or one that is known to be no document."""
+        """Delete documents whose file is gone, or is known not to be a document."""
         basis = self._basis
         refused = {uri for uri, (_, want) in basis.state.rejected.items() if want == GONE}
-        known = basis.expected.keys() | basis.state.doubtful | refused
-        gone = known - self._listing.files.keys()
-        gone |= known & self.report.skipped_paths.keys()
+        uris = basis.expected.keys() | basis.state.doubtful | refused
+        gone = uris - self._listing.files.keys()
+        gone |= uris & self.report.skipped_paths.keys()
         for uri in sorted(gone - set(moved)):
             why = basis.why_delete(uri)
             if why is None:
@@ -182,7 +182,7 @@ class Sync:
                 yield Step("delete", uri, why)
 
     def _why(self, uri: str, mark: str) -> Why | None:
-        """Why a file with this mark has to be published; what needs nothing is counted."""
+        """Reason to publish a file with this mark; if None, the file is counted in the report."""
         reason = skip_of(mark)
         if reason is not None:
             self.report.skipped_paths[uri] = reason
@@ -198,24 +198,24 @@ class Sync:
         return why
 
     def _count(self, uri: str) -> None:
-        """Count a file that is as wanted."""
+        """Count a file whose document is as wanted."""
         if uri in self._pending:
             self.report.waiting += 1
         else:
             self.report.unchanged += 1
 
     def _mark(self, uri: str) -> str | None:
-        known = self._files.get(uri)
-        return None if known is None else known[1]
+        entry = self._files.get(uri)
+        return None if entry is None else entry[1]
 
     def _learn_marks(self, gone: Mapping[str, str], *, read_all: bool) -> None:
-        """Find the texts of new files where some are gone, which may be the same."""
+        """Read the texts of new files if others are gone, because they may be renamed files."""
         files, basis = self._listing.files, self._basis
         if not read_all and (not gone or basis.full):
             return
         unread = [uri for uri in files if uri not in self._files]
         if not read_all and basis.state.rules == self._rules:
-            old = {known[0]: known[1] for uri in gone if (known := basis.state.files.get(uri))}
+            old = {entry[0]: entry[1] for uri in gone if (entry := basis.state.files.get(uri))}
             self._files |= {
                 uri: (files[uri], old[files[uri]])
                 for uri in unread
@@ -262,7 +262,7 @@ class Sync:
         return to_document(uri, content.raw, included=uri in self._listing.included)
 
     def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
-        """Count it, and take what was a document there (or at the old uri) out of the index."""
+        """Count a skipped file, and delete its document (or that of its old uri) from the index."""
         self.report.skipped_paths[step.uri] = reason
         for uri in filter(None, (step.old_uri, step.uri)):
             why = self._basis.why_delete(uri)

@@ -1,4 +1,4 @@
-"""What a source is, what is found in it, and what a sync does with it."""
+"""Types of sources, their content, and the changes of a sync."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ChangeKind = Literal["upsert", "delete", "rename"]
 
 
 class Skip(StrEnum):
-    """Why something that was found is not a document."""
+    """Reason why a file or folder is not a document."""
 
     BINARY = "binary"
     ENCODING = "unknown encoding"
@@ -48,7 +48,7 @@ class Skip(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a document is published or deleted."""
+    """Reason to publish or delete a document."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -62,14 +62,14 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a source holds now.
+    """Current content of a source.
 
     Attributes:
-        files: fingerprint by uri; equal ones mean equal bytes.
-        skipped_paths: what is known to be no document without reading it. A path that ends in
-            ``/`` is a folder that was left out as a whole.
-        included: uris of files that a rule of the user names: their content is not judged.
-        committed_at: seconds since 1970 of ``commit``.
+        files: fingerprint by uri; equal fingerprints mean equal bytes.
+        skipped_paths: reason by path, for paths that are not documents, decided without reading
+            them. A path that ends in ``/`` is a folder that was left out as a whole.
+        included: uris of files that a rule of the user names; their content is not checked.
+        committed_at: time of ``commit`` in seconds since 1970.
     """
 
     files: Mapping[str, str]
@@ -87,9 +87,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Bytes of one file, with their fingerprint: a file may change after it was listed.
+    """Bytes of a file with their fingerprint, since a file may change after it was listed.
 
-    An empty fingerprint: the file may change again without a new fingerprint.
+    The fingerprint is empty if the file may change again without a new fingerprint.
     """
 
     raw: bytes
@@ -97,32 +97,32 @@ class Content:
 
 
 class Held(NamedTuple):
-    """What the index holds of a document: SHA-256 of its text (hex), and its collections."""
+    """State of a document in the index: SHA-256 of its text (hex), and its collections."""
 
     content_hash: str
     collections: tuple[str, ...] = ()
 
 
 Read = Callable[[str, str], Content]
-"""Content of a uri that was listed with a fingerprint; raises ``OSError`` where it can't be had."""
+"""Reader of a uri that was listed with a fingerprint; raises ``OSError`` if it can't be read."""
 
 
 class Source(Protocol):
-    """A place that documents come from. Calls block; none runs code of the source."""
+    """Origin of documents. Calls block; none runs code of the source."""
 
     @property
     def kind(self) -> str:
-        """``git`` or ``directory``."""
+        """Kind of source: ``git`` or ``directory``."""
         ...
 
     @property
     def key(self) -> str:
-        """Identity: equal for two checkouts of one repository. It takes git some time to find."""
+        """Identity, equal for two checkouts of one repository; git may need a while to find it."""
         ...
 
     @property
     def name(self) -> str:
-        """What people call it, unless they choose another name; no other key has this name."""
+        """Default name for people, unique to the key."""
         ...
 
     @property
@@ -131,35 +131,35 @@ class Source(Protocol):
         ...
 
     def list(self, max_bytes: int) -> Listing:
-        """Everything in the source; files over ``max_bytes`` count as skipped.
+        """List everything in the source; files over ``max_bytes`` count as skipped.
 
         Raises:
-            UsageError: the source has gone, or can't be read.
+            UsageError: the source no longer exists, or can't be read.
         """
         ...
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Whether the listing is of an earlier commit than one that was synced before."""
+        """True if the listing is of an earlier commit than ``commit``, which was synced before."""
         ...
 
     def uncommitted(self, listing: Listing) -> int:
-        """How many files differ from the commit that was listed; 0 where there is none."""
+        """Count files that differ from the listed commit; 0 if there is no commit."""
         ...
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """Old uri by new uri of similar files since ``commit``; empty where that isn't known."""
+        """Old uri by new uri of files renamed since ``commit``; empty if that is unknown."""
         ...
 
     def reader(self, max_bytes: int) -> AbstractContextManager[Read]:
-        """Reads contents one by one, at most a byte over ``max_bytes`` of each."""
+        """Reader of single contents, which reads at most ``max_bytes`` + 1 bytes of each."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One document became something else, or went away.
+    """Change of one document.
 
-    ``want``: what the index holds of the uri once the change is applied, as ``state.want`` has it.
+    ``want`` is the state of the uri in the index once the change is applied, as ``state.want``.
     """
 
     change: ChangeKind
@@ -176,11 +176,11 @@ class Change:
 class Report:
     """Counts of one sync.
 
-    When it is through, ``found = unchanged + waiting + published + rejected + skipped``.
+    When it has finished, ``found = unchanged + waiting + published + rejected + skipped``.
     ``published`` counts documents that were created, edited or renamed; ``deleted`` counts those
-    that were there before and are no longer (or are no longer text). ``waiting``: published by an
-    earlier sync, and not applied yet. ``rejected``: reason by uri of those whose last change was
-    refused, and which have not changed since. ``skipped_paths``: reason by path.
+    whose file is gone or no longer text. ``waiting`` counts documents published by an earlier sync
+    and not applied yet. ``rejected`` has the reason by uri for documents whose last change was
+    rejected and which have not changed since. ``skipped_paths`` has the reason by path.
     """
 
     found: int = 0

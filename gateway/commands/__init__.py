@@ -1,1 +1,1 @@
-"""One file per command; each exposes ``command``."""
+"""Commands of ``headrace``: one module each, which exports ``command``."""

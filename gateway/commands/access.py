@@ -1,4 +1,4 @@
-"""``headrace access``: a user in Redis and a role in Postgres for each kind of process."""
+"""``headrace access``: one Redis user and one Postgres role for each kind of process."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from store.roles import set_passwords
 __all__ = ["command"]
 
 _NOT_SAVED = (
-    "Redis has neither an ACL file nor a configuration file that keeps users: "
-    "run this again whenever it has restarted"
+    "Redis has no ACL file and no configuration file to keep its users in; "
+    "run this again after each restart of Redis"
 )
 _USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
-_OPEN = "Redis lets everybody in as the user `default`, without a password: set `requirepass`"
+_OPEN = "Redis accepts the user `default` without a password; set `requirepass`"
 
 
 @dataclass(frozen=True)
 class Access:
-    """How one role gets in. ``password`` None: it stays what it was."""
+    """Credentials of one role. ``password`` is None if the existing one is kept."""
 
     role: Role
     redis_user: str
@@ -60,46 +60,50 @@ class _Found:
 
 def command(
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="New passwords where none are given, too.")
+        bool,
+        typer.Option("--rotate", help="Generate new passwords for roles without a configured one."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a user for each role, with the least rights; again: bring them to this version's.
+    """Create a user for each role, with least privilege; update the rights of existing users.
 
-    A role: publisher, answerer, worker, operator. Its password is HEADRACE_<ROLE>_PASSWORD, or a
-    file of that role's name in HEADRACE_PASSWORDS_DIRECTORY; otherwise one is made at first and
-    printed this once.
+    Roles are publisher, answerer, worker and operator. The password of a role is taken from
+    HEADRACE_<ROLE>_PASSWORD, or from the file named after the role in
+    HEADRACE_PASSWORDS_DIRECTORY. Otherwise it is generated, and printed only this once.
     """
-    found = run_client(lambda settings: _grant(settings, rotate=rotate))
-    if not found.saved:
+    granted = run_client(lambda settings: _grant(settings, rotate=rotate))
+    if not granted.saved:
         stderr().print(_NOT_SAVED)
-    if found.is_open:
+    if granted.is_open:
         stderr().print(_OPEN)
     if json:
         print_json(
-            {"roles": [_plain(one, found.urls) for one in found.accesses], "saved": found.saved}
+            {
+                "roles": [_plain(access, granted.urls) for access in granted.accesses],
+                "saved": granted.saved,
+            }
         )
         return
-    for access in found.accesses:
-        _print(_plain(access, found.urls))
+    for access in granted.accesses:
+        _print(_plain(access, granted.urls))
 
 
 async def _grant(settings: Settings, *, rotate: bool) -> _Found:
     servers = configured(settings)
     if servers is None or not servers.owner_database_url:
         raise ConfigurationError(
-            "set HEADRACE_REDIS_URL to Redis as a user who may do everything, and "
-            "HEADRACE_OWNER_DATABASE_URL to Postgres as the owner of the tables"
+            "HEADRACE_REDIS_URL or HEADRACE_OWNER_DATABASE_URL is not set; set the first to Redis "
+            "as an administrator, the second to Postgres as the owner of the tables"
         )
     async with open_redis(servers) as redis:
         version = (await check_server(redis)).version
         accesses = [await _access(servers, redis, role, rotate=rotate) for role in Role]
-        changed = {one.postgres_role: one.password for one in accesses if one.password}
+        changed = {access.postgres_role: access.password for access in accesses if access.password}
         await set_passwords(servers.owner_database_url, changed)
         for access in accesses:
             rules = user_rules(access.role, servers.stream_prefix, version)
             await put_user(redis, access.redis_user, rules, await _hashes(redis, access))
-        # `up` writes the configuration of its own Redis anew at every start
+        # `up` rewrites the configuration of its own Redis at every start
         saved = bool(settings.redis_url) and await save_users(redis)
         is_open = await _lets_everybody_in(redis)
     return _Found(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
@@ -121,12 +125,12 @@ async def _hashes(redis: Redis, access: Access) -> list[str]:
 
 
 async def _lets_everybody_in(redis: Redis) -> bool:
-    found: Any = await redis.acl_getuser("default")
-    return found is not None and {"on", "nopass"} <= set(found["flags"])
+    user: Any = await redis.acl_getuser("default")
+    return user is not None and {"on", "nopass"} <= set(user["flags"])
 
 
 def _plain(access: Access, urls: tuple[str, str]) -> dict[str, Any]:
-    """As it is printed; a password that was given isn't repeated."""
+    """Fields to print; only a generated password is included."""
     plain = {
         "role": access.role.value,
         "redis_user": access.redis_user,
@@ -143,7 +147,10 @@ def _plain(access: Access, urls: tuple[str, str]) -> dict[str, Any]:
 
 
 def _as_user(url: str, user: str, password: str) -> str:
-    """Without what the query says of the former user: it would count, or tell his password."""
+    """Replace the user of a URL.
+
+    User parameters in the query are dropped: they would take precedence or reveal a password.
+    """
     parts = urlsplit(url)
     netloc = f"{quote(user)}:{quote(password)}@{parts.netloc.rpartition('@')[2]}"
     query = [

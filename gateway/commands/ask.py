@@ -1,4 +1,4 @@
-"""``headrace ask``: one question, its results with their places."""
+"""``headrace ask``: answer one question with results and their citations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Mode", "command"]
 
 
 class Mode(StrEnum):
-    """Which legs are searched."""
+    """Retrievers that a query uses."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -36,27 +36,32 @@ def command(
     limit: Annotated[int, typer.Option(help="Results, 1 to 100.")] = 5,
     mode: Annotated[Mode, typer.Option(help="Search by meaning, by words, or both.")] = Mode.HYBRID,
     min_event: Annotated[
-        str | None, typer.Option(help="Token of a publish that the answer must reflect.")
+        str | None, typer.Option(help="Token of a published change that the answer must reflect.")
     ] = None,
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="With --min-event: wait for its vectors too.")
+        bool, typer.Option("--vectors", help="With --min-event: also wait for its vectors.")
     ] = False,
     agent: Annotated[str | None, typer.Option(help="Also search this agent's documents.")] = None,
-    kind: Annotated[list[ContentKind] | None, typer.Option(help="Only these kinds.")] = None,
-    collection: Annotated[list[str] | None, typer.Option(help="Only these collections.")] = None,
-    under: Annotated[str | None, typer.Option(help="Only uris that begin so.")] = None,
+    kind: Annotated[
+        list[ContentKind] | None, typer.Option(help="Only documents of this kind.")
+    ] = None,
+    collection: Annotated[
+        list[str] | None, typer.Option(help="Only documents of this collection.")
+    ] = None,
+    under: Annotated[str | None, typer.Option(help="Only uris that begin with this.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say why each result is there, with scores and times.")
+        bool,
+        typer.Option("--explain", help="Show how each result was ranked, with scores and times."),
     ] = False,
     context: Annotated[
-        int | None, typer.Option(help="Also assemble a context of so many tokens.")
+        int | None, typer.Option(help="Also assemble a context of at most this many tokens.")
     ] = None,
     timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
-    """Ask a question; print what was found, where, and why."""
+    """Ask a question and print the best results with their citations."""
     if vectors and min_event is None:
-        raise UsageError("--vectors goes with --min-event: name the change to wait for")
+        raise UsageError("--vectors needs --min-event; give the token of the change to wait for")
     filters = _filters(kinds=kind or (), collections=collection or (), uri_prefix=under)
     query = {
         "agent": agent,

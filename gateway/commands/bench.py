@@ -1,4 +1,4 @@
-"""``headrace bench``: measured figures, with servers of their own."""
+"""``headrace bench``: benchmarks that start their own servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Measurement", "command"]
 
 
 class Measurement(StrEnum):
-    """What can be measured: each a module in ``bench/`` (with _) with a function ``measure``."""
+    """Benchmarks: each is a module in ``bench/`` (with _ for -) that has a function ``measure``."""
 
     INDEXING = "indexing"
     ASKING = "asking"
@@ -36,15 +36,15 @@ def command(
     sets: Annotated[
         list[Path] | None, typer.Argument(metavar="DIR...", help="Evaluation sets of `coverage`.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="Length of a soak.", min=0.5)] = 5.0,
+    minutes: Annotated[float, typer.Option(help="Duration of `soak`, in minutes.", min=0.5)] = 5.0,
     json: JsonOption = False,
 ) -> None:
-    """Measure on this machine, with servers of its own; takes minutes."""
+    """Run a benchmark on this machine; it starts its own servers and takes minutes."""
     measure = import_module(f"bench.{name.replace('-', '_')}").measure
     if name is Measurement.COVERAGE:
         measure = partial(measure, sets or [])
     elif sets:
-        raise UsageError(f"bench {name} takes no directories")
+        raise UsageError(f"bench {name} does not take directories; leave them out")
     if name is Measurement.SOAK:
         measure = partial(measure, minutes, stderr().print)
     report: Report = run_client(lambda _settings: measure())

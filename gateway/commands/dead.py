@@ -1,4 +1,4 @@
-"""``headrace dead``: what could not be processed, and what to do with it."""
+"""``headrace dead``: list, show, redrive and drop dead letters."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["command"]
 T = TypeVar("T")
 command = typer.Typer(rich_markup_mode=None)
 
-LetterArgument = Annotated[str | None, typer.Argument(metavar="ID", help="As `list` prints it.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All of them.")]
+LetterArgument = Annotated[str | None, typer.Argument(metavar="ID", help="Id from `list`.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 
 
 @command.command("list")
 def list_letters(
-    limit: Annotated[int, typer.Option(help="At most so many, the newest first.")] = 100,
-    topic: Annotated[str | None, typer.Option(help="Of this topic only.")] = None,
+    limit: Annotated[int, typer.Option(help="Show at most this many.")] = 100,
+    topic: Annotated[str | None, typer.Option(help="Only dead letters of this topic.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List them, the newest first."""
+    """List dead letters, newest first."""
     letters = _with_letters(lambda dead: dead.list(limit, topic))
     if json:
         for letter in letters:
@@ -45,18 +45,18 @@ def list_letters(
 
 @command.command()
 def show(letter: Annotated[str, typer.Argument(metavar="ID")], json: JsonOption = False) -> None:
-    """Show one: the reason, and the event itself."""
-    found = _plain(_with_letters(lambda dead: dead.show(letter)))
+    """Show a dead letter: its reason and the event itself."""
+    fields = _plain(_with_letters(lambda dead: dead.show(letter)))
     if json:
-        print_json(found)
+        print_json(fields)
         return
-    for name, value in found.items():
+    for name, value in fields.items():
         typer.echo(f"{name:>10}  " + printable(str(value)).replace("\n", f"\n{'':12}"))
 
 
 @command.command()
 def redrive(letter: LetterArgument = None, every: AllOption = False) -> None:
-    """Try again: put the event back where it was in the log's order."""
+    """Process a dead letter again at its position in the log."""
     if _one_or_all(letter, every=every) is None:
         count = _with_letters(lambda dead: dead.redrive_all())
         typer.echo(f"redriven: {count}")
@@ -67,16 +67,16 @@ def redrive(letter: LetterArgument = None, every: AllOption = False) -> None:
 
 @command.command()
 def drop(letter: LetterArgument = None, every: AllOption = False) -> None:
-    """Forget it for good."""
-    one = _one_or_all(letter, every=every)
-    count = _with_letters(_drop_all if one is None else lambda dead: _drop(dead, one))
+    """Delete a dead letter permanently."""
+    letter_id = _one_or_all(letter, every=every)
+    count = _with_letters(_drop_all if letter_id is None else lambda dead: _drop(dead, letter_id))
     typer.echo(f"dropped: {count}")
 
 
 def _one_or_all(letter: str | None, *, every: bool) -> str | None:
-    """Raises UsageError unless exactly one of both is given."""
+    """Raise UsageError unless exactly one of ID and --all is given."""
     if (letter is None) != every:
-        raise UsageError("name one dead letter by its ID, or say --all")
+        raise UsageError("give either the ID of a dead letter or --all")
     return letter
 
 
@@ -115,7 +115,7 @@ def _plain(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _lines(letter: DeadLetter) -> str:
-    """Two lines, since a column of a terminal is too narrow for a reason and its cure."""
+    """Format a dead letter as two lines: a table column is too narrow for reason and remedy."""
     when = letter.last_at.isoformat(timespec="seconds")
     tries = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
     reason = " ".join(f"{letter.error} after {tries}: {letter.detail}".split())

@@ -1,4 +1,4 @@
-"""``headrace demo``: the whole way, from files to answers, on real servers."""
+"""``headrace demo``: index documents and answer questions about them, on real servers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _QUIET = Console(quiet=True)
 
 @dataclass(frozen=True)
 class _Reply:
-    """An answer, and the milliseconds that it took."""
+    """An answer with its question and its response time in milliseconds."""
 
     question: str
     answer: QueryAnswer
@@ -58,7 +58,7 @@ class _Reply:
 
 @dataclass
 class _Course:
-    """What happened, and when: seconds since the command began."""
+    """Record of a demo; ``seconds`` holds times since the command began."""
 
     began_at: float = field(default_factory=perf_counter)
     report: SyncReport | None = None
@@ -67,7 +67,7 @@ class _Course:
     last: list[_Reply] = field(default_factory=list)
 
     def mark(self, what: str) -> float:
-        """Keep and return the time at which something was first done."""
+        """Record and return the time at which a step was first reached."""
         return self.seconds.setdefault(what, perf_counter() - self.began_at)
 
 
@@ -84,14 +84,14 @@ class _Tools:
 def command(
     path: Annotated[
         Path | None,
-        typer.Argument(help="A directory, all of it; default: a part of Headrace's repository."),
+        typer.Argument(help="Directory to index; default: a part of Headrace's own repository."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Index documents, and ask a few questions as soon as they are searchable by keyword.
 
-    Ask them again when every chunk has its vector. Servers and the index stay under HEADRACE_HOME,
-    so that a second run only indexes what changed.
+    The questions are asked again when every chunk has its vector. Servers' data and the index stay
+    under HEADRACE_HOME, so a second run only indexes what changed.
     """
     course = _Course()
     console = _QUIET if json else stdout()
@@ -170,7 +170,7 @@ async def _ask(client: Client, project: str, question: str) -> _Reply:
 
 
 async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowProgress) -> None:
-    """Raises Unavailable when no chunk gets its vector for two minutes."""
+    """Raise Unavailable if no chunk gets its vector for two minutes."""
     fewest, changed_at = sys.maxsize, perf_counter()
     while True:
         counts = await pending.counts(project)
@@ -181,8 +181,8 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
             fewest, changed_at = counts.pending, perf_counter()
         elif perf_counter() - changed_at > _PATIENCE_SECONDS:
             raise Unavailable(
-                f"{counts.pending:,} chunks have no vector, and none came for "
-                f"{_PATIENCE_SECONDS:g} s: see worker.log under HEADRACE_HOME"
+                f"{counts.pending:,} chunks have no vector, and none was added for "
+                f"{_PATIENCE_SECONDS:g} s; see worker.log under HEADRACE_HOME"
             )
         await asyncio.sleep(_LOOK_EVERY_SECONDS)
 
@@ -192,7 +192,7 @@ def _print_reply(console: Console, reply: _Reply) -> None:
     print_results(console, reply.answer.results[:1], reply.question, explain=True)
     others = ", ".join(reply.places[1:])
     if not reply.places:
-        console.print(Text("nothing found yet: no chunk holds these words", style="dim"))
+        console.print(Text("nothing found yet: no chunk contains these words", style="dim"))
     if others:
         console.print(Text(printable(f"see also {others}"), style="dim"))
 
@@ -222,7 +222,7 @@ def _print_next(console: Console, settings: Settings, demonstration: Demonstrati
 
 
 def _next(demonstration: Demonstration, *, has_servers: bool) -> Iterator[str]:
-    """Commands for a shell, each true after a demo. Servers of its own have ended with it."""
+    """Shell commands that work after this demo; the servers that it started have stopped."""
     programs = Path(sys.executable).parent
     ours = programs / "headrace"
     if ours.exists() and shutil.which("headrace") != str(ours):
@@ -231,7 +231,7 @@ def _next(demonstration: Demonstration, *, has_servers: bool) -> Iterator[str]:
         yield "headrace up    # servers and a worker, until Ctrl-C; the rest in another terminal"
     question = demonstration.next_question
     yield f'headrace ask --project {demonstration.project} "{question}"'
-    yield "headrace sync . --project mine --wait    # all of the current directory"
+    yield "headrace sync . --project mine --wait    # indexes the current directory"
     yield "headrace status --watch"
 
 

@@ -1,4 +1,4 @@
-"""``headrace deployment``: which deployment Redis and Postgres are of."""
+"""``headrace deployment``: show or set the deployment that Redis and Postgres belong to."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ __all__ = ["command"]
 def command(
     adopt_settings: Annotated[
         bool,
-        typer.Option("--adopt", help="Make the servers and the settings one deployment, for good."),
+        typer.Option(
+            "--adopt", help="Make the servers and these settings one deployment, permanently."
+        ),
     ] = False,
     new: Annotated[
-        bool, typer.Option("--new", help="As --adopt, with a new id: for a copy of a database.")
+        bool, typer.Option("--new", help="Like --adopt, with a new id: for a copy of a database.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print the id, the prefix and the partitions that all processes agree on.
+    """Print the deployment's id, stream prefix and number of partitions.
 
-    Exits 1 where servers or settings differ. With --adopt, Redis gets the id of the database, and
-    both get the prefix and the partitions of the settings: after a server was lost, or to change
-    HEADRACE_PARTITIONS or HEADRACE_STREAM_PREFIX. Stop workers and publishers before.
+    Exits 1 if servers or settings differ. --adopt copies the id of the database to Redis, and the
+    prefix and partitions of the settings to both: use it after a server was lost, or to change
+    HEADRACE_PARTITIONS or HEADRACE_STREAM_PREFIX. Stop workers and publishers first.
     """
     stamp = run_client(lambda settings: _run(settings, adopts=adopt_settings or new, new=new))
     if json:

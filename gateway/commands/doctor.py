@@ -1,4 +1,4 @@
-"""``headrace doctor``: is the environment sound, and the index what the log says?"""
+"""``headrace doctor``: check the environment, compare the index with the log, repair it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _MARKS = {State.OK: "ok", State.WARNING: "warning", State.PROBLEM: "PROBLEM"}
 
 def command(
     project: Annotated[
-        str | None, typer.Option("--project", "-p", help="Examine this project only.")
+        str | None, typer.Option("--project", "-p", help="Check this project only.")
     ] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check servers, models and storage; reconcile the index with the log; mend it.
+    """Check servers, models and storage; compare the index with the log; repair differences.
 
-    Exits 0 where nothing is wrong, 1 where something is, or remains after --repair.
+    Exits 0 if nothing is wrong, 1 if something is wrong or remains after --repair.
     """
 
     async def main(settings: Settings) -> Diagnosis:
         async with stack(settings, with_worker=False) as running:
             return await diagnose(running, project, repair=repair)
 
-    found = run_client(main)
+    diagnosis = run_client(main)
     if json:
-        print_json(_plain(found))
+        print_json(_plain(diagnosis))
     else:
-        _print(found)
-    if not found.is_sound:
+        _print(diagnosis)
+    if not diagnosis.is_sound:
         raise typer.Exit(1)
 
 
@@ -55,7 +55,7 @@ def _print(found: Diagnosis) -> None:
         _say("")
         _print_health(health)
     if not found.projects and not found.unexamined:
-        _say("\nno projects yet: `headrace sync PATH` makes one")
+        _say("\nno projects yet: `headrace sync PATH` creates one")
 
 
 def _print_condition(condition: Condition) -> None:
@@ -70,11 +70,11 @@ def _print_health(health: Health) -> None:
     remaining = {drift.name for drift in health.remaining}
     for drift in health.drifts:
         if drift.name not in remaining:
-            _say(f"{'mended':>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
+            _say(f"{'repaired':>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
     for drift in health.remaining:
         _print_drift(drift)
     for failure in health.failures:
-        _say(f"{'':>10}can't be mended: {failure}")
+        _say(f"{'':>10}can't be repaired: {failure}")
 
 
 def _print_drift(drift: Drift) -> None:
@@ -93,9 +93,9 @@ def _say(text: str) -> None:
 def _plain(found: Diagnosis) -> dict[str, Any]:
     return {
         "sound": found.is_sound,
-        "environment": [dataclasses.asdict(one) for one in found.environment],
+        "environment": [dataclasses.asdict(condition) for condition in found.environment],
         "unexamined": found.unexamined or None,
-        "projects": [_plain_health(one) for one in found.projects],
+        "projects": [_plain_health(health) for health in found.projects],
     }
 
 
@@ -107,8 +107,8 @@ def _plain_health(health: Health) -> dict[str, Any]:
         "documents": health.documents,
         "digest": health.digest,
         "sound": health.is_sound,
-        "drifts": [_plain_drift(one) for one in health.remaining],
-        "mended": [_plain_drift(one) for one in health.drifts if one.name not in remaining],
+        "drifts": [_plain_drift(drift) for drift in health.remaining],
+        "mended": [_plain_drift(drift) for drift in health.drifts if drift.name not in remaining],
         "failures": list(health.failures),
     }
 

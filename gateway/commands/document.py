@@ -1,4 +1,4 @@
-"""``headrace document``: what the index holds of single documents, and how they leave it."""
+"""``headrace document``: list, show, delete and purge single documents."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ T = TypeVar("T")
 command = typer.Typer(rich_markup_mode=None)
 
 PrefixOption = Annotated[
-    str | None, typer.Option("--prefix", metavar="X", help="Those whose uri begins with X.")
+    str | None, typer.Option("--prefix", metavar="X", help="Documents whose uri begins with X.")
 ]
 AgentOption = Annotated[
-    str | None, typer.Option("--agent", help="Private ones of this agent; default: shared ones.")
+    str | None,
+    typer.Option("--agent", help="Private documents of this agent; default: shared documents."),
 ]
 UrisArgument = Annotated[list[str] | None, typer.Argument(metavar="[URI]...")]
 UriArgument = Annotated[str, typer.Argument(metavar="URI")]
@@ -48,11 +49,11 @@ def list_documents(
     project: ProjectOption = "default",
     prefix: PrefixOption = None,
     source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Those of this source.")
+        str | None, typer.Option(metavar="NAME", help="Documents of this source.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List documents by uri, with those of every agent."""
+    """List documents by uri, including private documents of all agents."""
 
     async def work(database: Database) -> list[ListedDocument]:
         projects = Projects(database)
@@ -60,14 +61,14 @@ def list_documents(
         if source is not None:
             source_id = (await find_source(Sources(database, projects), project, source)).id
         documents = Documents(database, projects)
-        return [one async for one in documents.listed(project, prefix or "", source_id)]
+        return [document async for document in documents.listed(project, prefix or "", source_id)]
 
-    found = _with_database(work)
+    listing = _with_database(work)
     if json:
-        for document in found:
+        for document in listing:
             print_json(_plain(document))
-    elif found:
-        stdout().print(table([_row(document) for document in found]))
+    elif listing:
+        stdout().print(table([_row(document) for document in listing]))
     else:
         typer.echo("no documents")
 
@@ -79,16 +80,18 @@ def show(
     agent: AgentOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show all that the index holds of a document, its text in order."""
-    found = _with_database(
+    """Show all that the index holds of a document."""
+    text = _with_database(
         lambda database: Documents(database, Projects(database)).find(project, uri, agent or "")
     )
-    if found is None:
-        raise UsageError(f"{project} has no document {uri!r}: `headrace document list` prints uris")
+    if text is None:
+        raise UsageError(
+            f"{project} has no document {uri!r}; `headrace document list` prints the uris"
+        )
     if json:
-        print_json(_whole(found))
+        print_json(_whole(text))
         return
-    plain = _whole(found)
+    plain = _whole(text)
     chunks = plain.pop("chunks_held")
     for name, value in plain.items():
         typer.echo(f"{name.replace('_', ' '):>13}  {printable(str(value))}")
@@ -105,14 +108,15 @@ def delete(
     project: ProjectOption = "default",
     prefix: PrefixOption = None,
     agent: AgentOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are gone.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until they are deleted.")] = False,
     timeout: TimeoutOption = 120.0,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete documents through the log: no answer cites them any more.
+    """Delete documents, so that no answer cites them.
 
-    Their text stays in the archive for its retention, and in the files of the servers: see purge.
+    The deletes are published as changes. The text stays in the archive for its retention, and in
+    the servers' files; `purge` removes it.
     """
     patience = duration(timeout)
 
@@ -143,21 +147,24 @@ def purge(
     agent: AgentOption = None,
     unknown: Annotated[
         bool,
-        typer.Option("--unknown", help="Even what the index has never had: it was rejected."),
+        typer.Option(
+            "--unknown", help="Also purge uris that were never indexed, because they were rejected."
+        ),
     ] = False,
     timeout: TimeoutOption = 120.0,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete documents, and remove their text from index, streams, archive and files.
+    """Delete documents and all copies of their text.
 
-    Tables are rewritten: questions and writers wait meanwhile. Exits 1 where something remains.
+    The text is removed from index, streams, archive and the servers' files. Questions and writes
+    wait while tables are rewritten. Exits 1 if any text remains.
     """
 
     async def work(running: Settings, tools: Purge, client: Client) -> PurgeReport:
         await check_signing_key(running, project)
         chosen = await _chosen(running, project, agent, uris, prefix, unknown_too=unknown)
-        what = f"{len(chosen)} documents of {project} are to be removed for good"
+        what = f"{len(chosen)} documents of {project} are to be removed permanently"
         confirm(f"{what}, and tables rewritten while questions wait", yes=yes)
         return await purge_documents(tools, client, project, agent or "", chosen)
 
@@ -173,29 +180,29 @@ async def _chosen(
     *,
     unknown_too: bool = False,
 ) -> list[str]:
-    """The uris that are meant.
+    """Uris of the chosen documents.
 
     Raises:
-        UsageError: both uris and a prefix are given, or none; or the index has never had one of
-            them, unless ``unknown_too``.
+        UsageError: both uris and a prefix are given, or neither; or one of the uris was never
+            indexed, unless ``unknown_too`` is set.
     """
     if bool(uris) == (prefix is not None):
-        raise UsageError("name documents by their uris, or say --prefix")
+        raise UsageError("give either the uris of documents or --prefix")
     async with open_database(running) as database:
         documents = Documents(database, Projects(database))
-        known = await documents.known(project, agent or "", uris=uris or (), prefix=prefix)
-    unknown = sorted(set(uris or ()) - set(known))
+        indexed = await documents.known(project, agent or "", uris=uris or (), prefix=prefix)
+    unknown = sorted(set(uris or ()) - set(indexed))
     if unknown and unknown_too:
-        return [*known, *unknown]
+        return [*indexed, *unknown]
     if unknown:
         more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise UsageError(
-            f"{project} has never had {unknown[0]!r}{more}: `headrace document list` prints uris "
-            "(purge --unknown is for what was rejected)"
+            f"{project} has never had {unknown[0]!r}{more}; `headrace document list` prints uris "
+            "(for rejected documents, use purge --unknown)"
         )
-    if not known:
+    if not indexed:
         raise UsageError(f"{project} has no document whose uri begins with {prefix!r}")
-    return known
+    return indexed
 
 
 def _with_database(work: Callable[[Database], Awaitable[T]]) -> T:
@@ -210,7 +217,7 @@ def _with_database(work: Callable[[Database], Awaitable[T]]) -> T:
 
 
 def _row(document: ListedDocument) -> dict[str, Any]:
-    """Columns of the table; an agent and a commit where there is one."""
+    """Columns of the table. Agent and commit are None if the document has none."""
     return {
         "uri": document.uri,
         "agent": document.agent or None,

@@ -1,4 +1,4 @@
-"""``headrace down``: the end of a running ``up``."""
+"""``headrace down``: stop a running ``up``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ __all__ = ["command"]
 
 
 def command() -> None:
-    """End `headrace up`, with its servers and workers; all that was published is kept."""
+    """Stop `headrace up` with its servers and workers; published data is kept."""
     ended = run_client(bring_down)
     stderr().print("headrace is down" if ended else "`headrace up` does not run")

@@ -1,4 +1,4 @@
-"""``headrace eval``: how good the answers are, on questions with known answers."""
+"""``headrace eval``: retrieval quality, scored on questions with known answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _Scores = dict[str, dict[str, float]]
 
 def command(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="corpus.jsonl, queries.jsonl and qrels.tsv.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory with corpus.jsonl, queries.jsonl and qrels.tsv."
+        ),
     ],
     mode: Annotated[Mode | None, typer.Option(help="Score this mode only; default: all.")] = None,
     json: JsonOption = False,

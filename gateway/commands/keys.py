@@ -1,4 +1,4 @@
-"""``headrace keys``: who may change a project, proved by signatures."""
+"""``headrace keys``: keys with which publishers sign the changes of a project."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ RequiredProject = Annotated[str, typer.Option("--project", "-p", help="Name of t
 
 @command.command()
 def add(project: RequiredProject, json: JsonOption = False) -> None:
-    """Make a key, and print it: this once. From now on the project takes signed changes only."""
+    """Create a key and print it; it is not shown again.
+
+    From then on, the project requires signed changes.
+    """
     key = SigningKey.new()
     _with_register(lambda register: register.add(project, key))
     setting = f"{key.id}:{key.secret}"
@@ -50,18 +53,24 @@ def list_keys(project: RequiredProject, json: JsonOption = False) -> None:
     elif records:
         stdout().print(_table(records))
     else:
-        typer.echo(f"{project} has no keys: it takes unsigned changes")
+        typer.echo(f"{project} has no keys, so it accepts unsigned changes")
 
 
 @command.command()
 def retire(
-    key: Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it.")],
+    key: Annotated[str, typer.Argument(metavar="ID", help="Id from `list`.")],
     project: RequiredProject,
     last: Annotated[
-        bool, typer.Option("--last", help="Even the last one: anybody may publish again.")
+        bool,
+        typer.Option(
+            "--last", help="Retire even the last active key; unsigned changes are accepted again."
+        ),
     ] = False,
 ) -> None:
-    """Refuse what is signed with a key, within seconds; what was applied stays."""
+    """Reject changes signed with a key, starting within seconds.
+
+    Changes that were applied before stay.
+    """
     _with_register(lambda register: register.retire(project, key, also_last=last))
     typer.echo(f"retired: {key}")
 

@@ -1,4 +1,4 @@
-"""``headrace logs``: what the servers and workers of ``up`` have logged."""
+"""``headrace logs``: logs of the servers and workers of ``up``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FOLLOW_SECONDS = 0.3
 
 
 class Part(StrEnum):
-    """Whose log is shown."""
+    """Processes that have a log."""
 
     WORKER = "worker"
     REDIS = "redis"
@@ -32,13 +32,16 @@ class Part(StrEnum):
 
 
 def command(
-    part: Annotated[Part | None, typer.Argument(help="Whose log; default: all.")] = None,
+    part: Annotated[Part | None, typer.Argument(help="Show this log only; default: all.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")
+        bool,
+        typer.Option("--follow", "-f", help="Print new lines as they are logged, until Ctrl-C."),
     ] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Last lines of each.")] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Number of last lines of each log.")
+    ] = 50,
 ) -> None:
-    """Print the last lines that the servers and workers under HEADRACE_HOME have logged."""
+    """Print the last log lines of the servers and workers under HEADRACE_HOME."""
     run_service(
         lambda settings, stop: _show(settings, stop, part, lines, follow=follow), quiet=True
     )
@@ -50,8 +53,8 @@ async def _show(
     files = log_files(settings.home_directory, part)
     if not files:
         raise UsageError(
-            f"no log of {part or 'any part'} under {settings.home_directory}: `headrace up` makes"
-            " it, or set HEADRACE_HOME to where it runs"
+            f"no log of {part or 'any process'} under {settings.home_directory}; start `headrace "
+            "up`, or set HEADRACE_HOME to the directory of a running one"
         )
     tails = {name: LogTail(path) for name, path in files.items()}
     for name, tail in tails.items():

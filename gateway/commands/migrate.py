@@ -1,4 +1,4 @@
-"""``headrace migrate``: the database schema of this version."""
+"""``headrace migrate``: apply database migrations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["command"]
 
 
 def command(json: JsonOption = False) -> None:
-    """Bring the database to the schema of this version, as the owner of its tables."""
+    """Apply database migrations up to the schema of this version, as the owner of the tables."""
     revision = run_client(_migrate)
     if json:
         print_json({"revision": revision})
@@ -28,8 +28,8 @@ async def _migrate(settings: Settings) -> str:
         return await upgrade(settings.owner_database_url)
     if settings.database_url:
         raise ConfigurationError(
-            "set HEADRACE_OWNER_DATABASE_URL to the database as the owner of its tables: "
-            "the role of the workers can't change them"
+            "the role in HEADRACE_DATABASE_URL can't change tables; "
+            "set HEADRACE_OWNER_DATABASE_URL to the database as the owner of its tables"
         )
     async with stack(settings, with_worker=False) as running:
         return await upgrade(running.owner_database_url)

@@ -1,4 +1,4 @@
-"""``headrace project``: which projects there are, and how they go."""
+"""``headrace project``: list, delete and purge projects."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ TimeoutOption = Annotated[float, typer.Option(help="Longest wait for each step, 
 
 @command.command("list")
 def list_projects(json: JsonOption = False) -> None:
-    """List projects, and deleted ones whose archive is still there."""
+    """List projects, including deleted ones whose archive still exists."""
 
     async def main(settings: Settings) -> list[dict[str, Any]]:
         async with (
             stack(settings, with_worker=False) as running,
             open_database(running) as database,
         ):
-            found = await Store(database, recipe_of(running)).statistics()
+            projects = await Store(database, recipe_of(running)).statistics()
             deleted = await DeletedProjects(database).all()
         return [
-            *(_row(one.project, one.documents, one.chunks) for one in found),
-            *(_row(one.name, deleted_at=one.deleted_at.isoformat()) for one in deleted),
+            *(_row(live.project, live.documents, live.chunks) for live in projects),
+            *(_row(gone.name, deleted_at=gone.deleted_at.isoformat()) for gone in deleted),
         ]
 
     rows = run_client(main)
@@ -58,7 +58,7 @@ def list_projects(json: JsonOption = False) -> None:
     elif rows:
         stdout().print(table(rows))
     else:
-        typer.echo("no projects yet: `headrace sync PATH` makes one")
+        typer.echo("no projects yet: `headrace sync PATH` creates one")
 
 
 @command.command()
@@ -68,7 +68,7 @@ def delete(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take a project out of use, and drop its index. Its archive stays for its retention."""
+    """Delete a project and its index. Its archive is kept for its retention."""
     patience = duration(timeout)
     confirm(f"project {project} is to be deleted", yes=yes)
 
@@ -87,9 +87,10 @@ def delete(
         return
     typer.echo(
         printable(
-            f"{project} is deleted: {report.rows:,} rows and {report.entries:,} entries of streams "
-            f"are gone. Its archive stays for {days:.0f} days, and its bytes in the servers' files "
-            f"until they are written over: `headrace project purge '{report.name}'` removes both"
+            f"{project} is deleted: {report.rows:,} rows and {report.entries:,} stream entries "
+            f"were removed. Its archive is kept for {days:.0f} days, its bytes in the servers' "
+            "files until they are overwritten; "
+            f"`headrace project purge '{report.name}'` removes both"
         )
     )
 
@@ -101,12 +102,12 @@ def purge(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete a project with its archive, and rewrite the servers' files, so that nothing is left.
+    """Delete a project, its archive and all other copies.
 
-    A deleted one is named as `list` prints it. Questions and writers of all projects wait
-    meanwhile. Exits 1 where something remains.
+    Name a deleted project as `list` prints it. Questions and writes of all projects wait while the
+    servers' files are rewritten. Exits 1 if anything remains.
     """
-    confirm(f"project {project} is to be removed for good", yes=yes)
+    confirm(f"project {project} is to be removed permanently", yes=yes)
 
     async def work(running: Settings, tools: Purge, _: Client) -> PurgeReport:
         return await purge_project(tools, _indexes(running, tools.servers.database), project)

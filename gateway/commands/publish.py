@@ -1,4 +1,4 @@
-"""``headrace publish``: events from any program that can print JSON."""
+"""``headrace publish``: publish events that any program prints as JSON."""
 
 from __future__ import annotations
 
@@ -28,29 +28,32 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class _Wait:
-    """Longest wait, and whether it is for vectors too."""
+    """Longest wait; ``vectors`` is set to wait for vectors too."""
 
     timeout: timedelta
     vectors: bool
 
 
 def command(
-    lane: Annotated[Lane, typer.Option(help="live: few and urgent; bulk: many.")] = Lane.LIVE,
+    lane: Annotated[
+        Lane, typer.Option(help="live for few, urgent changes; bulk for many.")
+    ] = Lane.LIVE,
     durable: Annotated[
-        bool, typer.Option("--durable", help="Keep them in Postgres too until they are archived.")
+        bool,
+        typer.Option("--durable", help="Also keep events in Postgres until they are archived."),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until they are searchable by keyword.")
+        bool, typer.Option("--wait", help="Wait until all are searchable by keyword.")
     ] = False,
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="Wait until they are searchable by vector too.")
+        bool, typer.Option("--vectors", help="Wait until all are also searchable by vector.")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 60,
     json: JsonOption = False,
 ) -> None:
-    """Publish document.changed events, one JSON object a line, from standard input.
+    """Publish document.changed events from standard input, one JSON object per line.
 
-    Prints the token of each, in order; `ask --min-event TOKEN` then reflects it.
+    Prints the token of each event, in order. `ask --min-event TOKEN` waits for that event.
     """
     wanted = _Wait(duration(timeout), vectors=vectors) if wait or vectors else None
     run_client(lambda settings: _publish(settings, lane, wanted, durable=durable, json=json))
@@ -75,9 +78,10 @@ async def _publish(
 
 
 def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
-    """Raises UsageError naming the line that is no event; those before it may be published.
+    """Parse one event per line; raise UsageError with the number of the first invalid line.
 
-    No more is read of a line than an event may have: somebody may pipe a disk into us.
+    Events before that line may already be published. No more bytes of a line are read than
+    an event may have, because the input may be endless.
     """
     read = partial(lines.readline, protocol.EVENT_BYTES + 1)
     for number, line in enumerate(iter(read, b""), start=1):
@@ -103,7 +107,7 @@ def _print_receipt(receipt: Receipt, *, json: bool) -> None:
 
 async def _wait(client: Client, receipts: list[Receipt], wait: _Wait) -> None:
     outcomes = await client.wait(receipts, wait.timeout, vectors=wait.vectors)
-    rejected = [one for one in outcomes.values() if isinstance(one, DocumentRejected)]
+    rejected = [outcome for outcome in outcomes.values() if isinstance(outcome, DocumentRejected)]
     if rejected:
         raise UsageError(
             f"{len(rejected)} of {len(outcomes)} events were rejected, the first one because "

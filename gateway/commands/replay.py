@@ -1,4 +1,4 @@
-"""``headrace replay``: the index built anew from the log, beside the live one."""
+"""``headrace replay``: rebuild the index from the log, beside the live one."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ T = TypeVar("T")
 command = typer.Typer(rich_markup_mode=None)
 
 ProjectOption = Annotated[
-    str | None, typer.Option("--project", "-p", help="This project only; default: all.")
+    str | None, typer.Option("--project", "-p", help="This project only; default: all projects.")
 ]
-GenerationArgument = Annotated[int, typer.Argument(metavar="ID", help="As `list` prints it.")]
+GenerationArgument = Annotated[int, typer.Argument(metavar="ID", help="Id from `list`.")]
 
 
 @command.callback(invoke_without_command=True)
@@ -60,46 +60,50 @@ def replay(
         typer.Option(
             "--from",
             metavar="EVENT_ID|TIME",
-            help="Make anew what changed since; carry the rest over. Times in ISO 8601.",
+            help="Rebuild what changed since then; copy the rest. Times in ISO 8601.",
         ),
     ] = None,
     kind: Annotated[
-        ContentKind | None, typer.Option(help="Make anew this kind of content only.")
+        ContentKind | None, typer.Option(help="Rebuild this kind of content only.")
     ] = None,
     collection: Annotated[
-        str | None, typer.Option(help="Make anew the documents of this collection only.")
+        str | None, typer.Option(help="Rebuild the documents of this collection only.")
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL[@DIMENSIONS]", help="Embed by another model, all kinds or --kind."
+            metavar="MODEL[@DIMENSIONS]", help="Embed with another model, all kinds or only --kind."
         ),
     ] = None,
     chunking: Annotated[
         str | None,
-        typer.Option(metavar="VERSION[:TOKENS]", help="Cut by this version, at most so long."),
+        typer.Option(
+            metavar="VERSION[:TOKENS]", help="Chunk with this version, at most TOKENS per chunk."
+        ),
     ] = None,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be embedded; write nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be embedded; write nothing.")
     ] = False,
     gate: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="queries.jsonl and qrels.tsv (document id: its uri)."),
+        typer.Option(
+            metavar="DIR", help="Quality gate: queries.jsonl and qrels.tsv; document ids are uris."
+        ),
     ] = None,
     max_drop: Annotated[
         float | None,
-        typer.Option(help="By how much nDCG@10 over the gate's questions may fall; default: 0.01."),
+        typer.Option(help="Largest allowed drop of nDCG@10 in the quality gate; default: 0.01."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Build a new index from the log, beside the live one; verify it and switch to it.
 
-    Whatever fails leaves the live index serving. Run it again to go on where it was.
+    The live index keeps serving if this fails. Run the command again to resume.
     """
     if context.invoked_subcommand is not None:
         return
     if gate is None and max_drop is not None:
-        raise UsageError("--max-drop is of a --gate: name the questions to ask, too")
+        raise UsageError("--max-drop needs --gate; name the directory with its questions")
     choice = Choice(since, kind and kind.value, collection, model, chunking)
     if dry:
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))
@@ -117,20 +121,20 @@ def replay(
 
 @command.command("list")
 def list_command(project: ProjectOption = None, json: JsonOption = False) -> None:
-    """List the generations that there are, oldest first."""
-    found = _run(lambda tools, _: list_generations(tools, project))
+    """List generations, oldest first."""
+    generations = _run(lambda tools, _: list_generations(tools, project))
     if json:
-        for one in found:
-            print_json(one.as_json())
-    elif found:
-        stdout().print(generations_table(found))
+        for generation in generations:
+            print_json(generation.as_json())
+    elif generations:
+        stdout().print(generations_table(generations))
     else:
-        typer.echo("no projects yet: `headrace sync PATH` makes one")
+        typer.echo("no projects yet: `headrace sync PATH` creates one")
 
 
 @command.command()
 def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
-    """Make a former generation the live one, once it has caught up."""
+    """Let a former generation catch up, and make it live."""
 
     async def work(tools: Tools, show: ShowProgress) -> Returned:
         project, chosen = await find_generation(tools, generation)
@@ -146,7 +150,7 @@ def rollback(
     project: Annotated[str, typer.Option("--project", "-p", help="Name of the project.")],
     json: JsonOption = False,
 ) -> None:
-    """Go back to the generation that was live before."""
+    """Roll back to the generation that was live before."""
 
     async def work(tools: Tools, show: ShowProgress) -> Returned:
         chosen = await generation_before(tools, project)
@@ -159,7 +163,7 @@ def rollback(
 
 @command.command()
 def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
-    """Delete a generation that isn't live, with all its rows."""
+    """Delete a generation that is not live, with all its rows."""
 
     async def work(tools: Tools, show: ShowProgress) -> int:
         return await drop_generation(tools, generation, lambda rows: show("rows", rows, 0))
@@ -168,11 +172,11 @@ def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
     if json:
         print_json({"generation": generation, "rows": rows, "dropped": True})
     else:
-        typer.echo(f"generation {generation} is dropped: {rows:,} rows")
+        typer.echo(f"generation {generation} was dropped: {rows:,} rows")
 
 
 def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.gating import gate_of  # noqa: PLC0415 - few replays ask questions
+    from gateway.gating import gate_of  # noqa: PLC0415 - few replays have a quality gate
 
     return gate_of(directory, max_drop)
 

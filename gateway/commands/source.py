@@ -1,4 +1,4 @@
-"""``headrace source``: what a project's documents come from, and how it goes."""
+"""``headrace source``: list and delete the sources of a project."""
 
 from __future__ import annotations
 
@@ -45,18 +45,21 @@ def list_sources(project: ProjectOption = "default", json: JsonOption = False) -
     elif rows:
         stdout().print(table(rows, leave_out=("id",)))
     else:
-        typer.echo(f"{project} has no sources: `headrace sync PATH` makes one")
+        typer.echo(f"{project} has no sources: `headrace sync PATH` creates one")
 
 
 @command.command()
 def delete(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `list` prints it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `list`.")],
     project: ProjectOption = "default",
     timeout: Annotated[float, typer.Option(help="Longest wait, in seconds.")] = 120.0,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Delete all documents of a source through the log, then forget the source."""
+    """Delete a source and all its documents.
+
+    The deletes are published as changes; then the source is removed.
+    """
     patience = duration(timeout)
 
     async def main(settings: Settings) -> int:
@@ -76,13 +79,13 @@ def delete(
     if json:
         print_json({"project": project, "source": name, "deleted": count})
     else:
-        typer.echo(printable(f"{project}: source {name} is forgotten, {count:,} documents deleted"))
+        typer.echo(printable(f"{project}: source {name} was removed, {count:,} documents deleted"))
 
 
 async def _delete(
     client: Client, sources: Sources, source: RegisteredSource, patience: timedelta
 ) -> int:
-    """Delete what a source has, while its lease keeps syncs of it away; how many documents."""
+    """Delete the documents of a source while holding its lease; returns their number."""
     horizon = await client.horizon()
     taken = await sources.take(source, 2 * patience, horizon)
     try:

@@ -1,4 +1,4 @@
-"""``headrace status``: is it well, and where does it stand."""
+"""``headrace status``: health, backlog, workers and stored data of a deployment."""
 
 from __future__ import annotations
 
@@ -39,35 +39,37 @@ _SHORTEST_SECONDS = 0.2
 _LONGEST_SECONDS = 3600.0
 
 _MADE_BY = ("generation", "generations", "model", "models", "chunking")
-"""What a project's index is made by: a table of its own, or 80 columns would not do."""
+"""Columns about the recipe of an index: a second table, because one would exceed 80 columns."""
 
 _JSON_ONLY = ("tombstones", "outcomes", "coverage")
 
 
 def command(
     project: Annotated[
-        str | None, typer.Option("--project", "-p", help="Show what is stored of this one only.")
+        str | None, typer.Option("--project", "-p", help="Show stored data of this project only.")
     ] = None,
     json: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(help="With --watch: seconds between two updates.")
+    ] = 2.0,
 ) -> None:
-    """Show what waits, who works, what is stored, and how fresh it is; warn of what needs care.
+    """Show backlog, workers, stored data, freshness and warnings.
 
-    With --watch: a live view on a terminal, elsewhere a line (with --json: an object) each time,
-    until Ctrl-C.
+    --watch redraws a view on a terminal; elsewhere it prints a line (with --json: an object) per
+    update.
     """
     if watch:
         if project is not None:
-            raise UsageError("--watch shows streams and workers, no projects: leave out --project")
+            raise UsageError("--watch shows streams and workers, not projects; leave out --project")
         every = _interval(interval)
         run_service(lambda settings, stop: _watch(settings, stop, every, json), quiet=True)
         return
-    found = run_client(partial(_look, project=project))
+    status = run_client(partial(_look, project=project))
     if json:
-        print_json(found)
+        print_json(status)
     else:
-        _print(stdout(), found)
+        _print(stdout(), status)
 
 
 async def _look(settings: Settings, project: str | None) -> dict[str, Any]:
@@ -117,12 +119,12 @@ async def _stored(settings: Settings, database: Database, project: str | None) -
     store = Store(database, recipe_of(settings))
     projects = Projects(database)
     archive = Archive(database, projects, settings.archive_location)
-    found = await store.statistics(project)
-    if project is not None and not found:
+    statistics = await store.statistics(project)
+    if project is not None and not statistics:
         raise unknown_project(project)
     return {
-        "projects": [await _project(store, one) for one in found],
-        "archive": await archive_rows(archive, PostgresOutbox(database, projects), found),
+        "projects": [await _project(store, row) for row in statistics],
+        "archive": await archive_rows(archive, PostgresOutbox(database, projects), statistics),
     }
 
 
@@ -143,7 +145,7 @@ def _print(console: Console, found: dict[str, Any]) -> None:
         chosen = [_picked(row, ("project", *_MADE_BY)) for row in found["projects"]]
         console.print(table(chosen, leave_out=("models",)))
     else:
-        typer.echo("no projects yet: `headrace sync PATH` makes one")
+        typer.echo("no projects yet: `headrace sync PATH` creates one")
         return
     console.print()
     console.print("archive:")

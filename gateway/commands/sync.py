@@ -1,4 +1,4 @@
-"""``headrace sync``: a directory or repository, and what changed in it."""
+"""``headrace sync``: publish the changes of a directory or repository."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["command"]
 
 @dataclass(frozen=True)
 class _Request:
-    """What the command was asked for."""
+    """Arguments of the command."""
 
     path: Path
     destination: Destination
@@ -39,7 +39,7 @@ class _Request:
     include: tuple[str, ...]
 
     def open(self, settings: Settings) -> Source:
-        """Raises UsageError when there is no such source."""
+        """Open the source; raise UsageError if there is none at the path."""
         return open_source(
             self.path,
             self.include,
@@ -57,57 +57,63 @@ def command(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Name of the source, which then identifies it; "
-            "default: by the repository, or by the path of the directory."
+            help="Name that identifies the source; "
+            "default: the repository, or the path of the directory."
         ),
     ] = None,
     prefix: Annotated[
         str | None,
-        typer.Option(help="Put this before the uri of every document, as docs/; kept."),
+        typer.Option(
+            help="Prefix of the uri of every document, such as docs/; later syncs keep it."
+        ),
     ] = None,
     include: Annotated[
         list[str] | None,
         typer.Option(
-            help="Take what matches this pattern, in the form of .gitignore, although it is left "
-            "out by default or ignored."
+            help="Also publish files that match this pattern (as in .gitignore), even if they are "
+            "ignored or left out by default."
         ),
     ] = None,
     lane: Annotated[
         Lane | None, typer.Option(help="Default: bulk for a first or large sync, else live.")
     ] = None,
     worktree: Annotated[
-        bool, typer.Option("--worktree", help="Of a repository, the files as they are now.")
+        bool,
+        typer.Option("--worktree", help="For a repository: publish the files as they are now."),
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Publish everything, whatever is indexed.")
+        bool, typer.Option("--full", help="Publish everything, even what is indexed already.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be published and deleted, and why.")
+        bool,
+        typer.Option(
+            "--dry-run", help="List what would be published and deleted, and why; change nothing."
+        ),
     ] = False,
     skipped: Annotated[
         bool, typer.Option("--skipped", help="List the files that are left out, and why.")
     ] = False,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait until all is searchable by keyword."),
+        typer.Option("--wait", help="Wait until everything is searchable by keyword."),
     ] = False,
     vectors: Annotated[
         bool,
         typer.Option(
             "--vectors",
-            help="Wait until all is searchable by vector too (always without a running `up`).",
+            help="Wait until everything is also searchable by vector (always, if no servers run).",
         ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Publish what the index lacks of a source, and delete what the source has no more.
+    """Publish new and changed documents of a source, and delete those that it no longer has.
 
-    Of a git repository: the tracked files at HEAD, renames as renames. Of a directory: what
-    .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified files are
-    left out: see "What a sync leaves out" in docs/runbook.md.
+    From a git repository: the tracked files at HEAD, renames as renames. From a directory: the
+    files that .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified
+    files are left out: see "What a sync leaves out" in docs/runbook.md.
     """
     if source == "":
-        raise UsageError("--source needs a name")
+        raise UsageError("--source is empty; give the source a name")
     until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
     destination = Destination(project, tuple(collection or ()), lane, source, prefix)
     request = _Request(path, destination, until, full, worktree, tuple(include or ()))
@@ -124,7 +130,7 @@ def command(
 async def _sync(settings: Settings, request: _Request) -> SyncReport:
     settle_heap()
     source = request.open(settings)
-    # without servers of its own, the worker ends with this command
+    # without configured servers, the worker ends with this command
     until = Until.VECTORS if configured(settings) is None else request.until
     async with (
         stack(settings) as running,

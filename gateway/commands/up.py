@@ -1,4 +1,4 @@
-"""``headrace up``: everything in one process tree, kept running."""
+"""``headrace up``: run servers and workers in one process tree."""
 
 from __future__ import annotations
 
@@ -29,18 +29,24 @@ _ECHO_SECONDS = 0.3
 
 
 def command(
-    workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    workers: Annotated[int, typer.Option(help="Number of worker processes.")] = 1,
     detached: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return when it is up; `headrace down` ends it.")
+        bool,
+        typer.Option(
+            "--detach", "-d", help="Return when everything runs; `headrace down` stops it."
+        ),
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Leave the workers' logs in their files.")
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="Don't print the workers' logs; they stay in their files."
+        ),
     ] = False,
 ) -> None:
-    """Start servers, migrate, start workers; run until Ctrl-C.
+    """Start servers, migrate the database, start workers; run until Ctrl-C.
 
     Servers named by HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL are used; others are started
-    under HEADRACE_HOME. Other commands find them there by themselves. What ends is started again.
+    under HEADRACE_HOME, where other commands find them. Processes that end are restarted.
     """
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
@@ -55,21 +61,23 @@ async def _up(settings: Settings, stop: asyncio.Event, count: int, quiet: bool) 
         async with AsyncExitStack() as exits:
             servers, workers = await unless_stopped(_start(settings, count, quiet, exits), stop)
             own = servers.settings
-            _say(f"headrace is up ({own.home_directory}); Ctrl-C ends it")
+            _say(f"headrace is up ({own.home_directory}); Ctrl-C stops it")
             if not settings.redis_url:
-                _say(f"other programs publish and ask at {own.redis_url}")
+                _say(f"other programs can publish and ask at {own.redis_url}")
             exits.enter_context(announced(own))
             await Supervisor(servers.embedded, workers, _say).run(stop)
-            _say("headrace is going down")
+            _say("headrace is stopping")
 
 
 @contextmanager
 def _only_one(home: Path) -> Iterator[None]:
-    """Raises UsageError when another ``up`` has the home."""
+    """Hold the lock of the home; raise UsageError if another ``up`` holds it."""
     lock = owner_lock(home)
     owner = lock.owner()
     if owner is not None:
-        raise UsageError(f"`headrace up` runs already with {home} (process {owner})")
+        raise UsageError(
+            f"`headrace up` runs already in {home} (process {owner}); stop it with `headrace down`"
+        )
     lock.acquire()
     try:
         yield
@@ -83,7 +91,7 @@ async def _start(
     servers = await exits.enter_async_context(own_servers(settings))
     workers = supervised_workers(require_database(servers.settings), count)
     async with open_database(servers.settings):
-        pass  # it refuses servers of two deployments
+        pass  # raises an error if the servers belong to two deployments
     if not quiet:
         tails = [LogTail(worker.log, from_end=True) for worker in workers if worker.log]
         echo = asyncio.create_task(_echo(tails))

@@ -1,4 +1,4 @@
-"""``headrace worker``: one process that handles events."""
+"""``headrace worker``: run one process that handles events."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Role(StrEnum):
-    """Parts of a worker's work, by the consumer group that each reads with."""
+    """Roles of a worker, named after the consumer group that each reads with."""
 
     INDEXER = "indexer"
     EMBEDDER = "embedder"
@@ -35,14 +35,12 @@ class Role(StrEnum):
 
 
 def command(
-    only: Annotated[
-        Role | None, typer.Option(help="Take this part of the work only; default: all.")
-    ] = None,
+    only: Annotated[Role | None, typer.Option(help="Run this role only; default: all.")] = None,
     concurrency: Annotated[
-        int | None, typer.Option(help="Batches in work at once, per lane.")
+        int | None, typer.Option(help="Batches processed at the same time, per lane.")
     ] = None,
     ready_file: Annotated[
-        Path | None, typer.Option(help="A file that exists while the worker is ready.")
+        Path | None, typer.Option(help="File that exists while the worker is ready.")
     ] = None,
 ) -> None:
     """Index and embed documents, answer queries and archive changes until SIGTERM or Ctrl-C."""
@@ -57,16 +55,16 @@ async def _work(
     concurrency: int | None,
     ready_file: Path | None,
 ) -> None:
-    found = configured(settings)
-    if found is None:
+    effective = configured(settings)
+    if effective is None:
         raise ConfigurationError(
-            "a worker needs servers: run `headrace up`, "
+            "a worker needs servers; run `headrace up`, "
             "or set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL"
         )
     if concurrency is not None:
-        found = _with_concurrency(found, concurrency)
+        effective = _with_concurrency(effective, concurrency)
     with _readiness(ready_file) as ready:
-        await run_worker(require_database(found), only=roles, stop=stop, ready=ready)
+        await run_worker(require_database(effective), only=roles, stop=stop, ready=ready)
     log.info("worker.ended", **snapshot())
 
 
@@ -78,7 +76,7 @@ def _with_concurrency(settings: Settings, concurrency: int) -> Settings:
 
 @contextmanager
 def _readiness(file: Path | None) -> Iterator[Callable[[], None]]:
-    """Readiness is told on standard output, and by a file for whoever can't read that."""
+    """Signal readiness on standard output, and by ``file`` for supervisors that can't read that."""
 
     def ready() -> None:
         settle_heap()
@@ -87,7 +85,7 @@ def _readiness(file: Path | None) -> Iterator[Callable[[], None]]:
             file.touch()
 
     if file is not None:
-        file.unlink(missing_ok=True)  # of a predecessor that was killed
+        file.unlink(missing_ok=True)  # left by a predecessor that was killed
     try:
         yield ready
     finally:

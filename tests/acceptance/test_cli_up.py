@@ -175,7 +175,7 @@ async def test_it_runs_in_the_background(cli: Cli, home: Path) -> None:
     result = await cli.typed("up", "--detach")
     assert result.code == 0, result.stderr
     try:
-        assert "`headrace down` ends it" in result.stderr
+        assert "`headrace down` stops it" in result.stderr
         assert "runs already" in (await cli("up", "--detach")).line
         assert "worker-1 | worker ready" in (await cli("logs")).stdout
         assert "Ready to accept connections" in (await cli("logs", "redis", "-n", "3")).stdout

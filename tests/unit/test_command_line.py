@@ -86,4 +86,4 @@ def test_an_unknown_setting_is_wrong_usage() -> None:
     """Exit code 2, and one line."""
     done = run(*START, "status", HEADRACE_MODLE="x")
     assert done.returncode == 2
-    assert done.stderr.startswith("headrace: HEADRACE_MODLE is no setting: did you mean")
+    assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting: did you mean")

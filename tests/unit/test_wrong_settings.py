@@ -52,7 +52,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_variable_that_is_no_setting(variable: str, cure: str) -> None:
     """It is an error, as its writer takes it for one."""
-    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is no setting: {cure}")):
+    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {cure}")):
         require_known(["PATH", "HEADRACE_HOME", variable])
 
 
