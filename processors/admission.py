@@ -1,4 +1,4 @@
-"""Which changes count: those that are signed as their project asks for."""
+"""Admission of changes: check that each is signed as its project requires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store.standings import Standings, Verdict
 __all__ = ["Admission", "Judged", "KeyRing", "Signed"]
 
 FRESH_FOR = timedelta(seconds=2)
-"""How long a key that was retired may still count, and an unsigned change after the first key."""
+"""Age of cached keys: for this long a retired key, or an unsigned change, may still be accepted."""
 
 _MOST_PROJECTS = 1_000
 
@@ -30,11 +30,11 @@ class Signed(Protocol):
 
     @property
     def raw(self) -> bytes:
-        """The bytes."""
+        """Bytes of the event."""
 
     @property
     def signature(self) -> bytes | None:
-        """As it came; None: there is none."""
+        """Signature as received. It is None if the event has none."""
 
 
 class _Read(NamedTuple):
@@ -43,7 +43,7 @@ class _Read(NamedTuple):
 
 
 class KeyRing:
-    """The keys of projects, read anew every two seconds, and before anything is refused."""
+    """Cache of the projects' keys, read again every two seconds and before an event is refused."""
 
     def __init__(self, read: ReadKeys, fresh_for: timedelta = FRESH_FOR) -> None:
         self._read = read
@@ -53,18 +53,18 @@ class KeyRing:
     async def refusals(
         self, project: str, events: Sequence[Signed]
     ) -> list[SignatureRefused | None]:
-        """Why each of a project's events isn't taken; None: it is.
+        """Return for each of a project's events the reason to refuse it, or None to accept it.
 
         Raises:
-            Unavailable: the keys can't be read.
+            Unavailable: the keys cannot be read.
         """
-        known = self._known.get(project)
-        is_fresh = known is not None and monotonic() - known.at < self._fresh_for
-        keys = known.keys if known is not None and is_fresh else await self._renew(project)
-        found = _refusals(keys, events)
-        if is_fresh and any(found):
-            found = _refusals(await self._renew(project), events)
-        return found
+        cached = self._known.get(project)
+        is_fresh = cached is not None and monotonic() - cached.at < self._fresh_for
+        keys = cached.keys if cached is not None and is_fresh else await self._renew(project)
+        refusals = _refusals(keys, events)
+        if is_fresh and any(refusals):
+            refusals = _refusals(await self._renew(project), events)
+        return refusals
 
     async def _renew(self, project: str) -> Keys:
         began = monotonic()
@@ -77,7 +77,7 @@ class KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Changes of streams by what is known of them, each in their order."""
+    """Changes of streams, sorted by verdict; each list keeps their order."""
 
     admitted: list[StreamedChange] = field(default_factory=list)
     refused: list[StreamedChange] = field(default_factory=list)
@@ -85,10 +85,10 @@ class Judged:
 
 
 class Admission:
-    """Tells readers of the streams what the indexer takes, has taken, or has refused.
+    """Sorts changes of the streams into those that the indexer accepts, refused, or must decide.
 
-    Keys come and go, so that one and the same change may be right today and wrong tomorrow. What
-    its signature doesn't prove now is as the ledger has it: taken, refused, or still to be decided.
+    Keys are added and retired, so a change that verifies today may not verify tomorrow. If a
+    signature does not verify now, the ledger decides: accepted, refused, or undecided.
     """
 
     def __init__(self, keys: KeyRing, projects: Projects, standings: Standings) -> None:
@@ -97,53 +97,59 @@ class Admission:
         self._standings = standings
 
     async def judge(self, project: str, changes: Sequence[StreamedChange]) -> Judged:
-        """Sort changes of one project.
+        """Sort changes of one project by verdict.
 
         Raises:
-            Unavailable: Postgres can't be read.
+            Unavailable: Postgres cannot be read.
         """
         refusals = await self._keys.refusals(project, changes)
-        doubtful = [one for one, why in zip(changes, refusals, strict=True) if why is not None]
+        doubtful = [
+            change for change, why in zip(changes, refusals, strict=True) if why is not None
+        ]
         verdicts = await self._verdicts(project, doubtful) if doubtful else {}
         judged = Judged()
-        for one, why in zip(changes, refusals, strict=True):
+        for change, why in zip(changes, refusals, strict=True):
             if why is None:
-                judged.admitted.append(one)
+                judged.admitted.append(change)
             else:
-                _pile(judged, one, verdicts.get(_own_order(one))).append(one)
+                _pile(judged, change, verdicts.get(_own_order(change))).append(change)
         return judged
 
     async def admitted(self, changes: Sequence[StreamedChange]) -> list[StreamedChange]:
-        """Those of any projects that count by now, in their order.
+        """Return the admitted changes, in their order. The changes may be of several projects.
 
         Raises:
-            Unavailable: Postgres can't be read.
+            Unavailable: Postgres cannot be read.
         """
         by_project: defaultdict[str, list[StreamedChange]] = defaultdict(list)
-        for one in changes:
-            by_project[one.project].append(one)
+        for change in changes:
+            by_project[change.project].append(change)
         places: set[tuple[str, int, str]] = set()
-        for project, some in by_project.items():
-            judged = await self.judge(project, some)
-            places |= {_place(one) for one in judged.admitted}
-        return [one for one in changes if _place(one) in places]
+        for project, changes_of_project in by_project.items():
+            judged = await self.judge(project, changes_of_project)
+            places |= {_place(change) for change in judged.admitted}
+        return [change for change in changes if _place(change) in places]
 
     async def _verdicts(
         self, project: str, changes: Sequence[StreamedChange]
     ) -> Mapping[tuple[int, int], Verdict]:
-        """By the places of the entries themselves: what they claim proves nothing."""
+        """Look up verdicts by the entries' own positions: an asserted position proves nothing."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
-        return await self._standings.verdicts(project_id, {_own_order(one) for one in changes})
+        orders = {_own_order(change) for change in changes}
+        return await self._standings.verdicts(project_id, orders)
 
 
 def _refusals(keys: Keys, events: Sequence[Signed]) -> list[SignatureRefused | None]:
-    return [keys.refusal(one.raw, one.signature) for one in events]
+    return [keys.refusal(event.raw, event.signature) for event in events]
 
 
 def _pile(judged: Judged, change: StreamedChange, verdict: Verdict | None) -> list[StreamedChange]:
-    """A place that is taken speaks for the event that took it: another may have claimed it."""
+    """Return the list of ``judged`` that a change belongs to.
+
+    A verdict applies only to the event recorded at that position; another may have asserted it.
+    """
     if verdict is None:
         return judged.undecided
     is_taken = verdict.takes(change.raw) and change.change.order == _own_order(change)

@@ -1,16 +1,16 @@
-"""Every agent is made here: the one place where an event's fate is decided.
+"""Agents: take events from Faust, call handlers in batches, and settle each event.
 
-A plain Faust agent loses data: when it raises, Faust acknowledges all the same. So what Faust runs
-is only a pump that fills a queue; tasks of ours take batches from it, call the handler, and settle
-each event by itself:
+A plain Faust agent loses data: when it raises, Faust acknowledges the event anyway. So Faust only
+runs a pump that fills a queue. Tasks of this module take batches from the queue, call the handler,
+and settle each event on its own:
 
 ==================================  ==============================================
 handler returns                     acknowledged
-``Poison``, or bytes don't decode   dead letter at once
-``Retryable``, lost connections     again after a delay, as often as it takes
-``OperatorError``                   the same: no event is to blame for a key or a schema
-anything else                       again after a delay; dead letter after N attempts
-task is cancelled                   given back, at no attempt's cost
+``Poison``, or undecodable bytes    dead letter at once
+``Retryable``, lost connections     retried after a delay, without limit
+``OperatorError``                   likewise: a wrong key or schema is not the event's fault
+anything else                       retried after a delay; dead letter after N attempts
+task is cancelled                   given back; the attempt is not counted
 ==================================  ==============================================
 """
 
@@ -66,13 +66,13 @@ def batch_agent(
     """Declare an agent that handles events in batches.
 
     A batch closes when it has ``max_size`` events or ``within`` after its first. When ``handle``
-    returns, every event that isn't ``done()`` yet is acknowledged; when it raises, those are tried
-    one by one, so that only the poison is dead-lettered (but a ``Retryable`` sends all of them
-    back at once). From its third attempt on an event is handled alone: it may be what killed the
-    workers before it, and takes no neighbour along then. ``on_rejected`` is awaited with each dead
-    letter of the topic before it is stored; when it raises, the event is delivered again instead.
-    ``hold`` is awaited before each batch: while it waits nothing begins, and nothing more is read
-    than fits into the window.
+    returns, every event that is not ``done()`` yet is acknowledged. When it raises, those events
+    are handled one at a time, so that only the faulty ones are dead-lettered (but a ``Retryable``
+    postpones all of them at once). From its third attempt on, an event is handled alone: it may
+    have crashed the previous workers, and must not affect other events. ``on_rejected`` is awaited
+    with each dead letter of the topic before it is stored; when it raises, the event is delivered
+    again instead. ``hold`` is awaited before each batch: while it waits, no batch begins, and only
+    as many events are read as fit into the prefetch window.
     """
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     if on_rejected is not None:
@@ -118,11 +118,11 @@ def agent(
 async def run_worker(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
     """Run all agents of an app in this event loop until ``stop`` is set.
 
-    ``ready`` is set once agents receive. Returns within the app's ``shutdown_timeout`` and a few
-    seconds, with everything unfinished given back.
+    ``ready`` is set once agents receive events. After ``stop``, it gives back unfinished events and
+    returns within the app's ``shutdown_timeout`` plus a few seconds.
 
     Raises:
-        Unavailable: a part of the worker failed for good; failures of Redis are waited out.
+        Unavailable: a part of the worker failed permanently. Redis outages are tolerated.
     """
     await run_app(app, stop, ready)
 
@@ -154,7 +154,7 @@ class _Crew(Generic[E]):
         self._quarantine = asyncio.Lock()
 
     async def pump(self, stream: Any) -> None:
-        """Body of the Faust agent: never raises, never acknowledges."""
+        """Run as body of the Faust agent: never raises, never acknowledges."""
         tasks = [
             asyncio.create_task(self._work(), name=f"{self._topic} {number}")
             for number in range(self._concurrency)
@@ -179,7 +179,7 @@ class _Crew(Generic[E]):
                     await self._deal_with([message])
 
     async def _collect(self) -> list[Any]:
-        """One task collects at a time, or each would get a crumb of the batch."""
+        """Fill a batch. Only one task does so at a time, or each would get a fraction of it."""
         async with self._collecting:
             messages = [await self._queue.get()]
             if self._max_size > 1:
@@ -211,7 +211,7 @@ class _Crew(Generic[E]):
                 raise
 
     def _give_back(self, messages: Sequence[Any]) -> None:
-        """What is settled by now stays settled."""
+        """Return messages to the broker; those that are settled stay settled."""
         for message in messages:
             self._deliveries.give_back(message)
 
@@ -223,13 +223,13 @@ class _Crew(Generic[E]):
                 await self._run_alone(delivery)
 
     async def _run_together(self, batch: Sequence[Delivery[E]]) -> None:
-        """Leaves unsettled what has to be tried one by one."""
+        """Handle a whole batch; events that must be handled one at a time stay unsettled."""
         try:
             await self._handle(batch)
         except _SERVER_FAILURES as error:
             log.warning("batch.postponed", size=len(batch), error=str(error))
             await asyncio.gather(*(self._postpone(delivery, error) for delivery in batch))
-        except Exception as error:  # noqa: BLE001 - whose fault it is shows one by one
+        except Exception as error:  # noqa: BLE001 - handling one at a time shows which event fails
             log.warning("batch.failed", size=len(batch), error=repr(error))
         else:
             for delivery in batch:
@@ -263,7 +263,10 @@ class _Crew(Generic[E]):
 
 
 def _asked_wait(error: Exception) -> timedelta | None:
-    """An event that waits keeps its place in the window: a day of ``Retry-After`` would end us."""
+    """Return the delay that the error asks for, up to a limit, or None if it asks for none.
+
+    A postponed event occupies the prefetch window: a day of ``Retry-After`` would stall the worker.
+    """
     asked = error.retry_after if isinstance(error, Retryable) else None
     return None if asked is None else min(asked, _LONGEST_WAIT)
 

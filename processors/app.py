@@ -1,4 +1,4 @@
-"""Composition root of a worker: which agents and chores it runs, until told to stop."""
+"""Composition root of a worker: runs the agents and chores of its roles until ``stop`` is set."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ ROLES: dict[str, frozenset[Topic]] = {
     "answerer": frozenset({Topic.QUERY}),
     "archiver": frozenset(),
 }
-"""What a worker may be limited to, and the topics that each role's agents read."""
+"""Roles that a worker can be limited to, and the topics that each role's agents read."""
 
 LIVE_BATCH = 16
 LIVE_PATIENCE = timedelta(milliseconds=5)
 BULK_PATIENCE = timedelta(milliseconds=100)
 EMBEDDING_BATCH = 16
-"""Documents of one bulk batch of the embedder. It has one batch more in work than an indexer has:
-while one is read and one is written, a third keeps the model's threads at work."""
+"""Documents per bulk batch of the embedder. It works on one batch more than an indexer does: while
+one is read and one is written, a third keeps the model's threads busy."""
 
 TRIM_EVERY = timedelta(minutes=1)
 
 CHORE_PATIENCE = timedelta(seconds=2)
-"""An index build can take minutes; one that is interrupted is begun again by the next worker."""
+"""Grace period of chores at shutdown. An index build can take minutes; if it is interrupted, the
+next worker starts it again."""
 
 
 async def run_worker(
@@ -63,11 +64,11 @@ async def run_worker(
     only: Collection[str] = tuple(ROLES),
     ready: Callable[[], None] | None = None,
 ) -> None:
-    """Handle events until ``stop`` is set. ``ready`` is called once they flow.
+    """Handle events until ``stop`` is set. ``ready`` is called once agents receive events.
 
     Raises:
-        ConfigurationError: versions, roles, models or settings don't fit.
-        Unavailable: Redis or Postgres can't be reached at the start.
+        ConfigurationError: versions, roles, models or settings do not match.
+        Unavailable: Redis or Postgres cannot be reached at the start.
     """
     settings = _with_least_role(settings, only)
     if not any(ROLES[role] for role in only):
@@ -95,14 +96,14 @@ async def run_worker(
 
 
 def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
-    """Who does nothing but answer writes nothing to Postgres."""
+    """Use the read-only role of Postgres for a worker that only answers queries."""
     if set(only) != {"answerer"} or settings.worker_role != WORKER:
         return settings
     return settings.model_copy(update={"worker_role": ANSWERER})
 
 
 async def _require_reading(settings: Settings, names: Names, only: Collection[str]) -> None:
-    """Raises ConfigurationError where our user may not read, which agents would wait out."""
+    """Raise ConfigurationError if this Redis user may not read: agents would retry forever."""
     if settings.broker_url:
         return
     redis = connect(settings.redis_url)
@@ -115,7 +116,7 @@ async def _require_reading(settings: Settings, names: Names, only: Collection[st
 async def _archive(
     settings: Settings, stop: asyncio.Event, ready: Callable[[], None] | None
 ) -> None:
-    """Nothing but the archiver, which needs no models."""
+    """Run only the archiver, without loading models."""
     async with open_servers(settings) as servers:
         chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
         chores.start("schema", SchemaWatch(servers.database).run(stop))
@@ -160,7 +161,7 @@ def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
         ),
         on_dead=services.burial,
     )
-    # over Kafka the indexer embeds: documents that wait for vectors are streams in Redis
+    # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis
     roles = set(roles) - {"embedder"} if settings.broker_url else roles
     for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
         _subscribe(app, topic, services, settings)
@@ -183,7 +184,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
 
 
 def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
-    """Batch size, how long to wait for a full one, and batches at once."""
+    """Batch size, longest wait for a full batch, and number of concurrent batches."""
     if topic is Topic.QUERY:
         return 1, timedelta(), settings.query_concurrency * (1 + WAITING_PER_WORKING)
     if topic.is_live:

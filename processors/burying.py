@@ -1,4 +1,4 @@
-"""Before an event goes to the dead letters: whoever waits for it is told why."""
+"""Reports of dead letters: the reason is sent to the ledger, the outcome stream or the asker."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _CHUNKED = frozenset({Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK})
 
 
 class _Claim(NamedTuple):
-    """What a letter says of its place is as good as its signature."""
+    """Event and signature of a dead letter; its asserted position counts only if they verify."""
 
     raw: bytes
     signature: bytes | None
 
 
 class Burial:
-    """Tells the ledger, the outcome stream or the asker. Parts that can't be read are left out."""
+    """Hook that reports each dead letter before it is stored; unreadable parts are left out."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Burial:
         self._replies = replies
 
     async def __call__(self, letter: DeadLetter) -> None:
-        """Run once or more for each letter, before it is written.
+        """Report a dead letter before it is written. It may run more than once per letter.
 
         Raises:
             Unavailable: Redis or Postgres is down; the event stays pending.
@@ -128,9 +128,10 @@ class Burial:
         )
 
     async def _position(self, letter: DeadLetter, project: str | None) -> Position | None:
-        """Where the change first stood in the log; where it stands now, if nobody vouches for more.
+        """Return the change's original log position if its signature is valid, else its own.
 
-        What is no event, or too big for one, is refused before its signature is looked at.
+        Bytes that are not an event, or too large, were refused before the signature was checked.
+        Returns None if no token can name the position.
         """
         if letter.position is not None and project is not None:
             claim = _Claim(letter.event, letter.signature.encode() or None)
@@ -167,7 +168,10 @@ def _readable(raw: bytes) -> dict[str, Any]:
 
 
 def _is_kept(letter: DeadLetter) -> bool:
-    """Whether the archive takes it in, which makes its project; a replay must know of its fate."""
+    """Return whether the archive stores the event and so creates its project.
+
+    In that case, a replay needs the record that the event was rejected.
+    """
     try:
         DocumentChanged.from_bytes(letter.event)
     except MalformedEvent:
@@ -176,7 +180,10 @@ def _is_kept(letter: DeadLetter) -> bool:
 
 
 def _own_position(letter: DeadLetter) -> Position | None:
-    """None for an id that no clock has made: nobody has a token to wait for such a change with."""
+    """Position of the dead letter's entry.
+
+    Returns None if its id was not made by a clock: no token exists to wait for such a change.
+    """
     position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:
         return Position.from_token(position.token)
@@ -185,7 +192,10 @@ def _own_position(letter: DeadLetter) -> Position | None:
 
 
 def _text(value: object, longest: int = 128) -> str | None:
-    """A value that can be reported: hostile events carry anything."""
+    """Text of a value in a form that can be stored, as a hostile event may contain anything.
+
+    Returns None if it is not a text, or empty.
+    """
     return storable(value)[:longest] or None if isinstance(value, str) else None
 
 

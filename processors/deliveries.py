@@ -1,4 +1,4 @@
-"""Messages become deliveries, and deliveries are settled, on either broker."""
+"""Deliveries: one event each, opened from a message and settled, on Redis or Kafka."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _TRUSTED_ATTEMPTS = 2
 class Delivery(Generic[E]):
     """One event on its way through a handler.
 
-    ``position`` is the entry's own place in the log, None for what isn't a change; ``number`` is
-    the position that counts (the one from before a redrive; 0 without a position). ``attempts``
-    starts at 1 and leaves out those that a server's failure ended.
+    ``position`` is the entry's own log position, or None if the event is not a change. ``number``
+    is the position that counts: the original one after a redrive, 0 without a position.
+    ``attempts`` starts at 1 and leaves out those that a server's failure ended.
     """
 
     event: E
@@ -47,12 +47,15 @@ class Delivery(Generic[E]):
 
     @property
     def is_at_own_place(self) -> bool:
-        """Whether no redrive has kept an earlier place for it, and nobody has claimed one."""
+        """Return whether the entry's own position counts: no redrive or publisher asserts another.
+
+        It is False for an event that is not a change.
+        """
         return self.position is not None and self.position.number == self.number
 
     @property
     def sha256(self) -> str:
-        """Of the event's bytes, in hex."""
+        """SHA-256 of the event's bytes, in hex."""
         return hashlib.sha256(self.raw).hexdigest()
 
     @property
@@ -61,7 +64,7 @@ class Delivery(Generic[E]):
         return str(getattr(self.event, "id", self.entry_id))
 
     def done(self) -> None:
-        """Acknowledge now: the effect has committed, whatever becomes of the rest of the batch."""
+        """Acknowledge now: the effect is committed, whether or not the rest of the batch fails."""
         if not self.settled:
             self.settled = True
             self.settle(self)
@@ -76,23 +79,23 @@ class Deliveries(ABC):
 
     @property
     def most_attempts(self) -> int:
-        """Attempts before an event goes to the dead letters."""
+        """Attempts before an event is dead-lettered."""
         return self._app.options.max_deliveries
 
     @property
     def closing(self) -> bool:
-        """Whether no work may begin any more."""
+        """Return whether the worker is shutting down, so that no work may begin."""
         return bool(getattr(self._app.consumer, "closing", False))
 
     def split(self, messages: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Those to handle together, and those that had two attempts without an outcome."""
+        """Split messages into those to batch and those that had two attempts without an outcome."""
         suspect = [message for message in messages if self._attempt(message) > _TRUSTED_ATTEMPTS]
         return [message for message in messages if message not in suspect], suspect
 
     async def open(
         self, messages: Sequence[Any], decode: Callable[[bytes], E]
     ) -> list[Delivery[E]]:
-        """Begin work on messages; what isn't an event goes to the dead letters right here."""
+        """Begin work on messages. Bytes that are not an event are dead-lettered right here."""
         batch: list[Delivery[E]] = []
         for message in await self._begin(messages):
             try:
@@ -103,17 +106,17 @@ class Deliveries(ABC):
         return batch
 
     async def retry(self, delivery: Delivery[E], wait: timedelta | None, *, counted: bool) -> None:
-        """Try again after a wait (the default one when None)."""
+        """Handle the event again after ``wait``; None means the default delay."""
         await self._retry(delivery, wait or self._app.options.retry_delay, counted=counted)
 
     async def reject(self, delivery: Delivery[E], error: str, detail: str) -> None:
-        """Move to the dead letters."""
+        """Dead-letter the event."""
         delivery.settled = True
         await self._bury(delivery.message, error, detail, delivery.attempts)
 
     @abstractmethod
     def give_back(self, message: Any) -> None:
-        """Leave unfinished work to whoever comes next."""
+        """Leave an unfinished message to the next consumer."""
 
     @abstractmethod
     async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]: ...
@@ -163,7 +166,7 @@ class Deliveries(ABC):
 
 
 class _StreamDeliveries(Deliveries):
-    """Redis: each entry is settled by itself."""
+    """Deliveries of Redis, where each entry is settled on its own."""
 
     async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
         entries: list[HeldEntry] = [message.entry for message in messages]
@@ -197,14 +200,14 @@ class _StreamDeliveries(Deliveries):
 
 
 class _KafkaDeliveries(Deliveries):
-    """Kafka: no redelivery of one message, so it is tried again right here.
+    """Deliveries of Kafka, which cannot redeliver a single message: it is retried right here.
 
-    Entry ids are made of the timestamp and the offset's low bits; the topics need
-    ``message.timestamp.type=LogAppendTime`` for them to be in order.
+    Entry ids consist of the timestamp and the offset's low bits. For them to be in order, the
+    topics need ``message.timestamp.type=LogAppendTime``.
     """
 
     def give_back(self, message: Any) -> None:
-        """The offset isn't committed, so the message comes again."""
+        """Do nothing: the offset is not committed, so the message is delivered again."""
 
     async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
         return messages
@@ -261,5 +264,5 @@ class _KafkaDeliveries(Deliveries):
 
 
 def deliveries_of(app: App, topic: Topic) -> Deliveries:
-    """The kind of deliveries that the app's broker has."""
+    """Deliveries of a topic, of the kind that fits the app's broker."""
     return (_StreamDeliveries if app.over_redis else _KafkaDeliveries)(app, topic)

@@ -1,4 +1,4 @@
-"""A deployment knows itself: Postgres, Redis and settings are compared before any work begins."""
+"""Identity check of a deployment: Postgres, Redis and settings must match before work begins."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _INTERVAL = timedelta(seconds=2)
 
 
 def chosen_partitions(settings: Settings) -> int | None:
-    """The number of partitions that somebody set, or None: the deployment decides."""
+    """Number of partitions in the settings, or None if the deployment's number applies."""
     return settings.partitions if "partitions" in settings.model_fields_set else None
 
 
 async def compare(redis: Redis, database: Database, settings: Settings) -> Stamp:
-    """What the deployment of these settings is; nothing is written.
+    """Check the deployment of these settings and return its stamp. Nothing is written.
 
     Raises:
-        ConfigurationError: database, Redis and settings are not of one deployment; one line names
-            both sides and the cure.
+        ConfigurationError: database, Redis and settings are not of one deployment; the message
+            names both sides and the remedy.
         Unavailable: Redis or Postgres cannot be reached.
     """
     deployment = await read_deployment(database)
@@ -60,10 +60,10 @@ async def compare(redis: Redis, database: Database, settings: Settings) -> Stamp
 
 
 async def join(redis: Redis, database: Database, settings: Settings) -> Stamp:
-    """Compare, as a worker: it enters what is not known yet, in Postgres and in Redis.
+    """Compare, as a worker, and write the missing identity to Postgres, Redis and the archive.
 
     Raises:
-        ConfigurationError: as ``compare``; or changes wait in partitions that nobody would read.
+        ConfigurationError: as ``compare``, or changes wait in partitions that no worker would read.
         Unavailable: Redis or Postgres cannot be reached.
     """
     stamp = await compare(redis, database, settings)
@@ -72,12 +72,12 @@ async def join(redis: Redis, database: Database, settings: Settings) -> Stamp:
     await claim_archive(database, settings, writes=True)
     await claim_deployment(database, stamp.prefix, stamp.partitions)
     try:
-        found = await put_stamp(redis, names, stamp)
+        current = await put_stamp(redis, names, stamp)
     except LogFull:
-        return stamp  # workers make room; the watch writes it then
-    _check_same(found, stamp.id)
-    check_partitions(found.partitions, stamp.partitions)
-    if found.schema_revision < stamp.schema_revision:
+        return stamp  # the watch writes it after workers have made room
+    _check_same(current, stamp.id)
+    check_partitions(current.partitions, stamp.partitions)
+    if current.schema_revision < stamp.schema_revision:
         await replace_stamp(redis, names, stamp)
     return stamp
 
@@ -85,12 +85,14 @@ async def join(redis: Redis, database: Database, settings: Settings) -> Stamp:
 async def adopt(
     redis: Redis, database: Database, settings: Settings, *, renews: bool = False
 ) -> Stamp:
-    """Make database, Redis, archive and settings one deployment, whatever they were.
+    """Make database, Redis, archive and settings one deployment, whatever they were before.
 
-    As an operator. ``renews``: it gets a new id, as a copy of a database needs one.
+    Needs an operator's role. With ``renews`` the deployment gets a new id, as the copy of a
+    database needs one.
 
     Raises:
-        ConfigurationError: changes wait in partitions that nobody would read, or the role may not.
+        ConfigurationError: changes wait in partitions that no worker would read, or the role lacks
+            permission.
         Unavailable: Redis or Postgres cannot be reached.
     """
     names = Names(settings.stream_prefix, settings.partitions)
@@ -108,7 +110,7 @@ async def adopt(
 
 
 class DeploymentWatch:
-    """Writes the stamp again that a Redis has lost; ends a worker whose deployment was changed."""
+    """Restores the stamp if Redis lost it, and ends the worker if its deployment was changed."""
 
     def __init__(
         self, redis: Redis, stamp: Stamp, *, writes: bool = True, interval: timedelta = _INTERVAL
@@ -120,10 +122,10 @@ class DeploymentWatch:
         self._interval = interval
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Look until ``stop`` is set; a Redis that is away is waited out.
+        """Check the stamp regularly until ``stop`` is set. Redis outages are tolerated.
 
         Raises:
-            ConfigurationError: Redis belongs to another deployment by now, or has other partitions.
+            ConfigurationError: Redis now belongs to another deployment, or has other partitions.
         """
         while not stop.is_set():
             with contextlib.suppress(Retryable, MalformedEvent):
@@ -133,19 +135,19 @@ class DeploymentWatch:
 
     async def _look(self) -> None:
         look = put_stamp(self._redis, self._names, self._stamp) if self._writes else None
-        found = await (look or read_stamp(self._redis, self._names))
-        if found is not None:
-            _check_same(found, self._stamp.id)
-            check_partitions(found.partitions, self._stamp.partitions)
+        stamp = await (look or read_stamp(self._redis, self._names))
+        if stamp is not None:
+            _check_same(stamp, self._stamp.id)
+            check_partitions(stamp.partitions, self._stamp.partitions)
 
 
 async def claim_archive(database: Database, settings: Settings, *, writes: bool) -> None:
-    """Make sure that no other copy of this database has its folder in the archive.
+    """Make sure that no other copy of this database owns its folder in the archive.
 
-    A storage that is away is left to the archiver, which tries again and again.
+    If the storage cannot be reached, the claim is left to the archiver, which keeps retrying.
 
     Raises:
-        ConfigurationError: another copy has it.
+        ConfigurationError: another copy owns the folder.
     """
     with contextlib.suppress(Unavailable):
         storage = Files(settings.archive_location)
@@ -155,19 +157,19 @@ async def claim_archive(database: Database, settings: Settings, *, writes: bool)
 def _check_same(stamp: Stamp, database_id: str) -> None:
     if stamp.id != database_id:
         raise ConfigurationError(
-            f"Redis holds the streams {stamp.prefix}:* of deployment {stamp.id[:12]}, the database "
-            f"is of {database_id[:12]}: set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL to one "
-            "deployment, or HEADRACE_STREAM_PREFIX to a prefix of its own (if the other is gone: "
-            "`headrace deployment --adopt`)"
+            f"Redis holds the streams {stamp.prefix}:* of deployment {stamp.id[:12]}, but the "
+            f"database belongs to {database_id[:12]}: set HEADRACE_REDIS_URL and "
+            "HEADRACE_DATABASE_URL to one deployment, or HEADRACE_STREAM_PREFIX to a prefix of its "
+            "own (if the other deployment no longer exists: `headrace deployment --adopt`)"
         )
 
 
 def _check_prefix(deployment: Deployment, settings: Settings) -> None:
     if deployment.prefix not in {None, settings.stream_prefix}:
         raise ConfigurationError(
-            f"the database is of the deployment with prefix {deployment.prefix}, the setting says "
-            f"{settings.stream_prefix}: set HEADRACE_STREAM_PREFIX={deployment.prefix}, or another "
-            "database (if the prefix is to change: `headrace deployment --adopt`)"
+            f"the database belongs to the deployment with prefix {deployment.prefix}, the setting "
+            f"says {settings.stream_prefix}: set HEADRACE_STREAM_PREFIX={deployment.prefix}, or "
+            "use another database (to change the prefix: `headrace deployment --adopt`)"
         )
 
 
@@ -176,6 +178,6 @@ async def _check_stranded(redis: Redis, names: Names) -> None:
     if partition is not None:
         raise ConfigurationError(
             f"changes wait in partition {partition}, and with HEADRACE_PARTITIONS="
-            f"{names.partitions} nobody would read them: let workers finish them with "
-            f"HEADRACE_PARTITIONS={partition + 1} or more, then lower it"
+            f"{names.partitions} no worker would read them: run workers with "
+            f"HEADRACE_PARTITIONS={partition + 1} or more until they are processed, then lower it"
         )

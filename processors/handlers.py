@@ -1,4 +1,4 @@
-"""Table of contents: which event is handled by what, in the order in which things happen."""
+"""Handlers of all events, in the order in which an event passes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def embed_documents(
 async def answer_queries(
     services: Services, deliveries: Sequence[Delivery[QueryRequested]]
 ) -> None:
-    """Each question gets its one reply."""
+    """Send one reply to each question."""
     for delivery in deliveries:
         with bound_contextvars(query_id=delivery.event.id, project=delivery.event.data.project):
             await services.answering.run(delivery)

@@ -1,4 +1,4 @@
-"""A worker's heart: tells every few seconds how it is, and what it has in hand."""
+"""Heartbeats of a worker: every few seconds it reports its state and its in-flight events."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _FORGET_EVERY_BEATS = 30
 
 @dataclass(frozen=True)
 class WorkerState:
-    """One worker as it tells it.
+    """State of one worker, as reported in its heartbeat.
 
-    ``in_work`` and ``in_hand`` count events by topic: begun, and taken from the stream in all.
-    ``loop_lag_s`` is the longest since the last beat; ``transport`` and ``metrics`` count since
-    the start.
+    ``in_work`` counts the events being handled, by topic; ``in_hand`` all that were taken from the
+    stream and not settled. ``loop_lag_s`` is the longest lag since the last beat. ``transport`` and
+    ``metrics`` count since the start.
     """
 
     host: str
@@ -54,13 +54,13 @@ class WorkerState:
 
 
 class Heart:
-    """Beats until the worker ends.
+    """Sends heartbeats until the worker ends.
 
     Args:
-        heartbeats: where it is heard.
-        roles: of the worker.
-        app: its agents, None where it has none.
-        inference: its models, None where it has none.
+        heartbeats: the store of heartbeats in Redis.
+        roles: the worker's roles.
+        app: the app with the worker's agents. It is None for a worker without agents.
+        inference: the worker's models. It is None for a worker without models.
     """
 
     def __init__(
@@ -81,7 +81,10 @@ class Heart:
         self._lag = LoopLag()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Beat until ``stop`` is set, then be no more; a Redis that is away is waited out."""
+        """Send heartbeats until ``stop`` is set, then remove this worker's entry.
+
+        Redis outages are tolerated.
+        """
         watching = asyncio.create_task(self._lag.watch(stop), name="loop lag")
         beats = 0
         try:
@@ -99,7 +102,7 @@ class Heart:
 
     @property
     def state(self) -> WorkerState:
-        """How the worker is now."""
+        """Current state of the worker."""
         memory = memory_bytes()
         metrics.MEMORY_BYTES.set(memory)
         circuits = [] if self._inference is None else self._inference.circuits
@@ -110,9 +113,9 @@ class Heart:
             roles=self._roles,
             version=self._version,
             started_at=self._started_at,
-            in_work={topic: one.in_work for topic, one in held.items()},
-            in_hand={topic: one.in_hand for topic, one in held.items()},
-            circuits=[dataclasses.asdict(one) for one in circuits],
+            in_work={topic: count.in_work for topic, count in held.items()},
+            in_hand={topic: count.in_hand for topic, count in held.items()},
+            circuits=[dataclasses.asdict(circuit) for circuit in circuits],
             memory_bytes=memory,
             loop_lag_s=round(self._lag.longest_seconds(), 3),
             transport={} if self._app is None else self._app.counts(),
@@ -125,7 +128,7 @@ class Heart:
     async def _try(self, action: Callable[[], Awaitable[None]]) -> None:
         try:
             await action()
-        except Exception as error:  # noqa: BLE001 - no worker shall end for want of a heartbeat
+        except Exception as error:  # noqa: BLE001 - a failed heartbeat must not end the worker
             log.info("heartbeat.failed", error=str(error))
 
 

@@ -1,7 +1,7 @@
-"""What an operator lets through: each event is measured before anything is done for it.
+"""Operator's limits: each event is measured before any work is done for it.
 
-The event models hold the protocol's limits; these can only be narrower. They are the workers' door:
-what has come in stays in, so that a replay asks for none of them.
+The event models hold the protocol's limits; these can only be narrower. Workers apply them when an
+event first arrives. Accepted events stay accepted: a replay applies none of these limits.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ E = TypeVar("E", bound=Event)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most of each thing; by default all that the protocol allows.
+    """Upper limits of an event's sizes. The default is the protocol's limit.
 
-    ``uri_bytes`` is the setting ``HEADRACE_MAX_URI_BYTES``, and so on. ``metadata_bytes``: as JSON
-    in UTF-8.
+    ``uri_bytes`` is the setting ``HEADRACE_MAX_URI_BYTES``, and so on. ``metadata_bytes`` measures
+    the metadata as JSON in UTF-8.
     """
 
     event_bytes: int = protocol.EVENT_BYTES
@@ -43,24 +43,24 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those of the settings."""
-        return cls(**{one.name: getattr(settings, f"max_{one.name}") for one in fields(cls)})
+        """Read the limits from the settings."""
+        return cls(**{limit.name: getattr(settings, f"max_{limit.name}") for limit in fields(cls)})
 
     def decoder(self, event: type[E]) -> Callable[[bytes], E]:
-        """Parses events, but none that is too big.
+        """Return a function that parses events and refuses those that are too large.
 
-        What it returns raises LimitExceeded, and MalformedEvent as ``Event.from_bytes`` does.
+        The function raises LimitExceeded, and MalformedEvent as ``Event.from_bytes`` does.
         """
 
         def decode(raw: bytes) -> E:
-            if len(raw) <= protocol.EVENT_BYTES:  # no setting lets in what is beyond
+            if len(raw) <= protocol.EVENT_BYTES:  # from_bytes refuses what is larger
                 self._check("event_bytes", "the event", len(raw))
             return event.from_bytes(raw)
 
         return decode
 
     def check_change(self, change: DocumentChange) -> None:
-        """Raises LimitExceeded: a field is over its limit."""
+        """Raise LimitExceeded if a field is over its limit."""
         self._check("uri_bytes", "uri", len(change.uri.encode()))
         self._check("uri_bytes", "old_uri", len((change.old_uri or "").encode()))
         self._check("title_characters", "title", len(change.title or ""))
@@ -70,7 +70,7 @@ class Limits:
         self._check("metadata_bytes", "metadata", len(metadata.encode()))
 
     def check_question(self, event: QueryRequested) -> None:
-        """Raises LimitExceeded: a field is over its limit."""
+        """Raise LimitExceeded if a field is over its limit."""
         query = event.data
         self._check("query_characters", "text", len(query.text))
         self._check("results", "limit", query.limit)

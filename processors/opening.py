@@ -1,4 +1,4 @@
-"""Composition root: builds what works on events from the settings, and closes it again."""
+"""Composition root of the pipelines: builds them from the settings, and closes them again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ __all__ = ["WAITING_PER_WORKING", "open_services"]
 log = structlog.get_logger(__name__)
 
 WAITING_PER_WORKING = 3
-"""Questions that may wait for a change to be indexed, for each one in work."""
+"""Questions that may wait for a change to be indexed, for each question being answered."""
 
 _START_PATIENCE = timedelta(seconds=10)
 _EMBEDDING_ROLES = frozenset({"embedder", "answerer"})
@@ -77,7 +77,7 @@ class _Foundation:
 
 @asynccontextmanager
 async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
-    """What both pipelines stand on, closed in reverse order; its models are not started."""
+    """Open what the pipelines share; it is closed in reverse order. Models are not started."""
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(settings))
         options = model_options(settings)
@@ -99,14 +99,14 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
 async def open_services(
     settings: Settings, roles: Collection[str], ending: asyncio.Event | None = None
 ) -> AsyncIterator[Services]:
-    """All pipelines with everything below them; models are started for the roles that need them.
+    """Build all pipelines, and start models for the roles that need them.
 
-    A model that does not answer delays vectors only. Once ``ending`` is set, no question waits for
-    a change any more.
+    A model that does not respond delays vectors only. Once ``ending`` is set, questions stop
+    waiting for changes.
 
     Raises:
-        ConfigurationError: versions, roles, models or settings don't fit.
-        Unavailable: Redis or Postgres can't be reached.
+        ConfigurationError: versions, roles, models or settings do not match.
+        Unavailable: Redis or Postgres cannot be reached.
     """
     async with _open_foundation(settings) as base:
         servers = base.servers
@@ -185,7 +185,10 @@ def _indexing(
 
 
 def _vectors(base: _Foundation, sharing: SharedEmbedding | None) -> VectorStep:
-    """The step for vectors before a write; the second stage needs streams in Redis."""
+    """Build the step that makes vectors before a write.
+
+    Over Kafka it makes all of them: the second stage needs streams in Redis.
+    """
     store = base.servers.store
     if base.settings.broker_url:
         return EmbeddingStep(store.known_vectors, base.inference)

@@ -1,4 +1,4 @@
-"""The recipe that the settings ask for: what a new project's first generation is made by."""
+"""Recipe from the settings, by which a new project's first generation is built."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _FAILURES_WITHIN = timedelta(minutes=1)
 
 
 def model_options(settings: Settings) -> ModelOptions:
-    """How models are loaded and asked.
+    """Read from the settings how models are loaded and called.
 
-    One that stalls fails once per timeout: so many failures in a row are none too old to count.
+    A model that stalls fails once per timeout. The circuit's time window is extended by that, so
+    that all failures in a row count.
     """
     failures = settings.model_failures
     within = _FAILURES_WITHIN + failures * settings.model_timeout
@@ -55,16 +56,16 @@ def model_options(settings: Settings) -> ModelOptions:
 
 
 def rate_limits(settings: Settings) -> RateLimits:
-    """What providers allow all workers together."""
+    """Read the providers' rate limits, which all workers share."""
     return RateLimits(settings.model_requests_per_minute, settings.model_tokens_per_minute)
 
 
 def recipe_of(settings: Settings) -> Recipe:
-    """Models by their full names, and the newest chunking and tokeniser.
+    """Build the recipe: models by their full names, and the newest chunking and tokeniser.
 
     Raises:
-        ConfigurationError: a model is chosen for a kind that doesn't exist, or the model directory
-            holds no model.
+        ConfigurationError: a model is chosen for a kind that does not exist, or the model
+            directory does not contain a model.
     """
     unknown = settings.models.keys() - set(Kind)
     if unknown:
@@ -77,14 +78,14 @@ def recipe_of(settings: Settings) -> Recipe:
 
 
 def chooses_models(settings: Settings) -> bool:
-    """Whether a model was chosen at all, or is what it is by default."""
+    """Return whether any setting chooses a model; otherwise the default model is used."""
     return bool(settings.model_fields_set & _MODEL_SETTINGS)
 
 
 class RecipeNotices:
-    """Says, once per project, that its generation keeps its models whatever the settings say.
+    """Warns, once per project, if its generation has other models than the settings choose.
 
-    ``wanted`` None: the settings choose none.
+    ``wanted`` is None if the settings do not choose models.
     """
 
     def __init__(self, wanted: Recipe | None) -> None:
@@ -92,7 +93,7 @@ class RecipeNotices:
         self._told: set[str] = set()
 
     def compare(self, project: str, generation: Generation) -> None:
-        """Log a warning where the models differ."""
+        """Log a warning if the models differ."""
         if self._wanted is None or project in self._told:
             return
         other = differing(generation.recipe, self._wanted)
@@ -108,7 +109,7 @@ class RecipeNotices:
 
 
 def differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
-    """Wanted model by kind of content, '' for all that none is chosen for."""
+    """Wanted models that differ, by kind of content; '' stands for all kinds without their own."""
     if made.model != wanted.model:
         return {"": wanted.model} | {
             kind: model for kind, model in wanted.models.items() if model != wanted.model
@@ -122,6 +123,6 @@ def differing(made: Recipe, wanted: Recipe) -> Mapping[str, str]:
 
 
 def replay_command(project: str, kind: str, model: str) -> str:
-    """The command that embeds a kind of content, or all, by another model."""
+    """Command that embeds a kind of content, or all kinds, with another model."""
     choice = f" --kind {kind}" if kind else ""
     return f"headrace replay --project {project} --model {model}{choice}"

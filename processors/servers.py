@@ -1,4 +1,4 @@
-"""The servers that every process of ours works with, and what reads and writes them."""
+"""Connections to Redis, Postgres and the archive, which every process needs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["Servers", "deployment_watch", "open_servers"]
 
 @dataclass(frozen=True)
 class Servers:
-    """Redis, Postgres and the archive, and who may change what.
+    """Redis, Postgres and the archive, the objects that access them, and the admission of changes.
 
-    ``stamp`` says which deployment they are; ``recipe`` is that of the settings, for new projects.
+    ``stamp`` identifies the deployment. ``recipe`` is built from the settings, for new projects.
     """
 
     stamp: Stamp
@@ -50,14 +50,15 @@ class Servers:
 
 @asynccontextmanager
 async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Servers]:
-    """Connect and make sure that the servers are fit; closed in reverse order.
+    """Connect to the servers and check them; connections are closed in reverse order.
 
-    ``role``: in Postgres, instead of the workers' one; its statements may take long.
+    ``role`` is the role in Postgres; if it is empty, the workers' role is used. With a ``role``,
+    statements have no time limit.
 
     Raises:
-        ConfigurationError: versions, roles or settings don't fit, or the servers are of different
-            deployments.
-        Unavailable: Redis or Postgres can't be reached.
+        ConfigurationError: versions, roles or settings do not match, or the servers belong to
+            different deployments.
+        Unavailable: Redis or Postgres cannot be reached.
     """
     recipe = recipe_of(settings)
     async with AsyncExitStack() as stack:
@@ -92,6 +93,6 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
 
 
 def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:
-    """Looks for as long as a worker lives whether its deployment is still the one it joined."""
+    """Build the watch that ends a worker when its deployment is changed."""
     writes = settings.worker_role != ANSWERER
     return DeploymentWatch(servers.redis, servers.stamp, writes=writes)

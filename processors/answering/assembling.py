@@ -1,4 +1,4 @@
-"""From ranked chunk ids to results with citations, and a context that fits a token budget."""
+"""Assembly of results with citations, and of a context that fits a token budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 
 
 class Assembler:
-    """Fetches the chunks of an answer and says where each stands."""
+    """Fetches the chunks of an answer and cites the source of each."""
 
     def __init__(self, search: Search, count_tokens: CountTokens) -> None:
         self._search = search
@@ -26,23 +26,23 @@ class Assembler:
     async def assemble(
         self, query: Query, ranked: Sequence[Fused], generation: Generation
     ) -> tuple[tuple[SearchResult, ...], str | None]:
-        """Results in rank order, and the context where the query asks for one.
+        """Return results in rank order, and the context, or None if the query asks for none.
 
-        A chunk that was deleted since it was found is left out.
+        A chunk that was deleted since it was retrieved is left out.
         """
-        ids = [one.chunk_id for one in ranked]
+        ids = [chunk.chunk_id for chunk in ranked]
         rows = await self._search.rows(generation, query.agent, ids)
         results = tuple(
-            _result(rows[one.chunk_id], one, query.explain)
-            for one in ranked
-            if one.chunk_id in rows
+            _result(rows[chunk.chunk_id], chunk, query.explain)
+            for chunk in ranked
+            if chunk.chunk_id in rows
         )
         if query.context_tokens is None:
             return results, None
         return results, self._context(results, query.context_tokens)
 
     def _context(self, results: Sequence[SearchResult], budget_tokens: int) -> str:
-        """Whole chunks in rank order, each under its citation, while they fit the budget."""
+        """Join whole chunks in rank order, each under its citation, that fit the budget."""
         passages = [_passage(number, result) for number, result in enumerate(results, 1)]
         kept: list[str] = []
         for passage, tokens in zip(passages, self._count_tokens(passages), strict=True):
@@ -86,7 +86,7 @@ def _citation(row: ChunkRow) -> Citation:
 
 
 def permalink(row: ChunkRow) -> str | None:
-    """The document's permalink template with commit, path and lines filled in."""
+    """Fill commit, path and lines into the document's permalink template, if it has one."""
     if row.permalink_template is None:
         return None
     values = {
@@ -113,4 +113,4 @@ def _explanation(scores: Scores) -> str:
 def _leg(name: str, unit: str, leg: LegScore | None) -> str:
     if leg is None:
         return f"{name}: not among the candidates"
-    return f"{name}: place {leg.rank} ({unit} {leg.score:.3f})"
+    return f"{name}: rank {leg.rank} ({unit} {leg.score:.3f})"

@@ -1,4 +1,4 @@
-"""A question's time: how much of it is left, and an end that nothing can put off."""
+"""Deadline of a question: the time left, and a time limit that always holds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Result = TypeVar("Result")
 
 
 def time_left(event: QueryRequested, entry_id: str, default: timedelta, now: datetime) -> timedelta:
-    """What is left of the asker's patience; zero or below: nothing.
+    """Return the time left to answer; zero or less if the deadline has passed.
 
-    The asker's clock may be hours off, so what counts is the time from the event's ``time`` to its
-    deadline, both by that clock, beginning when the log took the entry, by the log's clock.
-    ``default`` is the patience of a question that names no deadline. It is never more than the
-    protocol allows.
+    The asker's clock may be hours off. So the time allowed is the one from the event's ``time`` to
+    its deadline, both by the asker's clock, and it starts when the log stored the entry, by the
+    log's clock. ``default`` is the time allowed for a question without a deadline. The result is
+    never more than the protocol allows.
     """
     deadline = event.data.deadline
     if deadline is not None and "time" not in event.model_fields_set:
@@ -33,20 +33,20 @@ def time_left(event: QueryRequested, entry_id: str, default: timedelta, now: dat
 
 
 class Abandoning:
-    """Runs work under a time limit, and doesn't wait for what is cancelled to clear up.
+    """Runs work under a time limit, and does not wait for cancelled work to clean up.
 
-    A driver that tells the server about a cancellation waits for its answer, for a minute where the
-    server hangs; no reply shall wait with it.
+    A driver that sends a cancellation to the server waits for a response, up to a minute if the
+    server hangs. The reply must not wait for it.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, work: Coroutine[Any, Any, Result], limit: timedelta) -> Result:
-        """Result of the work.
+        """Run the work and return its result.
 
         Raises:
-            TimeoutError: it isn't done within ``limit``.
+            TimeoutError: the work is not done within ``limit``.
         """
         task = asyncio.create_task(work)
         self._tasks.add(task)

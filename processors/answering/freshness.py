@@ -1,4 +1,4 @@
-"""Freshness of answers: waits for ``min_event``, and reads what is applied before the search."""
+"""Freshness of answers: waits for ``min_event``, and reads the watermark before the search."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ ReadWatermark = Callable[[], Awaitable[Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Observed:
-    """What was applied when the search began; ``stale``: ``min_event`` was not."""
+    """Applied positions when the search began; ``stale`` if ``min_event`` was not applied."""
 
     watermark: dict[str, str]
     stale: bool
 
 
 class Freshness:
-    """Reads the ledger for one event, and the log's groups for all.
+    """Checks one event in the ledger, and reads the watermark from the log's consumer groups.
 
-    At most ``places`` questions wait at once: one that finds no place is answered as things are,
-    and says that it is stale, so that waiting ones never keep all others from being answered.
-    None waits on once ``ending`` is set.
+    At most ``places`` questions wait at once. A further one is answered immediately and marked as
+    stale, so that waiting questions never block all others. Once ``ending`` is set, questions stop
+    waiting.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class Freshness:
         self._reading = asyncio.Lock()
 
     async def wait(self, query: Query) -> Observed:
-        """Wait until ``min_event`` is applied, with its vectors where they are asked for.
+        """Wait until ``min_event`` is applied, with its vectors if the query asks for them.
 
         It waits for ``max_wait_ms`` at most.
 
-        The watermark was read before the search, at most 0.1 s ago: it never says too much.
+        The watermark is read before the search, and at most 0.1 s old: it never claims too much.
 
         Raises:
-            WorkerEnding: this process is asked to end, and the change isn't applied yet.
-            Unavailable: Postgres or Redis can't be reached.
+            WorkerEnding: this process is shutting down, and the change is not applied yet.
+            Unavailable: Postgres or Redis cannot be reached.
         """
         stale = query.min_event is not None and not await self._reached(query)
         return Observed(await self._current_watermark(), stale)
@@ -90,7 +90,7 @@ class Freshness:
             self._places += 1
 
     async def _is_applied(self, key: Change, *, vectors: bool) -> bool:
-        """With ``vectors``, no chunk of the change may wait for its vector either."""
+        """Return whether the change is applied; with ``vectors``, no chunk may lack its vector."""
         if not await self._store.handled([key]):
             return False
         if not vectors:
@@ -112,7 +112,7 @@ class Freshness:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
-            raise WorkerEnding("this worker ends: the question is left to another one")
+            raise WorkerEnding("this worker is shutting down: another one answers the question")
 
     async def _current_watermark(self) -> dict[str, str]:
         async with self._reading:

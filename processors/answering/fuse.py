@@ -1,17 +1,18 @@
-"""One ranking out of several legs' candidates.
+"""Fusion of the candidates of several retrievers into one ranking.
 
 Evidence adds up: a chunk's score is its cosine similarity plus its BM25 score times a fixed factor,
-both as the legs report them. Raw scores carry what ranks and scores stretched to [0, 1] lose: that
-no chunk is similar, or that few words of the question occur. So a question whose words say little
-(low BM25 everywhere) is decided by its vector, one with a rare identifier by that, with no rule
-about questions. After Bruch, Gai and Ingber, "An Analysis of Fusion Functions for Hybrid
-Retrieval", 2023, who show that a convex combination of scores beats reciprocal ranks and needs
-little tuning; figures in docs/decisions/fusion.md.
+both as the retrievers report them. Raw scores show what ranks and scores scaled to [0, 1] hide:
+that no chunk is similar, or that few words of the question occur. So a question with unspecific
+words (low BM25 everywhere) is decided by its vector, one with a rare identifier by that word,
+without any rule about questions. After Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
+Hybrid Retrieval", 2023, who show that a convex combination of scores beats reciprocal ranks and
+needs little tuning; figures in docs/decisions/fusion.md.
 
-A chunk without a vector yet can be compared with others by words only. So it keeps the place that
-the keyword leg gives it, and the chunks with vectors fill the places between in fused order. These
-places are few, so several chunks of one document would take them from other documents: a document's
-further chunks add in proportion to coverage, nothing at 0 as in the keyword leg, all at 1.
+A chunk that has no vector yet can be compared with others by words only. So it keeps its rank of
+the keyword retriever, and the chunks with vectors fill the ranks between in fused order. These
+ranks are few, so several chunks of one document would displace other documents. Therefore a
+document's further chunks add to its score in proportion to coverage: nothing at 0, as in the
+keyword retriever, everything at 1.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ Mode = Literal["hybrid", "vector", "keyword"]
 Ranked = Sequence[tuple[int, float]]
 
 COSINE_PER_BM25 = 0.0135
-"""How much cosine similarity one point of BM25 is worth."""
+"""Cosine similarity that equals one point of BM25."""
 
 DOCUMENT_SOFTNESS = 0.04
-"""How near to its document's best a chunk must come, in cosine, to count as further evidence."""
+"""Distance to the best chunk of its document, in cosine, at which a chunk is further evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """A chunk's place in the fused ranking, with what put it there.
+    """A chunk of the fused ranking, with its scores.
 
-    ``score`` is comparable within one answer only. ``match_type`` names the legs that found it.
+    ``score`` is comparable within one answer only. ``match_type`` names the retrievers that
+    returned the chunk.
     """
 
     chunk_id: int
@@ -58,11 +60,11 @@ def fuse(
     weights: Weights | None,
     limit: int,
 ) -> list[Fused]:
-    """The best ``limit`` chunks of the legs that ``mode`` names, best first, equal ones by id.
+    """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
 
-    ``weights`` scale the legs: equal ones, or none, leave both as they are. In hybrid mode each
-    pending chunk keeps its place in the keyword leg, and has a score between its neighbours'. If
-    words have no weight, the pending chunks come last.
+    ``weights`` scale the retrievers' scores: equal weights, or None, leave both as they are. In
+    hybrid mode each pending chunk keeps its rank of the keyword retriever, and has a score between
+    its neighbours'. If words have no weight, the pending chunks come last.
     """
     vector = _places(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _places([candidates.keyword]) if mode != "vector" else {}
@@ -80,7 +82,7 @@ def fuse(
 
 
 def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Ranked:
-    """Chunks with their scores; where one leg was asked for, that leg's own."""
+    """Rank chunks with their scores; in a mode with one retriever, these are its own scores."""
     if mode == "keyword":
         return _best_first(dict(candidates.keyword))
     if mode == "vector":
@@ -89,7 +91,7 @@ def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Rank
 
 
 def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Ranked:
-    """Fused order of the chunks with vectors, with the pending ones at their keyword places."""
+    """Rank chunks with vectors in fused order, and pending ones at their keyword ranks."""
     scores = _summed(candidates, by_vector, by_keyword)
     pending = _pending(candidates)
     complete = {key: score for key, score in scores.items() if key not in pending}
@@ -101,7 +103,7 @@ def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Rank
 
 
 def _summed(candidates: Candidates, by_vector: float, by_keyword: float) -> dict[int, float]:
-    """Weighted similarity plus weighted BM25 of each candidate, documents left aside."""
+    """Add weighted similarity and weighted BM25 of each candidate, ignoring documents."""
     similar = _similarities(candidates.vector.values(), candidates.keyword)
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
     matching = _matches(candidates.keyword, full=longest)
@@ -113,9 +115,9 @@ def _summed(candidates: Candidates, by_vector: float, by_keyword: float) -> dict
 
 
 def _pending(candidates: Candidates) -> set[int]:
-    """Keyword candidates without a vector.
+    """Return the keyword candidates without a vector.
 
-    The legs may see different moments: a chunk that the vector leg returned is not pending.
+    The retrievers may use different snapshots: a chunk with a similarity is not pending.
     """
     worded = {chunk_id for chunk_id, _ in candidates.keyword}
     similar = {chunk_id for ranked in candidates.vector.values() for chunk_id, _ in ranked}
@@ -123,10 +125,10 @@ def _pending(candidates: Candidates) -> set[int]:
 
 
 def _filled(places: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
-    """``places`` with the pending chunks where they are and ``fused`` in the others, in order.
+    """Keep the pending chunks of ``places`` at their ranks and fill the others from ``fused``.
 
-    A pending chunk's own score has no similarity in it, so it is limited to the range between its
-    neighbours' scores: scores never rise along the ranking.
+    A pending chunk's own score does not include similarity, so it is limited to the range between
+    its neighbours' scores: scores never rise along the ranking.
     """
     rest = deque(fused)
     ranked: list[tuple[int, float]] = []
@@ -145,7 +147,7 @@ def _best_first(scores: Mapping[int, float]) -> Ranked:
 
 
 def _factors(weights: Weights | None) -> tuple[float, float]:
-    """Factor of each leg; they sum to 2, so that equal weights are factors of 1."""
+    """Factor of each retriever; they sum to 2, so that equal weights are factors of 1."""
     if weights is None:
         return 1.0, 1.0
     total = weights.vector + weights.keyword
@@ -153,7 +155,7 @@ def _factors(weights: Weights | None) -> tuple[float, float]:
 
 
 def _places(legs: Iterable[Ranked]) -> dict[int, LegScore]:
-    """Place of each chunk in its leg; a chunk is embedded by one model only."""
+    """Rank and score of each chunk by its retriever; a chunk is embedded by one model only."""
     return {
         chunk_id: LegScore(rank=rank, score=score)
         for ranked in legs
@@ -162,10 +164,10 @@ def _places(legs: Iterable[Ranked]) -> dict[int, LegScore]:
 
 
 def _similarities(legs: Collection[Ranked], others: Ranked) -> dict[int, float]:
-    """Cosine above the lowest of the same model's candidates: models differ in what is low.
+    """Cosine above the lowest of the same model's candidates, as models differ in their range.
 
-    The cosine itself where a single model named each of the ``others`` too: with nothing outside
-    to compare with the order is the same, and a lone answer has a score that says something.
+    If a single model returned all of the ``others`` too, it is the cosine itself: the order is the
+    same, and the score of a single answer is meaningful.
     """
     plain = {chunk_id: score for ranked in legs for chunk_id, score in ranked}
     if len(legs) == 1 and all(chunk_id in plain for chunk_id, _ in others):
@@ -183,10 +185,10 @@ def _above(ranked: Ranked, floor: float) -> dict[int, float]:
 
 
 def _matches(ranked: Ranked, full: int) -> dict[int, float]:
-    """BM25 above what a chunk outside of the candidates can have.
+    """BM25 above the highest score that a chunk outside of the candidates can have.
 
-    That is at most the lowest score if the leg was cut off, and 0 if it found fewer than ``full``
-    chunks: then it has named every chunk with any word of the question.
+    That is the lowest score if the retriever's list was cut off, and 0 if it has fewer than
+    ``full`` chunks: then it contains every chunk with any word of the question.
     """
     cut_off = 0 < full <= len(ranked)
     return _above(ranked, ranked[-1][1] if cut_off else 0.0)
@@ -195,10 +197,11 @@ def _matches(ranked: Ranked, full: int) -> dict[int, float]:
 def _with_documents(
     scores: Mapping[int, float], documents: Mapping[int, int], share: float
 ) -> dict[int, float]:
-    """Scores plus a share of what a document's other candidates add, equal for all of its chunks.
+    """Add to each score a share of the evidence of the document's other candidates.
 
-    A document's evidence is the softened maximum of its chunks' (log-sum-exp), so that a second
-    chunk counts if it is nearly as good as the best, and a long document gains nothing by length.
+    The share is equal for all chunks of a document. A document's evidence is the softened maximum
+    of its chunks' scores (log-sum-exp), so that a second chunk counts if it is nearly as good as
+    the best, and a long document gains nothing by its length.
     """
     by_document: dict[int, list[float]] = defaultdict(list)
     for chunk_id, score in scores.items():

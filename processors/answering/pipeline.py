@@ -1,7 +1,7 @@
-"""How a question gets its one reply: fresh → embed → search → fuse → assemble → reply.
+"""Pipeline of questions: fresh → embed → search → fuse → assemble → reply.
 
-Which generation answers is settled once, when the answer is fresh enough: its models embed the
-question, its legs are searched, and its rows are cited.
+The generation is chosen once, when the index is fresh enough: its models embed the question, its
+chunks are searched, and its rows are cited.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = ["Answering"]
 log = structlog.get_logger(__name__)
 
 CANDIDATES = 100
-"""Chunks that each leg brings to the fusion, at least."""
+"""Fewest chunks that each retriever is asked for."""
 
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """A question in work; a model may take ``embed_within``."""
+    """A question being answered; a model may take ``embed_within``."""
 
     query_id: str
     query: Query
@@ -66,8 +66,8 @@ class _Asked:
 class Answering:
     """The pipeline of questions.
 
-    ``concurrency`` bounds those in work at once; the ones that wait for ``min_event`` don't count,
-    or a few of them would keep all others waiting too.
+    ``concurrency`` limits the questions answered at once. Those that wait for ``min_event`` are not
+    counted, or a few of them would block all others.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Answering:
         self._abandoning = Abandoning()
 
     async def run(self, delivery: Delivery[QueryRequested]) -> None:
-        """Answer one query, or say why not. Exactly one reply is recorded, whoever sends it.
+        """Answer one query, or reply with an error. Exactly one reply per query is recorded.
 
         Raises:
-            Unavailable: the reply can't be sent, so the query stays pending.
-            WorkerEnding: it waits for a change, and shall do so elsewhere.
+            Unavailable: the reply cannot be sent, so the query stays pending.
+            WorkerEnding: the query waits for a change, and must do so in another worker.
         """
         event = delivery.event
         reply = await self._reply(event, delivery.entry_id)
@@ -120,7 +120,7 @@ class Answering:
             answer = await self._abandoning.run(self.answer(event.id, event.data, left), left)
             return QueryAnswered(data=answer)
         except TimeoutError:
-            detail = "no answer before the deadline: ask again, with more time or for fewer results"
+            detail = "no answer before the deadline: ask again with more time or fewer results"
             return _failed(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
         except WorkerEnding:
             raise
@@ -130,7 +130,7 @@ class Answering:
             return _failed(event, problem)
         except Exception:
             log.exception("query.crashed", query_id=event.id)
-            detail = "the query met a defect of Headrace; the worker's log tells more"
+            detail = "internal error of Headrace: the worker's log has the details"
             return _failed(event, Problem(type="InternalError", detail=detail))
 
     async def answer(
@@ -140,18 +140,18 @@ class Answering:
         patience: timedelta = protocol.QUERY_DEADLINE,
         generation: Generation | None = None,
     ) -> QueryAnswer:
-        """Answer without any stream in between.
+        """Answer directly, without a stream in between.
 
         Args:
             query_id: id of the query's event.
             query: the question.
-            patience: how long the asker waits. A model may take half of it; then a hybrid query
-                goes on without its vector. Nothing else is cut short.
-            generation: which one answers; None: the live one.
+            patience: time that the asker waits. A model may take half of it; after that, a hybrid
+                query continues without its vector. Other steps have no limit here.
+            generation: the generation to search. None means the live one.
 
         Raises:
-            UsageError: no such project.
-            Unavailable: Postgres is down, or no leg could be searched.
+            UsageError: the project does not exist.
+            Unavailable: Postgres is down, or no retriever could be used.
         """
         watch = Stopwatch()
         freshness = await self._freshness.wait(query)
@@ -163,7 +163,7 @@ class Answering:
             return await self._answer_live(asked)
 
     async def _answer_live(self, asked: _Asked) -> QueryAnswer:
-        """One that was live long ago may be dropped while it answers: then the live one does."""
+        """Answer from the live generation; if it is dropped while answering, use its successor."""
         generation = await self._search.live(asked.query.project)
         self._notices.compare(asked.query.project, generation)
         answer, whole = await self._answer(asked, generation)
@@ -174,13 +174,13 @@ class Answering:
         return answer
 
     async def _answer(self, asked: _Asked, generation: Generation) -> tuple[QueryAnswer, bool]:
-        """An answer, and whether nothing hints at rows that vanished while it was made."""
+        """Return an answer, and False if rows may have been dropped while it was made."""
         query, watch = asked.query, asked.watch
         vectors, failed = await self._embed(asked, generation)
         watch.lap("embed")
-        found = await self._candidates(query, generation, vectors, failed)
+        candidates = await self._candidates(query, generation, vectors, failed)
         watch.lap("search")
-        ranked = fuse(found, mode=query.mode, weights=query.weights, limit=query.limit)
+        ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
         watch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, generation)
         watch.lap("assemble")
@@ -192,17 +192,17 @@ class Answering:
             generation=generation.id,
             watermark=asked.freshness.watermark,
             stale=asked.freshness.stale,
-            timings_ms={**watch.milliseconds, **found.timings_ms},
-            coverage=found.coverage,
-            degraded=found.degraded,
-            corrections=dict(found.corrections),
+            timings_ms={**watch.milliseconds, **candidates.timings_ms},
+            coverage=candidates.coverage,
+            degraded=candidates.degraded,
+            corrections=dict(candidates.corrections),
         )
         return answer, 0 < len(results) == len(ranked)
 
     async def _embed(
         self, asked: _Asked, generation: Generation
     ) -> tuple[Vectors, tuple[str, ...]]:
-        """Query vectors by model; a hybrid query goes on without the models that fail."""
+        """Return query vectors by model; a hybrid query continues without the models that fail."""
         query = asked.query
         if query.mode == "keyword":
             return {}, ()
@@ -226,12 +226,12 @@ class Answering:
             filters=query.filters,
             candidates=max(CANDIDATES, query.limit),
         )
-        found = await self._search.candidates(generation, request)
-        return replace(found, degraded=tuple(dict.fromkeys(failed + found.degraded)))
+        candidates = await self._search.candidates(generation, request)
+        return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
 
 
 def _can_degrade(errors: list[HeadraceError]) -> bool:
-    """Words can do without a model, but a question that it refuses is for the asker to mend."""
+    """Return whether keyword search may answer alone; a refused question is the asker's to fix."""
     return not any(isinstance(error, Poison) for error in errors)
 
 

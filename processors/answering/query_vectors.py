@@ -1,4 +1,4 @@
-"""Query vectors, one per model in use, remembered for a while: agents repeat themselves."""
+"""Query vectors, one per model in use, with a cache, because agents repeat their queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Models(Protocol):
     """The models that recipes name."""
 
     async def loaded(self, model: str) -> Embedder:
-        """The model of a full name, which may have been asked nothing yet."""
+        """Return the model of a full name; it may not be started yet."""
         ...
 
 
@@ -38,9 +38,9 @@ class QueryVectors:
     async def embed(
         self, text: str, models: Sequence[str], within: timedelta
     ) -> tuple[dict[str, QueryVector], list[HeadraceError]]:
-        """Unit vectors of shape (dimensions,) by model name, and what the other models raised.
+        """Return unit vectors of shape (dimensions,) by model name, and errors of other models.
 
-        A model that takes longer than ``within`` counts as unavailable, its start included.
+        A model that takes longer than ``within``, its start included, counts as unavailable.
         """
         results = await asyncio.gather(*(self._one(model, text, within) for model in models))
         vectors = {
@@ -48,7 +48,7 @@ class QueryVectors:
             for model, result in zip(models, results, strict=True)
             if not isinstance(result, HeadraceError)
         }
-        return vectors, [one for one in results if isinstance(one, HeadraceError)]
+        return vectors, [result for result in results if isinstance(result, HeadraceError)]
 
     async def _one(self, model: str, text: str, within: timedelta) -> QueryVector | HeadraceError:
         key = model, text
@@ -60,7 +60,9 @@ class QueryVectors:
                 embedder = await self._models.loaded(model)
                 vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
         except TimeoutError:
-            return Unavailable(f"{model} took too long to embed the question")
+            return Unavailable(
+                f"{model} took too long to embed the question: over {within.total_seconds():.3g} s"
+            )
         except HeadraceError as error:
             return error
         self._cache[key] = vector

@@ -15,7 +15,7 @@ class Stopwatch:
         self.milliseconds: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
-        """The time since the last lap belongs to ``name``."""
+        """Record the time since the last lap as ``name``."""
         now = perf_counter()
         self.milliseconds[name] = round((now - self._last) * 1000, 3)
         self._last = now

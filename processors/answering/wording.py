@@ -1,4 +1,4 @@
-"""What of a question is searched for."""
+"""Preparation of a question's text for the search."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from store.keyword.tokens import terms
 __all__ = ["searchable"]
 
 FEWEST_TERMS = 3
-"""Terms that must be left for addresses to be dropped: else they are what is asked about."""
+"""Addresses are dropped only if this many terms are left; otherwise the question is about them."""
 
 _ADDRESS = re.compile(r"https?://\S+")
 _FILE_NAME = re.compile(r"/([\w-]+\.[A-Za-z]\w*)[^\w/]*$")
 
 
 def searchable(text: str) -> str:
-    """The question without web addresses, each replaced by the file name that it ends in, if any.
+    """Replace each web address in a question by the file name that it ends in, or by nothing.
 
     Commit messages and issues end in links to trackers and chats, whose words and numbers
-    (``https``, ``issues``, ``5260``) lead both legs astray. A question of little but addresses
-    stays as it is.
+    (``https``, ``issues``, ``5260``) mislead both retrievers. A question that consists mostly of
+    addresses is not changed.
     """
     rest = _ADDRESS.sub(_file_name, text)
     return rest if len(terms(rest)) >= FEWEST_TERMS else text
@@ -28,5 +28,5 @@ def searchable(text: str) -> str:
 
 def _file_name(address: re.Match[str]) -> str:
     path = address[0].partition("://")[2]
-    found = _FILE_NAME.search(path)
-    return found[1] if found else ""
+    match = _FILE_NAME.search(path)
+    return match[1] if match else ""

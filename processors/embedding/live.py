@@ -1,4 +1,4 @@
-"""Vectors of small live changes, made before the write where the model responds at once."""
+"""Vectors of small live changes, made before the write if the model responds quickly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 class LiveEmbedding:
     """Embeds the new texts of a live batch if they are few; all others wait for the embedder.
 
-    ``sharing`` None: this process embeds nothing.
+    ``sharing`` is None if this process does not embed.
     """
 
     def __init__(self, store: Store, sharing: SharedEmbedding | None) -> None:
@@ -43,10 +43,10 @@ class LiveEmbedding:
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> list[EmbeddedDocument]:
-        """Documents ready to be written to a generation, in the order given.
+        """Return documents ready to be written to a generation, in the order given.
 
         Raises:
-            Unavailable: the database is down; a model that is down only leaves vectors to wait.
+            Unavailable: the database is down. If a model is down, only its vectors are delayed.
         """
         shares: Mapping[str, Share] = {}
         if self._sharing is not None and urgency is Urgency.LIVE:
@@ -56,7 +56,7 @@ class LiveEmbedding:
     async def _embed_few(
         self, sharing: SharedEmbedding, documents: Sequence[CutDocument]
     ) -> Mapping[str, Share]:
-        """Share of each event in what the models were asked for in time."""
+        """Embed the new texts if they are few; return each event's share of the finished calls."""
         missing = await self._missing(documents)
         if not 0 < sum(map(len, missing.values())) <= LIVE_TEXTS:
             return {}
@@ -64,7 +64,7 @@ class LiveEmbedding:
             key: asyncio.create_task(sharing.embed(*key, texts, Urgency.LIVE))
             for key, texts in missing.items()
         }
-        # a late task goes on: its vectors are paid for, and the embedder takes them from the cache
+        # a late task continues: its vectors are paid for, and the embedder finds them in the cache
         self._late.update(tasks.values())
         for task in tasks.values():
             task.add_done_callback(self._forget)
@@ -78,7 +78,7 @@ class LiveEmbedding:
         return shares
 
     async def _missing(self, documents: Sequence[CutDocument]) -> dict[Key, dict[bytes, str]]:
-        """Texts that the cache lacks, by content hash."""
+        """Return the texts that the cache lacks, by content hash."""
         texts: defaultdict[Key, dict[bytes, str]] = defaultdict(dict)
         for document in documents:
             key = document.resolved.data.project, document.model
@@ -99,7 +99,7 @@ def _succeeded(task: asyncio.Task[Embedded]) -> bool:
 
 
 def _payers(documents: Sequence[CutDocument]) -> dict[bytes, str]:
-    """Event id by content hash."""
+    """Map content hashes to event ids."""
     return {
         content_hash: document.resolved.change.event.id
         for document in documents

@@ -1,4 +1,4 @@
-"""Documents that are searchable by keyword become searchable by vector: embed → write → report."""
+"""Pipeline that makes indexed documents searchable by vector: embed → write → report."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ Chunked = Delivery[DocumentChunked]
 class Embedding:
     """The pipeline of ``document.chunked``.
 
-    Each event names the change that wrote a document. Where a newer change has replaced the
-    document, nothing waits at that change any more, and the event of the newer one does the work.
+    Each event names the change that wrote a document version. If a newer change has replaced the
+    document, no chunk of the named change waits for a vector, and the newer change's event does
+    the work.
     """
 
     def __init__(self, stage: VectorStage, outcomes: Outcomes) -> None:
@@ -37,11 +38,11 @@ class Embedding:
         self._outcomes = outcomes
 
     async def run(self, deliveries: Sequence[Chunked]) -> None:
-        """Embed a batch; documents of several projects and generations one group after the other.
+        """Embed a batch, one project and generation after the other.
 
         Raises:
             Unavailable: a server or a model is down; groups that are done stay done.
-            ConfigurationError: a model has no key, or other vectors than before.
+            ConfigurationError: a model has no key, or sends vectors of another width than before.
         """
         kill_point("embedding.taken")
         groups: defaultdict[tuple[str, int], list[Chunked]] = defaultdict(list)
@@ -57,7 +58,7 @@ class Embedding:
             raise failure
 
     async def _embed(self, project: str, generation_id: int, group: Sequence[Chunked]) -> None:
-        """Report each change as soon as nothing of it waits: a batch may take minutes."""
+        """Embed a group, and report each change once it is complete: a batch may take minutes."""
         waiting: defaultdict[Place, list[Chunked]] = defaultdict(list)
         for delivery in group:
             waiting[_place(delivery)].append(delivery)

@@ -11,17 +11,17 @@ from time import monotonic
 __all__ = ["Precedence"]
 
 _CALM = timedelta(seconds=0.05)
-"""The next batch of a backlog follows sooner than that."""
+"""Idle time after which a backlog counts as done: its next batch would have begun by then."""
 
 _LONGEST_WAIT = timedelta(seconds=15)
-"""A stream of changes that never ends delays each page of vectors by this much."""
+"""Longest delay of a page of vectors, under a stream of changes that never ends."""
 
 
 class Precedence:
     """Makes bulk embedding wait while this process indexes bulk changes.
 
-    Both need all cores. A document that is searchable by keyword is worth more than the vectors of
-    another one, so the backlog goes first. Processes on other machines do not wait.
+    Both need all cores. Making a document searchable by keyword is worth more than the vectors of
+    another one, so the backlog has precedence. Processes on other machines do not wait.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests for vectors that were lost: Redis was emptied, or a stream was deleted."""
+"""Repair of lost requests for vectors, after Redis was emptied or a stream was deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["VectorRequests", "request_for"]
 log = structlog.get_logger(__name__)
 
 _LEASES = 2
-"""Leases after which a request is overdue: by then a worker that was killed has a successor."""
+"""Leases after which a request is overdue: another worker would have taken it over by then."""
 _MOST_DOCUMENTS = 1_000
 _STREAMS = {topic: GROUPS[topic] for topic in (Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK)}
 
@@ -52,9 +52,9 @@ class VectorRequests:
                 await asyncio.wait_for(stop.wait(), overdue.total_seconds())
 
     async def repair(self, older_than: timedelta) -> int:
-        """Request vectors again that no entry of the streams asks for; how many documents.
+        """Request vectors that no entry of the streams asks for; return the number of documents.
 
-        Nothing is done while entries are waiting: theirs may be the documents that wait.
+        Nothing is requested while entries are pending: they may request the same documents.
 
         Raises:
             Unavailable: Redis or Postgres cannot be reached.
@@ -70,7 +70,7 @@ class VectorRequests:
     async def request(
         self, project: str, generation: Generation, documents: Iterable[PendingDocument]
     ) -> None:
-        """Ask the embedders for the vectors of documents.
+        """Request the vectors of documents from the embedders.
 
         Raises:
             Unavailable: Redis cannot be reached.
@@ -81,7 +81,7 @@ class VectorRequests:
 
 
 def request_for(project: str, generation: Generation, document: PendingDocument) -> DocumentChunked:
-    """The event that asks for the vectors of a document."""
+    """Build the event that requests the vectors of a document."""
     return DocumentChunked(
         data=DocumentChunkedData(
             event_id=document.event_id,

@@ -1,4 +1,4 @@
-"""Texts → vectors in the project's cache, each text once for all who need it at the same time."""
+"""Embedding of texts into the project's cache, each text once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Models(Protocol):
     """The models that recipes name."""
 
     async def embedder(self, model: str) -> Embedder:
-        """The model of a full name, ready for use."""
+        """Return the model of a full name, ready for use."""
         ...
 
 
 @dataclass
 class Embedded:
-    """Texts that a model was asked for. ``refused``: why, by content hash."""
+    """Number and cost of the texts sent to a model; ``refused`` are reasons by content hash."""
 
     texts: int = 0
     tokens: int = 0
@@ -44,7 +44,7 @@ class Embedded:
     refused: dict[bytes, str] = field(default_factory=dict)
 
     def add(self, other: Embedded) -> None:
-        """Count those of another call too."""
+        """Add the counts of another call."""
         self.texts += other.texts
         self.tokens += other.tokens
         self.cost_usd += other.cost_usd
@@ -53,7 +53,7 @@ class Embedded:
 
 @dataclass
 class Share:
-    """Part of what a model was asked for."""
+    """One payer's part of the texts sent to a model, and of their cost."""
 
     texts: int = 0
     tokens: float = 0.0
@@ -63,7 +63,7 @@ class Share:
 def divide(
     texts: Mapping[bytes, str], payers: Mapping[bytes, Payer], tokens: int, cost_usd: float
 ) -> dict[Payer, Share]:
-    """Share of each payer in a total, by length of text: models give totals only.
+    """Divide a total among payers by length of text, as models report totals only.
 
     ``texts`` and ``payers`` are by content hash.
     """
@@ -80,7 +80,7 @@ def divide(
 class SharedEmbedding:
     """Embeds texts and puts their vectors into the project's cache.
 
-    A text that another call of this process is embedding already is waited for, not embedded twice.
+    If another call of this process is already embedding a text, its result is awaited instead.
     """
 
     def __init__(self, models: Models, pending: PendingVectors) -> None:
@@ -93,11 +93,11 @@ class SharedEmbedding:
     ) -> Embedded:
         """Embed texts by content hash; afterwards the cache has every vector but the refused ones.
 
-        Texts of other calls count for those calls. What was embedded before a failure stays cached.
+        Texts of other calls are counted by those calls. Vectors made before a failure stay cached.
 
         Raises:
             Unavailable: the model or a server is down, or the call that embeds a text has failed.
-            ConfigurationError: the model has no key, or other vectors than before.
+            ConfigurationError: the model has no key, or sends vectors of another width than before.
         """
         others = {
             self._in_flight[project, model, content_hash]
@@ -140,7 +140,7 @@ class SharedEmbedding:
     async def _embed_parts(
         self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
     ) -> Embedded:
-        """All parts at once; where one fails, the others go on, since they are paid for."""
+        """Embed all parts at once. If one fails, the others are completed: they are paid for."""
         embedder = await self._models.embedder(model)
         parts = _parts(texts, embedder.texts_per_call)
         results = await asyncio.gather(
@@ -177,7 +177,7 @@ class SharedEmbedding:
         urgency: Urgency,
         error: UnsupportedContent,
     ) -> Embedded:
-        """Halve refused texts until each refusal is that of a single text."""
+        """Halve refused texts until each refusal concerns a single text."""
         if len(texts) == 1:
             log.warning("text.refused", project=project, model=embedder.model, reason=str(error))
             return Embedded(refused=dict.fromkeys(texts, str(error)))
@@ -188,7 +188,7 @@ class SharedEmbedding:
 
 
 def _fail(future: asyncio.Future[Embedded], error: BaseException) -> None:
-    """Pass an error on; a cancelled call must not cancel those that wait for its texts."""
+    """Pass an error to the future; a cancelled call must not cancel the calls that wait for it."""
     if not isinstance(error, HeadraceError):
         error = Unavailable(f"the call that embeds the same text has failed: {error!r}")
     future.set_exception(error)

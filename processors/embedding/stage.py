@@ -1,4 +1,4 @@
-"""Second stage of indexing: vectors for the chunks of documents that are searchable by keyword."""
+"""Second stage of indexing: makes vectors for chunks that are searchable by keyword."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Show", "Spent", "VectorStage"]
 Show = Callable[[int], None]
 
 PAGE_TEXTS = 512
-"""Texts that are embedded before their chunks are written: the most that a crash repeats."""
+"""Texts that are embedded before their chunks are written; a crash repeats at most these."""
 
 
 @dataclass
 class Spent:
-    """What the vectors of one change took.
+    """Cost of the vectors of one change.
 
-    ``texts`` were sent to the model; the other chunks had a cached vector. ``refused``: chunks
-    whose text the model refuses.
+    ``texts`` were sent to the model; the other chunks had a cached vector. ``refused`` counts the
+    chunks whose text the model refuses.
     """
 
     chunks: int = 0
@@ -36,7 +36,7 @@ class Spent:
     cost_usd: float = 0.0
 
     def add(self, other: Spent) -> None:
-        """Count what another change took too."""
+        """Add the cost of another change."""
         self.chunks += other.chunks
         self.texts += other.texts
         self.refused += other.refused
@@ -45,12 +45,12 @@ class Spent:
 
 
 class VectorStage:
-    """Embeds texts that wait in one generation, and writes their vectors.
+    """Embeds the pending texts of one generation, and writes their vectors.
 
-    ``precedence``: of the indexer of this process, for which bulk work waits.
+    ``precedence`` makes bulk work wait for the indexer of this process.
 
-    Not guaranteed: that a text is never embedded twice when two processes need it at one moment, or
-    when one is killed between the model's answer and the commit.
+    A text may be embedded twice if two processes need it at the same time, or if one is killed
+    between the model's response and the commit.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class VectorStage:
         urgency: Urgency,
         show: Show = lambda _chunks: None,
     ) -> AsyncIterator[Mapping[Place, Spent]]:
-        """Embed all that waits of the documents written by some changes; what each took.
+        """Embed the pending texts of documents written by ``places``; yield the cost per change.
 
-        Page by page: the vectors of each page are visible before the next one begins. Yields the
-        changes that are complete, each once.
+        Texts are embedded in pages: the vectors of a page are visible before the next one begins.
+        Each change is yielded once, when it is complete.
 
         Args:
             project: the project's name.
             generation_id: one of its generations.
-            places: the changes; None: every change.
-            urgency: rank of the work at the model.
+            places: log positions of the changes. None means every change.
+            urgency: priority of the work at the model.
             show: called with the number of chunks done so far.
 
         Raises:
-            Unavailable: the model or a server is down; what was written stays, and the texts of
-                other models have their vectors.
-            ConfigurationError: the model has no key, or other vectors than before.
+            Unavailable: the model or a server is down; written vectors stay, and the texts of
+                other models have theirs.
+            ConfigurationError: the model has no key, or sends vectors of another width than before.
         """
         spent: defaultdict[Place, Spent] = defaultdict(Spent)
         failures: dict[str, HeadraceError] = {}
@@ -103,7 +103,10 @@ class VectorStage:
             if not texts:
                 break
             if texts == before:
-                raise Unavailable(f"generation {generation_id} of {project} takes no vectors")
+                raise Unavailable(
+                    f"generation {generation_id} of {project} did not store the vectors of the "
+                    f"last {len(texts)} texts"
+                )
             before = texts
             failures |= await self._embed(project, generation_id, texts, urgency, spent)
             done += len(texts)
@@ -118,7 +121,7 @@ class VectorStage:
         places: Collection[Place] | None = None,
         show: Show = lambda _chunks: None,
     ) -> Spent:
-        """Embed all that waits, as bulk work, and return the total; raises as ``run`` does."""
+        """Embed all pending texts as bulk work and return the total cost; raises as ``run``."""
         total = Spent()
         async for complete in self.run(project, generation_id, places, Urgency.BULK, show):
             for share in complete.values():
@@ -133,7 +136,7 @@ class VectorStage:
         urgency: Urgency,
         spent: defaultdict[Place, Spent],
     ) -> dict[str, HeadraceError]:
-        """Embed one page and write it; the errors of the models that failed."""
+        """Embed one page and write it; return the errors of models that failed, by name."""
         refused: dict[int, str] = {}
         failures: dict[str, HeadraceError] = {}
         for model, new in _by_model(texts).items():
@@ -157,7 +160,7 @@ class VectorStage:
 def _complete(
     spent: defaultdict[Place, Spent], waiting: Sequence[PendingText]
 ) -> dict[Place, Spent]:
-    """Take out the changes of which nothing waits: pages are in log order."""
+    """Take out the complete changes: texts are in log order, so these precede all waiting ones."""
     first = waiting[0].place if waiting else None
     complete = [place for place in spent if first is None or place < first]
     return {place: spent.pop(place) for place in complete}
@@ -178,7 +181,7 @@ def _bill(
 
 
 def _by_model(texts: Iterable[PendingText]) -> Mapping[str, dict[bytes, str]]:
-    """Texts that the cache lacks, each once."""
+    """Group the texts that the cache lacks by model, each text once."""
     new: defaultdict[str, dict[bytes, str]] = defaultdict(dict)
     for text in texts:
         if text.text is not None and not text.cached:

@@ -22,16 +22,16 @@ class Models(Protocol):
     """The models that recipes name."""
 
     async def embedder(self, model: str) -> Embedder:
-        """The model of a full name, ready for use."""
+        """Return the model of a full name, ready for use."""
         ...
 
     async def loaded(self, model: str) -> Embedder:
-        """The model of a full name with its limits known, which may have been asked nothing yet."""
+        """Return the model of a full name with its limits loaded; it may not be started yet."""
         ...
 
 
 class Cutter:
-    """Cuts in child processes, with the limits of a recipe and of each kind's model."""
+    """Cuts documents in child processes, with the limits of a recipe and of each kind's model."""
 
     def __init__(self, pool: ChunkingPool, models: Models) -> None:
         self._pool = pool
@@ -40,10 +40,10 @@ class Cutter:
     async def cut(
         self, documents: Sequence[ResolvedDocument], recipe: Recipe
     ) -> tuple[list[CutDocument], list[Failure]]:
-        """Every document in chunks (deletes have none), and those that can't be parsed.
+        """Cut documents into chunks (deletes have none); unparsable ones become failures.
 
         Raises:
-            OperatorError: the recipe names a chunking that isn't known, or a model without its key.
+            OperatorError: the recipe names an unknown chunking, or a model without its key.
             Unavailable: the parsers cannot be started.
         """
         chunking = Chunking.parse(recipe.chunking)
@@ -57,7 +57,8 @@ class Cutter:
             by_limit[chunking.limit(model.limit_tokens)].append(document)
         failures: list[Failure] = []
         for limit_tokens, group in by_limit.items():
-            results = await self._pool.chunk([_source(one) for one in group], limit_tokens)
+            sources = [_source(document) for document in group]
+            results = await self._pool.chunk(sources, limit_tokens)
             for document, result in zip(group, results, strict=True):
                 if isinstance(result, Poison):
                     failures.append(Failure(document.change, result))

@@ -18,7 +18,7 @@ __all__ = ["CutDocument", "EmbeddedDocument", "Failure", "ResolvedDocument"]
 
 @dataclass(frozen=True)
 class Failure:
-    """A change that can't be processed, and why."""
+    """A change that cannot be processed, and the reason."""
 
     change: LoggedChange
     error: Poison
@@ -26,7 +26,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ResolvedDocument:
-    """A change with its content at hand; ``content`` is empty for a delete."""
+    """A change with its content; ``content`` is empty for a delete."""
 
     change: LoggedChange
     content: str
@@ -34,12 +34,12 @@ class ResolvedDocument:
 
     @property
     def data(self) -> DocumentChange:
-        """What the event says."""
+        """Data of the event."""
         return self.change.event.data
 
     @cached_property
     def content_hash(self) -> str | None:
-        """SHA-256 of the content in hex; None for a delete."""
+        """SHA-256 of the content in hex. It is None for a delete."""
         return None if self.data.change == "delete" else content_hash(self.content)
 
 
@@ -53,15 +53,15 @@ class CutDocument:
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """What is embedded for each chunk: its header, then its content."""
+        """Text that is embedded for each chunk: its header, then its content."""
         return tuple(f"{c.header}\n{c.content}" if c.header else c.content for c in self.chunks)
 
     @cached_property
     def hashes(self) -> tuple[bytes, ...]:
-        """SHA-256 (32 bytes) of each text, and of its agent; equal hashes have equal vectors.
+        """SHA-256 (32 bytes) of each text and its agent; equal hashes have equal vectors.
 
-        Vectors are found by them. A private text has other hashes than the same text of another
-        agent: what is embedded for one must not show whether the other has it.
+        Vectors are looked up by these hashes. The same private text has different hashes for two
+        agents: embedding it for one must not reveal whether the other has it.
         """
         agent = self.resolved.data.agent
         return tuple(_hash(text, agent) for text in self.texts)
@@ -69,12 +69,12 @@ class CutDocument:
     def write(
         self, generation_id: int, vectors: Mapping[bytes, Vector | None] | None = None
     ) -> DocumentWrite:
-        """The document as a write to a generation, with the vectors of its texts by hash.
+        """Build the write of this document to a generation. ``vectors`` are by hash of the text.
 
         A text without a vector gets the cached one when it is written, or waits for one.
         """
         change, data = self.resolved.change, self.resolved.data
-        known = vectors or {}
+        by_hash = vectors or {}
         return DocumentWrite(
             event_id=change.event.id,
             project=data.project,
@@ -94,7 +94,7 @@ class CutDocument:
             collections=data.collections,
             metadata=data.metadata,
             chunks=tuple(
-                _chunk_write(ordinal, chunk, content_hash, self.model, known.get(content_hash))
+                _chunk_write(ordinal, chunk, content_hash, self.model, by_hash.get(content_hash))
                 for ordinal, (chunk, content_hash) in enumerate(
                     zip(self.chunks, self.hashes, strict=True)
                 )
@@ -106,7 +106,7 @@ class CutDocument:
 
 @dataclass(frozen=True)
 class EmbeddedDocument:
-    """A document ready to be written, with what its embedding took."""
+    """A document ready to be written, with the cost of its embedding."""
 
     change: LoggedChange
     write: DocumentWrite

@@ -18,22 +18,22 @@ from store.types import Vector
 __all__ = ["EmbeddingStep", "KnownVectors"]
 
 KnownVectors = Callable[[str, str, Sequence[bytes]], Awaitable[Mapping[bytes, Vector | None]]]
-"""What is embedded already, by project, model and content hashes; those without are left out.
+"""Look up the vectors of a project and model by content hash; hashes without one are left out.
 
-None in place of a vector: the store has it at hand, and the write need not carry it.
+None in place of a vector means that the store has it, so the write need not contain it.
 """
 
 
 @dataclass
 class Vectors:
-    """Vectors by content hash for one project and model; ``shares``: what each event spent."""
+    """Vectors by content hash for one project and model; ``shares`` is the cost of each event."""
 
     known: dict[bytes, Vector | None] = field(default_factory=dict)
     shares: dict[str, Share] = field(default_factory=dict)
 
 
 class EmbeddingStep:
-    """Looks vectors up by content hash, and asks the model for the rest."""
+    """Looks vectors up by content hash, and embeds the rest."""
 
     def __init__(self, known_vectors: KnownVectors, models: Models) -> None:
         self._known_vectors = known_vectors
@@ -42,7 +42,7 @@ class EmbeddingStep:
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> list[EmbeddedDocument]:
-        """Documents ready to be written to a generation, in the order given.
+        """Return documents ready to be written to a generation, in the order given.
 
         Raises:
             Unavailable: the model or the database is down.
@@ -54,33 +54,35 @@ class EmbeddingStep:
             key: await self._vectors(*key, group, urgency) for key, group in by_model.items()
         }
         return [
-            _embedded(one, vectors[one.resolved.data.project, one.model], generation.id)
-            for one in documents
+            _embedded(
+                document, vectors[document.resolved.data.project, document.model], generation.id
+            )
+            for document in documents
         ]
 
     async def _vectors(
         self, project: str, model: str, group: Sequence[CutDocument], urgency: Urgency
     ) -> Vectors:
-        hashes = {one for document in group for one in document.hashes}
-        found = Vectors(dict(await self._known_vectors(project, model, sorted(hashes))))
-        missing = _missing(group, found.known)
+        hashes = {content_hash for document in group for content_hash in document.hashes}
+        vectors = Vectors(dict(await self._known_vectors(project, model, sorted(hashes))))
+        missing = _missing(group, vectors.known)
         if not missing:
-            return found
+            return vectors
         texts = [text for text, _ in missing.values()]
         embedder = await self._models.embedder(model)
         result = await embedder.embed(texts, urgency)
         for content_hash, vector in zip(missing, result.vectors, strict=True):
-            found.known[content_hash] = vector.astype(np.float16)
+            vectors.known[content_hash] = vector.astype(np.float16)
         payers = {content_hash: event_id for content_hash, (_, event_id) in missing.items()}
         new = {content_hash: text for content_hash, (text, _) in missing.items()}
-        found.shares = divide(new, payers, result.tokens, result.cost_usd)
-        return found
+        vectors.shares = divide(new, payers, result.tokens, result.cost_usd)
+        return vectors
 
 
 def _missing(
     group: Iterable[CutDocument], known: Mapping[bytes, Vector | None]
 ) -> dict[bytes, tuple[str, str]]:
-    """Text and paying event by hash of what has no vector yet, each hash once."""
+    """Return text and paying event by hash, for texts without a vector, each hash once."""
     return {
         content_hash: (text, document.resolved.change.event.id)
         for document in group

@@ -1,10 +1,10 @@
-"""How a change becomes searchable: check → skip → prepare (resolve, cut) → write → report.
+"""Pipeline of changes: check → skip → prepare (resolve, cut) → write → report.
 
-Its words are searchable when the write commits. Vectors that are not known by then follow, see
-``processors.embedding``.
+A change is searchable by keyword when the write commits. Vectors that do not exist by then follow,
+see ``processors.embedding``.
 
-The documents of a batch go through together, so that the model and the database see few, large
-requests. A document that can't be processed fails alone.
+The documents of a batch are processed together, so that the model and the database get few, large
+requests. A document that cannot be processed fails alone.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ __all__ = ["Change", "Indexing"]
 log = structlog.get_logger(__name__)
 
 GROUP_CHARACTERS = 192 * 1024
-"""One write transaction holds about this much text, so that work is acknowledged steadily."""
+"""Approximate text per write transaction; it is limited so that work is acknowledged steadily."""
 
 MOST_MOVES = 3
-"""Switches in a row that a group is prepared anew for, before it waits like any other failure."""
+"""Most generation switches in a row for which a group is prepared again; then it fails."""
 
 
 _OF_ONE_MODEL = (CircuitOpen, RateLimited, OperatorError)
-"""What keeps the changes of one project waiting is no reason for those of another to wait."""
+"""Errors that delay the changes of one project only; other projects of the batch continue."""
 
 
 class Indexing:
     """The pipeline of changes.
 
-    Each group of changes is prepared for the generation that is live then. When another one is at
-    the time of the write, the group is prepared once more, so that no change misses a switch.
+    Each group of changes is prepared for the generation that is live then. If another one is live
+    at the time of the write, the group is prepared again, so that no change misses a switch.
 
-    Not guaranteed: any order between documents, batches or workers. What keeps an older change
-    from overwriting a newer one is the fence in ``Store.apply``.
+    No order is guaranteed between documents, batches or workers. The fence in ``Store.apply`` keeps
+    an older change from overwriting a newer one.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Indexing:
         """Index a batch.
 
         Raises:
-            Poison: a change can't be processed; every other one of the batch is done by then.
-            Unavailable: a server or a model is down; what isn't done stays pending.
+            Poison: a change cannot be processed; all others of the batch are done.
+            Unavailable: a server or a model is down; unfinished changes stay pending.
         """
         kill_point("indexing.taken")
         bulk = _urgency(deliveries) is Urgency.BULK
@@ -109,7 +109,7 @@ class Indexing:
             except _OF_ONE_MODEL as error:
                 errors.append(error)
         if errors:
-            raise next((one for one in errors if isinstance(one, Poison)), errors[0])
+            raise next((error for error in errors if isinstance(error, Poison)), errors[0])
 
     async def _index(self, group: Sequence[Change]) -> Sequence[Failure]:
         fresh, refused = await self._sort_out(group)
@@ -121,39 +121,42 @@ class Indexing:
         return [*refused, *await self._apply(fresh)]
 
     async def _sort_out(self, group: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
-        """Changes to apply, and those that aren't signed as their project asks for, or too big.
+        """Split a group into changes to apply and changes refused for their signature or size.
 
-        A change that was applied at its own place was signed well enough then: its key may have
-        been retired since, as a limit may have been lowered.
+        A change that was applied at its own log position was accepted then: its key may have been
+        retired since, or a limit lowered.
         """
-        found = await self._key_ring.refusals(group[0].event.data.project, group)
+        reasons = await self._key_ring.refusals(group[0].event.data.project, group)
         refusals: dict[Change, Poison] = {
-            one: why for one, why in zip(group, found, strict=True) if why is not None
+            change: why for change, why in zip(group, reasons, strict=True) if why is not None
         }
         fresh = await self._skip_handled(
-            [one for one in group if one not in refusals or one.is_at_own_place], refusals
+            [change for change in group if change not in refusals or change.is_at_own_place],
+            refusals,
         )
         refusals = self._over_limits(fresh) | refusals
-        failures = [Failure(_logged(one), why) for one, why in refusals.items() if not one.settled]
-        return [one for one in fresh if one not in refusals], failures
+        failures = [
+            Failure(_logged(change), why) for change, why in refusals.items() if not change.settled
+        ]
+        return [change for change in fresh if change not in refusals], failures
 
     def _over_limits(self, changes: Sequence[Change]) -> dict[Change, Poison]:
-        found: dict[Change, Poison] = {}
-        for one in changes:
+        refusals: dict[Change, Poison] = {}
+        for change in changes:
             try:
-                self._limits.check_change(one.event.data)
+                self._limits.check_change(change.event.data)
             except LimitExceeded as error:
-                found[one] = error
-        return found
+                refusals[change] = error
+        return refusals
 
     async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:
-        """Changes of one project, prepared for the generation that is live now, and written."""
+        """Prepare changes of one project for the generation that is live now, and write them."""
         if not deliveries:
             return []
         project = deliveries[0].event.data.project
         generation = await self._store.generation(project)
         self._notices.compare(project, generation)
-        changes = [_logged(one) for one in deliveries]
+        changes = [_logged(delivery) for delivery in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         kill_point("indexing.prepared")
         applied = await self._write(project, _writes(deliveries, prepared.documents))
@@ -166,11 +169,15 @@ class Indexing:
             if result.conflict is None
         ]
         await self._reporter.finish(results, generation.id)
-        refused = [Failure(one.change, result.conflict) for one, result in done if result.conflict]
+        refused = [
+            Failure(document.change, result.conflict)
+            for document, result in done
+            if result.conflict
+        ]
         return [*prepared.failures, *refused]
 
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:
-        """Write a group; what is older than the index is looked at before it is superseded."""
+        """Write a group. If changes are older than the index, realign their streams first."""
         try:
             return await self._store.apply(writes, may_be_late=False)
         except LateChanges as late:
@@ -180,12 +187,12 @@ class Indexing:
     async def _skip_handled(
         self, group: Sequence[Change], doubtful: Collection[Change]
     ) -> list[Change]:
-        """Leave out changes that a worker had applied but not acknowledged when it died.
+        """Leave out changes that a worker had applied but not acknowledged when it crashed.
 
-        That worker may not have requested the vectors either: they are requested again.
+        It may not have requested their vectors either, so they are requested again.
         """
         keys = {(d.event.data.project, d.partition, d.number): d for d in group}
-        proofs = {key: one.sha256 for key, one in keys.items() if one in doubtful}
+        proofs = {key: change.sha256 for key, change in keys.items() if change in doubtful}
         handled = await self._store.handled(list(keys), proofs)
         if handled:
             await self._report_handled([keys[key] for key in handled])
@@ -212,17 +219,17 @@ def _by_place(deliveries: Sequence[Change]) -> dict[tuple[int, int], Change]:
 def _writes(
     deliveries: Sequence[Change], documents: Sequence[EmbeddedDocument]
 ) -> list[DocumentWrite]:
-    """What is written; the ledger shall know who only claims to be at its place."""
+    """Collect the writes; the ledger must record which changes only assert their position."""
     places = _by_place(deliveries)
     writes = [(document.write, places[document.change.order]) for document in documents]
     return [
-        write if one.is_at_own_place else replace(write, claimant=one.sha256)
-        for write, one in writes
+        write if change.is_at_own_place else replace(write, claimant=change.sha256)
+        for write, change in writes
     ]
 
 
 def _groups(deliveries: Sequence[Change]) -> Iterator[list[Change]]:
-    """Changes of one project each, in the order given."""
+    """Split changes into groups of one project each, in the order given."""
     by_project: defaultdict[str, list[Change]] = defaultdict(list)
     for delivery in deliveries:
         by_project[delivery.event.data.project].append(delivery)
@@ -245,7 +252,7 @@ def _sized(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _size(delivery: Change) -> int:
-    """Of the text too that travels by reference."""
+    """Size of an event, including content that it references."""
     reference = delivery.event.data.content_ref
     return len(delivery.raw) + (0 if reference is None else reference.size_bytes)
 

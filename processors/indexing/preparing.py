@@ -1,6 +1,6 @@
-"""From changes to what is written into one generation: resolve → cut → embed.
+"""Preparation of changes for the write into one generation: resolve → cut → embed.
 
-A document that can't be processed fails alone.
+A document that cannot be processed fails alone.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["Prepared", "Preparer", "VectorStep"]
 
 
 class VectorStep(Protocol):
-    """The last step before the write: vectors, as far as they are made by then."""
+    """The last step before the write: adds the vectors that are available by then."""
 
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> Sequence[EmbeddedDocument]:
-        """Documents ready to be written to a generation, in the order given."""
+        """Return documents ready to be written to a generation, in the order given."""
         ...
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What can be written, and what can't."""
+    """Documents that can be written, and changes that failed."""
 
     documents: Sequence[EmbeddedDocument]
     failures: Sequence[Failure]
@@ -49,11 +49,11 @@ class Preparer:
     async def prepare(
         self, changes: Sequence[LoggedChange], generation: Generation, urgency: Urgency
     ) -> Prepared:
-        """Every change as a write to ``generation``, in no particular order.
+        """Turn every change into a write to ``generation``, in no particular order.
 
         Raises:
-            OperatorError: the recipe names a chunking or a version of keyword terms that isn't
-                known, or a model without its key.
+            OperatorError: the recipe names an unknown chunking or version of keyword terms, or a
+                model without its key.
             Unavailable: a server or a model is down.
         """
         if changes:

@@ -1,7 +1,7 @@
-"""Streams of changes that began again behind the log: their entries are too old to take effect.
+"""Realignment of streams that restarted behind the ledger, so that their changes take effect.
 
-Redis stamps entries by its clock. When it has lost its streams, and its clock is behind, new
-changes are older than those that the index has, although they were published later.
+Redis stamps entries by its clock. If it lost its streams and its clock is behind, new changes get
+older positions than those in the index, although they were published later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class Realigner:
-    """Moves streams on to where the ledger is, and publishes again what waits in them."""
+    """Advances streams past the ledger's last position, and republishes their pending changes."""
 
     def __init__(self, redis: Redis, names: Names, store: Store) -> None:
         self._names = names
@@ -31,14 +31,14 @@ class Realigner:
         self._move_on = MoveOn(redis)
 
     async def run(self, project: str, partitions: Collection[int]) -> int:
-        """Look at the streams of some partitions; how many changes were published again.
+        """Realign the streams of ``partitions`` and return the number of republished changes.
 
-        A stream is behind when its last entry is older than a change of it that was handled. All
-        that isn't acknowledged in it is added once more behind that change, in its order, in one
-        step with the move. The old entries stay: they are superseded by their copies.
+        A stream is behind if its last entry is older than a change of it that was handled. Its
+        unacknowledged entries are then copied after that change, in their order, atomically with
+        the advance. The old entries stay: they are superseded by their copies.
 
         Raises:
-            Unavailable: a server can't be reached.
+            Unavailable: a server cannot be reached.
         """
         reach = await self._store.reach(project)
         copied = 0
@@ -70,6 +70,6 @@ class Realigner:
 
 
 def _after(position: int) -> str:
-    """The id of the next millisecond: behind it, a stream has a million numbers to give."""
+    """Id of the next millisecond, after which a stream can add a million entries."""
     milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
     return f"{milliseconds + 1}-0"

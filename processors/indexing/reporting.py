@@ -33,9 +33,10 @@ Result = tuple[Change, DocumentIndexedData]
 
 
 class Reporter:
-    """Publishes what follows a commit, and then acknowledges the changes.
+    """Publishes outcomes and requests for vectors after a commit, then acknowledges the changes.
 
-    Outcomes come first, so that ``document.embedded`` never overtakes ``document.indexed``.
+    Outcomes are published first, so that ``document.embedded`` never overtakes
+    ``document.indexed``.
     """
 
     def __init__(self, outcomes: Outcomes, chunked: ChunkedStreams) -> None:
@@ -43,7 +44,7 @@ class Reporter:
         self._chunked = chunked
 
     async def finish(self, results: Sequence[Result], generation_id: int) -> None:
-        """Report changes that are applied to a generation.
+        """Report changes that were applied to a generation.
 
         Raises:
             Unavailable: Redis cannot be reached; the changes stay pending.
@@ -84,7 +85,7 @@ def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) ->
 def result_of(
     delivery: Change, applied: Applied, document: EmbeddedDocument | None = None
 ) -> Result:
-    """A change with its outcome. ``document`` None: it was applied by another attempt."""
+    """Pair a change with its outcome. ``document`` is None if another attempt applied it."""
     assert applied.outcome != "rejected", "a rejected change goes to the dead letters"
     event = delivery.event
     elapsed = datetime.now(UTC) - event.time

@@ -1,4 +1,4 @@
-"""Step 1: bring the content to hand, and decide what kind it is."""
+"""Step 1: load each document's content and determine its kind."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runtime.errors import LimitExceeded, MalformedEvent, Poison
 __all__ = ["FetchContent", "Resolver"]
 
 FetchContent = Callable[[str, str], Awaitable[str]]
-"""Content by project and SHA-256 in hex; raises ``UnsupportedContent`` where there is none."""
+"""Fetch content by project and SHA-256 in hex; raises ``UnsupportedContent`` if it is missing."""
 
 
 class Resolver:
-    """Fetches content that travelled by reference."""
+    """Fetches content that was published by reference."""
 
     def __init__(self, fetch: FetchContent, max_document_bytes: int) -> None:
         self._fetch = fetch
@@ -26,7 +26,7 @@ class Resolver:
     async def resolve(
         self, changes: Sequence[LoggedChange]
     ) -> tuple[list[ResolvedDocument], list[Failure]]:
-        """Every change with its content, and those whose content can't be used."""
+        """Load the content of changes; those whose content cannot be used become failures."""
         resolved: list[ResolvedDocument] = []
         failures: list[Failure] = []
         for change in changes:
@@ -49,7 +49,9 @@ class Resolver:
         self._check_size(data, data.content_ref.size_bytes)
         content = await self._fetch(data.project, data.content_ref.sha256)
         if content_hash(content) != data.content_ref.sha256:
-            raise MalformedEvent(f"{data.uri}: the stored content is not what content_ref names")
+            raise MalformedEvent(
+                f"{data.uri}: the stored content does not match the SHA-256 in content_ref"
+            )
         return content
 
     def _check_size(self, data: DocumentChange, size: int) -> None:

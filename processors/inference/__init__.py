@@ -1,4 +1,4 @@
-"""The only caller of models."""
+"""Embedding models: the only package that calls them."""
 
 from processors.inference.circuit import CircuitOptions, CircuitStatus
 from processors.inference.encoder import Precision

@@ -1,8 +1,8 @@
-"""Measures the ranges of the packaged model: ``python -m processors.inference.calibration DIR``.
+"""Measurement of the packaged model's ranges: ``python -m processors.inference.calibration DIR``.
 
-Texts are chunks of the interpreter's standard library, and of documents and questions of the
-evaluation sets named as arguments, in equal numbers. The result is kept in
-``ranges.safetensors`` and holds for one file of weights.
+Texts are, in equal numbers, chunks of the interpreter's standard library, and chunks of documents
+and questions of the evaluation sets named as arguments. The result is stored in
+``ranges.safetensors`` and is valid for one file of weights.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _TEXTS = 500
 _SEED = 5
 _CHUNKS_PER_DOCUMENT = 2
 _MARGIN = np.float32(1.15)
-"""Ranges are widened so far, because other texts go beyond those that were measured."""
+"""Factor by which ranges are widened, because other texts exceed those that were measured."""
 _MEDIANS = 1.5
 _MEDIANS_AFTER_GELU = 3.0
-"""Channels may reach so many times as far as the median channel before they are scaled down.
+"""Multiples of the median channel's reach above which a channel is scaled down.
 
-Scaling makes the weights less exact, so more reach is left to GELU's outputs, most of which are
-near zero. Both were chosen by the cosines to f32 of other texts.
+Scaling makes the weights less exact, so GELU's outputs, most of which are near zero, may reach
+further. Both were chosen by the cosines to f32 of other texts.
 """
 
 
@@ -73,7 +73,7 @@ def main(sets: Sequence[Path]) -> None:
 
 
 def measure_ranges(directory: Path, rows: Sequence[Sequence[int]]) -> Mapping[str, Range]:
-    """Range of the inputs of each product over token ids, by the name of its layer."""
+    """Measure the range of the inputs of each product over token ids, by the name of its layer."""
     openvino = import_openvino()
     products = _ObservedProducts()
     model = Graph(openvino, load_tensors(directory), read_shape(directory), products).build()
@@ -90,7 +90,7 @@ def measure_ranges(directory: Path, rows: Sequence[Sequence[int]]) -> Mapping[st
 def spread(lows: Array, highs: Array, medians: float) -> Range:
     """Range of channels whose values lie between ``lows`` and ``highs``, both (channels,).
 
-    Channels that reach further than ``medians`` times the median channel are scaled down to that.
+    Channels that reach further than ``medians`` times the median channel are scaled down to it.
     """
     reach = np.maximum(highs, -lows)
     scales = np.maximum(1, reach / (medians * np.median(reach))).astype(np.float32)
@@ -103,12 +103,12 @@ def _medians(name: str) -> float:
 
 
 def _greatest(openvino: Any, model: Any, rows: Sequence[Sequence[int]]) -> list[Array]:
-    """Greatest values of each output but the first, over all rows."""
+    """Greatest values of each output except the first, over all rows."""
     properties = {"INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(model, "CPU", properties).create_infer_request()
     greatest = [np.full(1, -np.inf, np.float32) for _ in model.outputs[1:]]
     for row in rows:
-        # one text at a time, because padding is not to be measured
+        # one text at a time, because padding must not be measured
         outputs = request.infer([np.array([row], np.int32), np.ones((1, len(row)), np.float32)])
         greatest = [
             np.maximum(past, outputs[place]) for place, past in enumerate(greatest, start=1)
@@ -117,7 +117,7 @@ def _greatest(openvino: Any, model: Any, rows: Sequence[Sequence[int]]) -> list[
 
 
 def _texts(sets: Sequence[Path], limit_tokens: int, count: TokenCounter) -> list[str]:
-    """Chunks of code, chunks of prose and questions, so many of each source."""
+    """Chunks of code, chunks of prose, and questions, as many of each source."""
     code = _chunks(_python_files(), limit_tokens, count)
     prose = (_chunks(_documents(path), limit_tokens, count) for path in sets)
     sources = [code, *prose, *(_questions(path) for path in sets)]
@@ -126,7 +126,7 @@ def _texts(sets: Sequence[Path], limit_tokens: int, count: TokenCounter) -> list
 
 
 def _chunks(sources: Iterator[Source], limit_tokens: int, count: TokenCounter) -> Iterator[str]:
-    """What is embedded of the sources; a few chunks of each, from anywhere in it."""
+    """Embedded texts of a few random chunks of each source."""
     rng = random.Random(_SEED)  # noqa: S311 - a sample
     for source in sources:
         chunks = chunk(source, limit_tokens, count)

@@ -1,4 +1,4 @@
-"""A circuit breaker: a model that is down isn't asked by everybody, but by one probe at a time."""
+"""Circuit breaker: a model that is down gets no requests, except one probe at a time."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["Circuit", "CircuitOptions", "CircuitState", "CircuitStatus"]
 log = structlog.get_logger(__name__)
 
 _TELLING_SILENCE = timedelta(seconds=2)
-"""A request that was given up after that long without an answer counts as failed."""
+"""A request that is cancelled after this long without a response counts as failed."""
 
 Probe = Callable[[], Awaitable[object]]
 
 
 class CircuitState(StrEnum):
-    """Closed: requests pass. Open: none does. Half-open: a probe is on its way."""
+    """Closed: requests pass. Open: no request passes. Half-open: a probe is in flight."""
 
     CLOSED = "closed"
     HALF_OPEN = "half_open"
@@ -40,7 +40,7 @@ _SHOWN = {CircuitState.CLOSED: 0.0, CircuitState.HALF_OPEN: 0.5, CircuitState.OP
 
 @dataclass(frozen=True, slots=True)
 class CircuitOptions:
-    """When a circuit opens, and how it comes to close.
+    """Conditions for opening a circuit, and pauses between probes.
 
     It opens after ``failures`` in a row, none of them older than ``within``. The pauses between
     probes double from ``first_pause`` to ``longest_pause``, and the upper half of each is random.
@@ -54,7 +54,7 @@ class CircuitOptions:
 
 @dataclass(frozen=True, slots=True)
 class CircuitStatus:
-    """What ``status`` shows of a circuit; ``reason`` is the last failure, '' if there is none."""
+    """State of a circuit as ``status`` shows it; ``reason`` is the last failure, else ''."""
 
     model: str
     state: CircuitState
@@ -66,13 +66,13 @@ class CircuitStatus:
 class Circuit:
     """The circuit of one model in this process.
 
-    Any answer to a request ends the count of failures: a provider that refuses a text, or asks to
-    slow down, is there. One that refuses a probe takes nothing at all.
+    Any response to a request resets the count of failures: a provider that refuses a text, or asks
+    to slow down, is up. A refused probe counts as a failure, because then every text is refused.
 
     Args:
-        model: named in errors and metrics.
-        probe: one small request, sent once.
-        options: when it opens, and how long it pauses.
+        model: the model's name, for errors and metrics.
+        probe: sends one small request, without retries.
+        options: conditions for opening, and pauses.
     """
 
     def __init__(self, model: str, probe: Probe, options: CircuitOptions | None = None) -> None:
@@ -89,27 +89,23 @@ class Circuit:
 
     @property
     def is_open(self) -> bool:
-        """Whether no request passes; also while a probe is on its way."""
+        """True if no request passes, also while a probe is in flight."""
         return self._state is not CircuitState.CLOSED
 
     @property
     def status(self) -> CircuitStatus:
-        """For people, and for alarms."""
+        """Current state, for people and for alarms."""
         wait = max(0.0, self._next_probe - monotonic()) if self.is_open else 0.0
         return CircuitStatus(
             self._model, self._state, len(self._failed_at), self._reason, round(wait, 3)
         )
 
     def require_closed(self) -> None:
-        """Refuse to ask a model that is down.
-
-        Raises:
-            CircuitOpen: with the time to the next probe.
-        """
+        """Raise CircuitOpen, with the time to the next probe, if the model is down."""
         if self.is_open:
             wait = timedelta(seconds=max(0.0, self._next_probe - monotonic()))
             raise CircuitOpen(
-                f"{self._model} is down, and is tried again soon: {self._reason}", wait
+                f"{self._model} is down and will be probed again soon: {self._reason}", wait
             )
 
     async def closed(self) -> None:
@@ -118,10 +114,10 @@ class Circuit:
 
     @contextmanager
     def watched(self, *, may_be_given_up: bool = False) -> Iterator[None]:
-        """Learn from the request that is sent within.
+        """Record the outcome of the request that is sent inside the ``with`` block.
 
-        ``may_be_given_up``: somebody waits for it who loses patience. That any other is cancelled
-        says nothing of the model: a request of the same call has failed, or the worker ends.
+        ``may_be_given_up``: the caller may cancel on its own timeout, which counts as a failure.
+        Other cancellations do not: a request of the same call failed, or the worker is ending.
         """
         begun = monotonic()
         try:
@@ -135,18 +131,18 @@ class Circuit:
         except asyncio.CancelledError:
             silence = monotonic() - begun
             if may_be_given_up and silence > _TELLING_SILENCE.total_seconds():
-                self._failed(f"no answer within {silence:.0f} s")
+                self._failed(f"no response within {silence:.0f} s")
             raise
         self._succeeded()
 
     async def close(self) -> None:
-        """End the probing."""
+        """Stop probing."""
         if self._probing is not None:
             self._probing.cancel()
             await asyncio.gather(self._probing, return_exceptions=True)
 
     def open(self, reason: str) -> None:
-        """Let no request pass until a probe is answered: the model takes nothing at all."""
+        """Block all requests until a probe succeeds: the model accepts none."""
         self._reason = reason
         if self.is_open:
             return
@@ -157,7 +153,10 @@ class Circuit:
         self._probing = asyncio.create_task(self._probe_until_closed(), name="circuit probe")
 
     def _succeeded(self) -> None:
-        """A late answer doesn't close a circuit: the request began before the model was down."""
+        """Reset the count of failures, unless the circuit is open.
+
+        A late response does not close a circuit: its request began before the model was down.
+        """
         if not self.is_open:
             self._failed_at.clear()
 
@@ -192,7 +191,7 @@ class Circuit:
             await self._probe()
         except RateLimited:
             return True
-        except Exception as error:  # noqa: BLE001 - a probe that ends would leave it open for ever
+        except Exception as error:  # noqa: BLE001 - if probing ended, it would stay open for ever
             self._reason = str(error) or repr(error)
             return False
         return True

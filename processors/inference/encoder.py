@@ -20,13 +20,13 @@ from runtime.errors import ConfigurationError
 __all__ = ["Encoder", "Precision", "Weights", "import_openvino", "supported_precisions"]
 
 _LENGTH_STEP = 8
-"""Lengths are padded to a multiple of it, so that fewer kernels are compiled."""
+"""Lengths are padded to a multiple of this, so that fewer kernels are compiled."""
 
 
 class Precision(StrEnum):
-    """Numbers that the products with weights are computed in, the most exact first.
+    """Number formats for the products with weights, the most exact first.
 
-    ``INT8`` rounds activations token by token while it runs; ``INT8_STATIC`` by ranges that were
+    ``INT8`` rounds activations token by token at run time; ``INT8_STATIC`` by ranges that were
     measured beforehand.
     """
 
@@ -43,7 +43,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of an encoder; ``ranges`` None: its activations were never measured."""
+    """Weights of an encoder; ``ranges`` is None if its activations were not measured."""
 
     tensors: Tensors
     shape: Shape
@@ -54,9 +54,9 @@ class Encoder:
     """A compiled encoder: token ids in, unit vectors out. Each stream runs on one core.
 
     Args:
-        weights: what to compile.
+        weights: weights of the encoder.
         precision: one of ``supported_precisions``.
-        streams: calls that run at the same time; further ones wait.
+        streams: number of calls that run at the same time; further calls wait.
 
     Raises:
         ConfigurationError: a weight is missing or has another shape.
@@ -69,7 +69,7 @@ class Encoder:
                 openvino, weights.tensors, weights.shape, _products(weights, precision)
             ).build()
         except (KeyError, RuntimeError, ValueError) as error:
-            raise ConfigurationError(f"the weights don't fit config.json: {error}") from error
+            raise ConfigurationError(f"the weights do not match config.json: {error}") from error
         properties = _properties(precision, weights.shape.width, streams)
         compiled = openvino.Core().compile_model(graph, "CPU", properties)
         self._requests: SimpleQueue[Any] = SimpleQueue()
@@ -77,14 +77,14 @@ class Encoder:
             self._requests.put(compiled.create_infer_request())
 
     def encode(self, rows: list[list[int]]) -> Array:
-        """Unit vectors of shape (rows, width); rows are padded to the longest.
+        """Encode rows of token ids as unit vectors of shape (rows, width).
 
-        It may be called from any thread.
+        Rows are padded to the longest. It may be called from any thread.
         """
         ids, mask = _padded(rows)
         request = self._requests.get()
         try:
-            # copied: the next call of this request writes its result to the same place
+            # copied: the next call of this request writes its result to the same memory
             vectors: Array = np.array(request.infer([ids, mask], share_inputs=True)[0])
         finally:
             self._requests.put(request)
@@ -92,26 +92,29 @@ class Encoder:
 
 
 def supported_precisions(*, with_ranges: bool = False) -> list[Precision]:
-    """Precisions that this processor computes in, the most exact first.
+    """Precisions that this processor supports, the most exact first.
 
-    ``with_ranges``: the activations of the weights were measured.
+    ``with_ranges`` says that the activations of the weights were measured.
     """
     core = import_openvino().Core()
     capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    listed = {Precision.F32, *(one for one in Precision if one.name in capabilities)}
+    listed = {
+        Precision.F32,
+        *(precision for precision in Precision if precision.name in capabilities),
+    }
     if with_ranges and Precision.INT8 in listed:
         listed.add(Precision.INT8_STATIC)
     return [precision for precision in Precision if precision in listed]
 
 
 def import_openvino() -> Any:
-    """Import OpenVINO with its telemetry made unimportable.
+    """Import OpenVINO without its telemetry.
 
-    ``import openvino`` reports itself to an analytics server when ``openvino_telemetry`` is there;
-    when it isn't, OpenVINO falls back to a stub that does nothing.
+    ``import openvino`` reports to an analytics server if ``openvino_telemetry`` can be imported;
+    otherwise OpenVINO uses a stub that does nothing.
     """
     sys.modules["openvino_telemetry"] = None  # type: ignore[assignment] # None blocks the import
-    import openvino  # noqa: PLC0415 - only once telemetry is out of the way
+    import openvino  # noqa: PLC0415 - only after its telemetry is blocked
 
     return openvino
 
@@ -127,7 +130,7 @@ def _products(weights: Weights, precision: Precision) -> Products:
 
 
 def _properties(precision: Precision, width: int, streams: int) -> dict[str, Any]:
-    """Without pinning off, the engines of two worker processes would share one core."""
+    """Properties of the engine. With CPU pinning, two worker processes would share one core."""
     return {
         "INFERENCE_PRECISION_HINT": _precision_of_the_rest(precision),
         "INFERENCE_NUM_THREADS": streams,

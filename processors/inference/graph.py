@@ -18,13 +18,13 @@ _MASKED = np.float32(-10_000.0)
 
 
 class Graph:
-    """The graph while it is built; activations are (batch, length, width).
+    """Builder of the graph; activations are (batch, length, width).
 
     Args:
         openvino: the imported library.
         tensors: weights by name, as in a bare ``BertModel``.
-        shape: their shape.
-        products: how each product with weights is computed.
+        shape: shape of the encoder.
+        products: builds each product with weights.
     """
 
     def __init__(self, openvino: Any, tensors: Tensors, shape: Shape, products: Products) -> None:
@@ -35,7 +35,7 @@ class Graph:
         self._products = products
 
     def build(self) -> Any:
-        """Model from token ids, int32, and a mask, float32, (batch, length), to unit vectors.
+        """Build the model: unit vectors from token ids, int32, and mask, float32, (batch, length).
 
         Raises:
             KeyError, RuntimeError, ValueError: a weight is missing or has another shape.
@@ -64,7 +64,7 @@ class Graph:
         return self._normalized(total, prefix + "LayerNorm")
 
     def _attention_bias(self, mask: Any) -> Any:
-        """0 where there is a token, very negative where there is padding; (batch, 1, 1, length)."""
+        """Bias of 0 for tokens, very negative for padding; (batch, 1, 1, length)."""
         ops = self._ops
         absent = ops.subtract(self._constant(np.float32(1)), self._unsqueezed(mask, 1, 2))
         return ops.multiply(absent, self._constant(_MASKED))
@@ -79,7 +79,7 @@ class Graph:
         return self._normalized(ops.add(narrow, hidden), prefix + "output.LayerNorm")
 
     def _attention(self, hidden: Any, bias: Any, prefix: str) -> Any:
-        """Attention by one product for queries, keys and values, (batch, length, 3 width)."""
+        """Attention, with one product for queries, keys and values, (batch, length, 3 width)."""
         names = [prefix + name for name in ("query", "key", "value")]
         heads = self._split_heads(self._linear(hidden, *names))
         parts = self._ops.split(heads, self._integer(1), len(names)).outputs()
@@ -87,7 +87,7 @@ class Graph:
         return self._reshaped(self._heads_swapped(attended), 0, 0, self._shape.width)
 
     def _split_heads(self, hidden: Any) -> Any:
-        """From (batch, length, heads of queries, keys and values) to (batch, heads, length, …)."""
+        """Reshape (batch, length, queries + keys + values) to (batch, heads of them, length, …)."""
         size = self._shape.width // self._shape.heads
         return self._heads_swapped(self._reshaped(hidden, 0, 0, 3 * self._shape.heads, size))
 
@@ -95,7 +95,7 @@ class Graph:
         return self._ops.transpose(hidden, self._constant(np.array([0, 2, 1, 3])))
 
     def _pooled(self, hidden: Any, mask: Any) -> Any:
-        """Sum over the tokens; scaling to unit length makes it the same as their mean."""
+        """Sum over the tokens; after scaling to unit length it equals their mean."""
         ops = self._ops
         kept = ops.multiply(hidden, self._unsqueezed(mask, 2))
         total = ops.reduce_sum(kept, self._constant(np.array([1])))

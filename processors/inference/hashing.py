@@ -1,4 +1,4 @@
-"""Vectors from a hash: for load tests and benches, where the model isn't what is measured."""
+"""Vectors from a hash, for load tests and benches that do not measure the model."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ _DIMENSIONS = 384
 
 
 class HashingEmbedder:
-    """Deterministic unit vectors that carry no meaning: equal texts meet, all others are far apart.
+    """Makes deterministic unit vectors without meaning: equal for equal texts, else far apart.
 
     Tokens are counted as whitespace-separated words.
     """
 
     @property
     def model(self) -> str:
-        """``local/hash-384``."""
+        """Name of the model, ``local/hash-384``."""
         return HASHING_MODEL
 
     @property
     def dimensions(self) -> int:
-        """384, as the built-in model has."""
+        """Width of the vectors: 384, as in the built-in model."""
         return _DIMENSIONS
 
     @property
     def limit_tokens(self) -> int:
-        """That of the built-in model, so that chunks come out alike."""
+        """Limit of the built-in model, so that chunks are cut alike."""
         return 254
 
     @property
     def texts_per_call(self) -> int:
-        """As many as the built-in model takes."""
+        """Texts per call, as in the built-in model."""
         return 256
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Words of each text."""
+        """Count the words of each text."""
         return [len(text.split()) for text in texts]
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is nothing to load."""
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """One vector per text, whatever the urgency: 1/100 ms each, so no thread is needed."""
+        """Make one vector per text. It takes 1/100 ms each, so it needs no thread."""
         del urgency
         digests = np.frombuffer(b"".join(map(_digest, texts)), np.uint8)
         centred = digests.reshape(len(texts), _DIMENSIONS).astype(np.float32) - np.float32(127.5)
@@ -57,7 +57,7 @@ class HashingEmbedder:
         return Embeddings(vectors, tokens=sum(self.count_tokens(texts)))
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 def _digest(text: str) -> bytes:

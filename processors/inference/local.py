@@ -32,7 +32,7 @@ from processors.inference.weights import (
 __all__ = ["LocalEmbedder", "length_sorted_batches"]
 
 _BATCH_TOKENS = 512
-"""Padded tokens of a sub-batch: 4 % slower than 2,048, and a query waits a quarter as long."""
+"""Padded tokens of a sub-batch: 4 % slower than 2,048, but a query waits a quarter as long."""
 _TEXTS_PER_STEP = 64
 _TEXTS_PER_CALL = 256
 
@@ -54,9 +54,9 @@ class _Work:
     batches: deque[list[int]] = field(default_factory=deque)
 
     def next_batch(self) -> list[int] | None:
-        """A sub-batch for the thread that asks for it, None if all are taken.
+        """Take a sub-batch for the calling thread. Returns None if all are taken.
 
-        The longest go first, so that the threads of one call end at nearly the same time.
+        The longest are taken first, so that the threads of one call end at nearly the same time.
         """
         with suppress(IndexError):
             return self.batches.pop()
@@ -64,15 +64,16 @@ class _Work:
 
 
 class LocalEmbedder:
-    """Embeds on threads of its own, each with a stream of the engine.
+    """Embeds on its own threads, each with a stream of the engine.
 
-    A question waits for one sub-batch of documents at most. Texts over ``limit_tokens`` are cut.
-    The weights are loaded by ``start``, or by the first ``embed``.
+    A question waits for one sub-batch of documents at most. Texts over ``limit_tokens`` are
+    truncated. The weights are loaded by ``start``, or by the first ``embed``.
 
     Args:
-        model_directory: a sentence-transformers BERT model; None: the packaged all-MiniLM-L6-v2.
-        threads: sub-batches of documents at the same time, each on one core.
-        precision: None: the fastest on this processor.
+        model_directory: a sentence-transformers BERT model. None means the packaged
+            all-MiniLM-L6-v2.
+        threads: number of sub-batches of documents at the same time, each on one core.
+        precision: number format of the products. None means the fastest on this processor.
 
     Raises:
         ConfigurationError: the model is missing, not BERT-shaped, or not the official release.
@@ -96,7 +97,7 @@ class LocalEmbedder:
 
     @property
     def model(self) -> str:
-        """``local/all-MiniLM-L6-v2``; other weights are named by their directory and hash."""
+        """Name: ``local/all-MiniLM-L6-v2``, or the directory and hash of other weights."""
         return self._model
 
     @property
@@ -106,21 +107,21 @@ class LocalEmbedder:
 
     @property
     def limit_tokens(self) -> int:
-        """What the model was trained for, special tokens left out."""
+        """Longest text in tokens that the model was trained for, without special tokens."""
         return self._shape.limit_tokens - SPECIAL_TOKENS
 
     @property
     def texts_per_call(self) -> int:
-        """Enough texts for batches of similar length."""
+        """Texts per call, enough to form sub-batches of similar length."""
         return _TEXTS_PER_CALL
 
     @property
     def precision(self) -> Precision | None:
-        """What the engine computes in; None before ``start``."""
+        """Precision of the engine. It is None before ``start``."""
         return None if self._engine is None else self._engine.precision
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Token counts, special tokens left out."""
+        """Count tokens, without special tokens."""
         return self._count(texts)
 
     async def start(self) -> None:
@@ -128,10 +129,10 @@ class LocalEmbedder:
         await self.embed(["warm"], Urgency.QUERY)
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Unit vectors of the texts; the more urgent of two calls goes ahead."""
+        """Embed texts as unit vectors; the more urgent of two calls runs first."""
         work = _Work(texts, np.empty((len(texts), self.dimensions), np.float32))
         if len(texts) > 1:
-            # a single text, mostly a question, goes to the threads and back only once
+            # a single text, usually a question, is tokenized and encoded in one job
             await self._threads.run(self._prepare(work), urgency)
         lanes = min(self._lanes, max(1, len(work.batches)))
         try:
@@ -144,12 +145,12 @@ class LocalEmbedder:
         return Embeddings(work.vectors, tokens)
 
     async def close(self) -> None:
-        """Stop the threads; calls that wait raise ``Unavailable``."""
+        """Stop the threads; waiting calls raise ``Unavailable``."""
         await self._threads.close()
         self._engine = None
 
     def _prepare(self, work: _Work) -> Steps[None]:
-        """Turn texts into tokens, and tokens into sub-batches."""
+        """Tokenize the texts, and form sub-batches."""
         tokenizer = self._load().tokenizer
         for first in range(0, len(work.texts), _TEXTS_PER_STEP):
             encodings = tokenizer.encode_batch_fast(work.texts[first : first + _TEXTS_PER_STEP])
@@ -158,7 +159,7 @@ class LocalEmbedder:
         work.batches.extend(length_sorted_batches([len(row) for row in work.rows], _BATCH_TOKENS))
 
     def _encode(self, work: _Work) -> Steps[None]:
-        """Encode sub-batches until none is left, beside other threads that do the same."""
+        """Encode sub-batches until none is left, in parallel with other threads."""
         if len(work.rows) < len(work.texts):
             yield from self._prepare(work)
         encoder = self._load().encoder
@@ -167,7 +168,7 @@ class LocalEmbedder:
             yield
 
     def _load(self) -> _Engine:
-        """The engine; only ever called on the threads."""
+        """Load the engine on first use. It is called on the threads only."""
         with self._loading:
             if self._engine is None:
                 weights = Weights(
@@ -185,9 +186,9 @@ class LocalEmbedder:
 
 
 def length_sorted_batches(lengths: Sequence[int], budget_tokens: int) -> Iterator[list[int]]:
-    """Indexes in batches of similar length; a batch, padded to its longest, stays in the budget.
+    """Group indexes by similar length; a batch, padded to its longest text, fits the budget.
 
-    A single text over the budget makes a batch of its own.
+    A single text over the budget is a batch of its own.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -1,4 +1,4 @@
-"""Matrix products of the encoder's graph, by the numbers that they are computed in."""
+"""Matrix products of the encoder's graph, one class per number format."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Products(Protocol):
     """Adds ``hidden`` times the transposed ``weight`` to a graph.
 
     ``hidden`` is (batch, length, inputs), ``weight`` is (outputs, inputs), and the result is
-    (batch, length, outputs). ``name`` is that of the (first) layer.
+    (batch, length, outputs). ``name`` is the name of the (first) layer.
     """
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
-        """Node of the product."""
+        """Build the node of the product."""
         ...
 
 
@@ -34,20 +34,20 @@ class FloatProducts:
     """Products in the precision that the engine is compiled for."""
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
-        """Node of the product, without any rounding in the graph."""
+        """Build the node of the product, without any rounding in the graph."""
         del name
         return ops.matmul(hidden, ops.constant(weight), False, True)
 
 
 class RowProducts:
-    """Products of int8 weights with one factor per row, for weights that have no ranges.
+    """Products of int8 weights with one factor per row, for weights without ranges.
 
-    The engine rounds activations token by token while it runs; it has to be compiled with a
+    The engine rounds activations token by token at run time; it must be compiled with a
     ``DYNAMIC_QUANTIZATION_GROUP_SIZE``.
     """
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
-        """Node of the product."""
+        """Build the node of the product."""
         del name
         factors = _row_maxima(weight) / _HIGHEST
         rounded = ops.constant(np.rint(weight / factors).astype(np.int8))
@@ -62,16 +62,16 @@ class StaticProducts:
     and the weights are scaled up likewise (Xiao et al. 2022, SmoothQuant, restricted to outliers).
 
     Args:
-        ranges: by the name of the layer.
+        ranges: ranges by the name of the layer.
     """
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self._ranges = ranges
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
-        """Node of the product; raises ``KeyError`` for a product without a range."""
+        """Build the node of the product; raises ``KeyError`` for a product without a range."""
         scope = self._ranges[name]
-        # the processor's FakeQuantize takes one range for all channels, so scaling is a node apart
+        # the CPU's FakeQuantize takes one range for all channels, so scaling is a separate node
         scaled = ops.multiply(hidden, ops.constant(1 / scope.scales))
         return ops.matmul(
             _rounded(ops, scaled, scope.low, scope.high, _LEVELS),
@@ -94,7 +94,7 @@ def _rounded(
 
 
 def _row_maxima(weight: Array) -> Array:
-    """Largest magnitude of each row, (rows, 1); that of a row of zeros counts as tiny."""
+    """Largest magnitude of each row, (rows, 1); a row of zeros gets a tiny one."""
     tiny = np.float32(np.finfo(np.float32).tiny * _HIGHEST)
     maxima: Array = np.maximum(np.abs(weight).max(axis=1, keepdims=True), tiny)
     return maxima

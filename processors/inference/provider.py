@@ -1,4 +1,4 @@
-"""The one place that touches LiteLLM: a single request, and errors as ours."""
+"""Access to LiteLLM: sends single requests and translates errors. No other module imports it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["Endpoint", "Provider", "RequestRefused", "Response"]
 _NO_KEY_NEEDED = "none"
 _WRONG_KEY = frozenset({401, 403})
 _REFUSALS = frozenset({400, 404, 413, 422})
-"""Answers that stay the same however often these texts are sent to this model."""
+"""Status codes that a repeated request would get again."""
 
 _OBJECT = re.compile(r" ?\w*:?<[\w.]+ object at 0x[0-9a-f]+>")
-"""A library's own affairs, as aiohttp tells of its TLS context."""
+"""Object addresses in the messages of libraries, such as aiohttp's TLS context."""
 
 _MASK = "***"
 _LONGEST_REASON = 300
 
 
 class RequestRefused(ConfigurationError):
-    """The model is wrong, or the texts are: the provider's answer (400, 404) doesn't tell."""
+    """The provider refused the model or the texts; its response (400, 404) does not say which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is, and how it is asked. ``dimensions``: the width to ask for, if any."""
+    """Address and request options of a model; ``dimensions`` is the width to ask for, if any."""
 
     model: str
     api_key: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An embedding response as it came; ``tokens`` None: the provider didn't count."""
+    """An unchecked embedding response; ``tokens`` is None if the provider did not count them."""
 
     data: Sequence[Mapping[str, Any]]
     tokens: int | None
@@ -56,10 +56,10 @@ class Response:
 class Provider:
     """A model behind LiteLLM. Building it imports LiteLLM, which takes seconds: use a thread.
 
-    ``name`` is that of the provider, e.g. ``voyage``.
+    ``name`` is the provider's name, e.g. ``voyage``.
 
     Raises:
-        ConfigurationError: there is no key for the model's provider, or no such provider.
+        ConfigurationError: the provider is unknown, or its key is not set.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -72,38 +72,38 @@ class Provider:
 
     @property
     def limit_tokens(self) -> int | None:
-        """Longest text by LiteLLM's table; None: unknown."""
+        """Longest text in tokens by LiteLLM's table. It is None if the table does not have it."""
         return self._info.get("max_input_tokens") or None
 
     @property
     def usd_per_token(self) -> float:
-        """Price by LiteLLM's table; 0 where it isn't known."""
+        """Price by LiteLLM's table. It is 0 if the table does not have it."""
         return self.listed_usd_per_token or 0.0
 
     @property
     def listed_usd_per_token(self) -> float | None:
-        """Price by LiteLLM's table; None: it isn't there."""
+        """Price by LiteLLM's table. It is None if the table does not have it."""
         price = self._info.get("input_cost_per_token")
         return None if price is None else float(price)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Counts by cl100k, the tokenizer of OpenAI's embedding models."""
+        """Count tokens with cl100k, the tokenizer of OpenAI's embedding models."""
         encoding = self._litellm.encoding
         return [len(row) for row in encoding.encode_ordinary_batch(list(texts), num_threads=1)]
 
     async def embed(self, texts: Sequence[str]) -> Response:
-        """One request, sent once.
+        """Send one request, without retries.
 
         Raises:
-            Unavailable: no good answer within the timeout.
+            Unavailable: no successful response within the timeout.
             RateLimited: the provider asks to wait.
             ConfigurationError: the provider refuses the key.
-            RequestRefused: it refuses the model or the texts.
+            RequestRefused: the provider refuses the model or the texts.
         """
         endpoint = self._endpoint
         seconds = endpoint.timeout.total_seconds()
         try:
-            # LiteLLM's own timeout is per read, so that a trickle of bytes would never end.
+            # LiteLLM's own timeout is per read, so a trickle of bytes would never time out.
             async with asyncio.timeout(seconds):
                 response = await self._litellm.aembedding(
                     model=endpoint.model,
@@ -137,18 +137,18 @@ class Provider:
             return ConfigurationError(f"{model} refused the key: set {self._key_names()}")
         if isinstance(error, litellm.RateLimitError):
             wait = retry_after(_headers(error), datetime.now(UTC))
-            return RateLimited(f"{model} asks to slow down: {reason}", wait)
+            return RateLimited(f"{model} is rate-limited: {reason}", wait)
         if code in _REFUSALS:
             return RequestRefused(f"{model} refused the request, check its name: {reason}")
         return Unavailable(f"{model} can't be reached: {reason}")
 
     def _reason(self, error: Exception) -> str:
-        """The first line of an error; masked before it is cut, or half a key might be left."""
+        """First line of an error. It is masked before it is cut, or half a key might remain."""
         key, text = self._endpoint.api_key, _first_line(error)
         return masked(text.replace(key, _MASK) if key else text)[:_LONGEST_REASON]
 
     def _missing_keys(self) -> list[str]:
-        """Variables of the provider's key, where neither they nor our own setting are set."""
+        """Variables of the provider's key, if neither they nor HEADRACE_MODEL_API_KEY are set."""
         if self._endpoint.api_key:
             return []
         _drop_empty_keys()
@@ -174,7 +174,7 @@ class Provider:
     def _model_info(self) -> Mapping[str, Any]:
         try:
             return dict(self._litellm.get_model_info(self._endpoint.model))
-        except Exception:  # noqa: BLE001 - a model that isn't in the table raises bare Exception
+        except Exception:  # noqa: BLE001 - a model missing in the table raises bare Exception
             return {}
 
 
@@ -196,14 +196,14 @@ def _load_litellm() -> Any:
 
 
 def _drop_empty_keys() -> None:
-    """LiteLLM takes a variable that is set but empty for a key, and fails at the first request."""
+    """Remove empty key variables: LiteLLM uses them as keys and fails at the first request."""
     for name, value in list(os.environ.items()):
         if not value.strip() and name.endswith("_KEY"):
             del os.environ[name]
 
 
 def _count(sent: object) -> int | None:
-    """What a provider says it counted, where that can be a count."""
+    """Number of tokens that a provider reports. Returns None if it is not a valid count."""
     return sent if isinstance(sent, int) and sent > 0 else None
 
 

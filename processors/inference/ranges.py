@@ -1,4 +1,4 @@
-"""Ranges of the activations of a model, measured once and kept beside the code."""
+"""Ranges of the activations of a model, measured once and stored beside the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOUNDS = ".bounds"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Range of the inputs of one product, once they are divided by ``scales``.
+    """Range of the inputs of one product, after division by ``scales``.
 
     ``low`` and ``high`` are float32 scalars, ``scales`` is float32 of shape (inputs,), each >= 1.
     """
@@ -33,7 +33,7 @@ class Range:
 
 
 def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, Range] | None:
-    """Ranges by the name of the layer; None if they were measured with other weights."""
+    """Load ranges by the name of the layer. Returns None if they belong to other weights."""
     with safe_open(str(path), "np") as file:
         if (file.metadata() or {}).get(_WEIGHTS) != weights_sha256:
             return None
@@ -43,7 +43,7 @@ def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, R
 
 
 def save_ranges(ranges: Mapping[str, Range], weights_sha256: str, path: Path) -> None:
-    """Write ranges in float16, bound to the weights that they were measured with."""
+    """Write ranges in float16, with the digest of the weights that they were measured with."""
     tensors = {}
     for name, scope in ranges.items():
         tensors[name + _BOUNDS] = np.array([scope.low, scope.high], np.float16)

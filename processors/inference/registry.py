@@ -1,4 +1,4 @@
-"""Models by name: each is made and started when it is first needed, and kept."""
+"""Registry of models by name: each is created and started on first use, and kept."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
 class ModelOptions:
     """Options of models; local ones use the first three, all others the rest.
 
-    ``precision`` None: the fastest on this processor. ``dimensions`` is the width to ask for.
+    If ``precision`` is None, the fastest on this processor is used. ``dimensions`` is the width to
+    ask for.
     """
 
     directory: Path | None = None
@@ -57,13 +58,13 @@ LOCAL_MODELS: Mapping[str, Callable[[ModelOptions], Embedder]] = {
 
 
 def full_name(model: str, options: ModelOptions) -> str:
-    """The name that a model's vectors are stored under: what a recipe names it.
+    """Name of a model in recipes, and of its vectors in the store.
 
-    A width that the options ask for is part of it (``name@256``), so that vectors of several
-    widths live side by side; so is the hash of local weights other than the packaged ones.
+    It includes a width that the options ask for (``name@256``), so that vectors of several widths
+    can coexist, and the hash of local weights other than the packaged ones.
 
     Raises:
-        ConfigurationError: the model directory holds no model.
+        ConfigurationError: the model directory does not contain a model.
     """
     if model == OFFICIAL_NAME and options.directory is not None:
         return model_name(locate(options.directory))
@@ -73,13 +74,13 @@ def full_name(model: str, options: ModelOptions) -> str:
 
 
 def create_embedder(model: str, options: ModelOptions, turns: Turns | None = None) -> Embedder:
-    """The embedder of a full name: ``local/…`` runs here, anything else goes to LiteLLM.
+    """Create the embedder of a full name: ``local/…`` runs here, all others use LiteLLM.
 
-    ``dimensions`` of the options count where the name tells no width.
-    ``turns``: what providers allow all workers together.
+    ``dimensions`` of the options apply if the name does not contain a width. ``turns`` is the rate
+    limiter shared by all workers.
 
     Raises:
-        ConfigurationError: no such local model.
+        ConfigurationError: the local model does not exist.
     """
     if model.startswith(_LOCAL_PREFIX):
         return _local(model, options)
@@ -104,7 +105,7 @@ def _local(model: str, options: ModelOptions) -> Embedder:
         return LOCAL_MODELS[model](options)
     raise ConfigurationError(
         f"no local model {model}; there are: {', '.join(LOCAL_MODELS)}"
-        " (HEADRACE_MODEL_DIRECTORY names where weights of your own are)"
+        " (to use other weights, set HEADRACE_MODEL_DIRECTORY to their directory)"
     )
 
 
@@ -113,13 +114,13 @@ async def _unknown_width(_: str) -> int | None:
 
 
 class Inference:
-    """The models of one process, by the names that recipes know them by.
+    """The models of one process, by their full names.
 
     Args:
-        options: for all of them.
-        recipe: whose models ``start`` makes ready; others are started by their first use.
-        stored_width: of the vectors that are stored under a name, if any.
-        turns: what providers allow all workers together; None: no limits.
+        options: options of all models.
+        recipe: ``start`` starts the models of this recipe; others are started on first use.
+        stored_width: reads the width of the vectors stored under a name, if there are any.
+        turns: rate limiter shared by all workers. None means no limits.
     """
 
     def __init__(
@@ -138,9 +139,9 @@ class Inference:
         self._started = Shared(self._start)
 
     async def embedder(self, model: str) -> Embedder:
-        """The embedder of a full name, ready for use.
+        """Return the embedder of a full name, ready for use.
 
-        First uses at the same time share one start. One that failed is tried again next time.
+        Concurrent first uses share one start. The next use retries a start that failed.
 
         Raises:
             ConfigurationError, Unavailable, RateLimited: as the model's own ``start`` does.
@@ -148,51 +149,52 @@ class Inference:
         return await self._started.get(model)
 
     async def loaded(self, model: str) -> Embedder:
-        """The embedder of a full name with its limits known, but nothing asked of the model yet.
+        """Return the embedder of a full name with its limits loaded, but not started.
 
-        For work that may need no new vector at all; the first ``embed`` starts the model.
+        Use it for work that may not need a new vector; the first ``embed`` starts the model.
 
         Raises:
-            ConfigurationError: no such model, or it has no key.
+            ConfigurationError: the model does not exist, or its key is not set.
         """
         return await self._loaded.get(model)
 
     async def usd_per_token(self, model: str) -> float | None:
-        """Price of a model: 0 for local ones; None where LiteLLM's table doesn't have it.
+        """Price of a model: 0 if it is local, None if LiteLLM's table does not have it.
 
         Raises:
-            ConfigurationError: no such model, or it has no key.
+            ConfigurationError: the model does not exist, or its key is not set.
         """
         embedder = await self.loaded(model)
         return embedder.usd_per_token if isinstance(embedder, LiteLLMEmbedder) else 0.0
 
     async def for_kind(self, recipe: Recipe, kind: str) -> Embedder:
-        """The embedder that a recipe chooses for a kind of content; raises as ``embedder``."""
+        """Return the embedder of a recipe for a kind of content; raises as ``embedder``."""
         return await self.embedder(recipe.model_of(kind))
 
     async def start(self) -> None:
-        """Make the recipe's models ready; raises as ``embedder``."""
+        """Start the recipe's models; raises as ``embedder``."""
         for model in self._recipe.model_names:
             await self.embedder(model)
 
     @property
     def circuits(self) -> list[CircuitStatus]:
-        """Of every remote model that was met, whether it is asked."""
-        return [one.circuit.status for one in self._met.values() if _is_remote(one)]
+        """State of the circuit of each remote model that was loaded."""
+        return [embedder.circuit.status for embedder in self._met.values() if _is_remote(embedder)]
 
     async def available(self) -> None:
-        """Wait while every model that was met is down.
+        """Wait while every loaded model is down.
 
-        Not for longer than half a minute: there may be work for a model that was never met.
+        It waits for half a minute at most: there may be work for a model that was not loaded yet.
         """
-        remote = [one for one in self._met.values() if _is_remote(one)]
+        remote = [embedder for embedder in self._met.values() if _is_remote(embedder)]
         if not remote or len(remote) < len(self._met):
             return
-        if all(one.circuit.is_open for one in remote):
-            await _first([one.circuit.closed() for one in remote], _LONGEST_HOLD.total_seconds())
+        if all(embedder.circuit.is_open for embedder in remote):
+            closings = [embedder.circuit.closed() for embedder in remote]
+            await _first(closings, _LONGEST_HOLD.total_seconds())
 
     async def close(self) -> None:
-        """Release every model, also when one of them fails to close."""
+        """Release every model, even if one of them fails to close."""
         await self._started.close()
         async with AsyncExitStack() as stack:
             for embedder in await self._loaded.close():
@@ -213,10 +215,10 @@ class Inference:
         return embedder
 
     async def _options_of(self, model: str) -> ModelOptions:
-        """With the width in the settings only if the model's vectors are so wide.
+        """Return the options, with the width only if the model's stored vectors have that width.
 
-        Before widths were part of names, vectors were stored under the bare one; a setting that
-        came later is no reason to ask such a model for another width than it had.
+        Vectors may be stored under a name without a width. A width that was set later must not
+        change the width that such a model is asked for.
         """
         asked_for = self._options.dimensions
         if asked_for is None or await self._stored_width(model) == asked_for:
@@ -229,7 +231,7 @@ def _is_remote(embedder: Embedder) -> TypeGuard[LiteLLMEmbedder]:
 
 
 async def _first(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float) -> None:
-    """Wait for one of them, or for the time to pass."""
+    """Wait until one of ``waits`` is done, or the timeout has passed."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)

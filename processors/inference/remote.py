@@ -1,4 +1,4 @@
-"""Any model that LiteLLM can reach."""
+"""Embedder of remote models, for any provider that LiteLLM supports."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _PROBE = ["width"]
 
 
 class LiteLLMEmbedder:
-    """Embeds over the network: batches, checks every response, and tries again by its own budget.
+    """Embeds over the network: makes batches, checks every response, and retries within a budget.
 
-    Token counts are by OpenAI's cl100k, an estimate for other providers' models. Queries don't
-    queue behind documents: the limit of ``concurrency`` holds for documents only.
+    Token counts are by OpenAI's cl100k, an estimate for other providers' models. Queries do not
+    queue behind documents: ``concurrency`` limits requests for documents only.
 
     Args:
         model: LiteLLM's name of the model, e.g. ``voyage/voyage-code-3``.
-        api_key: empty: the provider's own environment variable.
-        base_url: empty: the provider's own.
-        dimensions: width to ask for; None: the model's own.
-        timeout: of one request.
-        retries: further tries of one request.
+        api_key: the provider's key. If empty, the provider's environment variable is used.
+        base_url: address of the API. If empty, the provider's default is used.
+        dimensions: width to ask for. None means the model's own.
+        timeout: time limit of one request.
+        retries: number of retries of one request.
         batch_texts: most texts of one request.
-        batch_tokens: most tokens of one request, where texts allow.
+        batch_tokens: most tokens of one request; a single text may exceed it.
         concurrency: requests for documents in flight.
-        name: what the vectors are stored under; empty: the model's name.
-        turns: what the provider allows all workers together; None: no limits.
-        circuit: when the model counts as down.
+        name: name that the vectors are stored under. If empty, the model's name is used.
+        turns: rate limiter shared by all workers. None means no limits.
+        circuit: conditions under which the model counts as down.
     """
 
     def __init__(
@@ -86,44 +86,44 @@ class LiteLLMEmbedder:
 
     @property
     def model(self) -> str:
-        """LiteLLM's name of the model, with the width where it is part of the choice."""
+        """Name that the vectors are stored under, with the width if one was chosen."""
         return self._name
 
     @property
     def dimensions(self) -> int:
-        """Width of its vectors.
+        """Width of the vectors.
 
         Raises:
-            Unavailable: not known before the first response; ``start`` asks for one.
+            Unavailable: the width is unknown before the first response; ``start`` requests one.
         """
         if self._width is None:
-            raise Unavailable(f"the width of {self.model} is not known before start()")
+            raise Unavailable(f"the width of {self.model} is unknown before start()")
         return self._width
 
     @property
     def limit_tokens(self) -> int:
-        """512 at most, though many models read more: a chunk is what an answer cites."""
+        """Longest text in tokens; at most 512, because chunks are cited and should be short."""
         return min(self._provider.limit_tokens or _LIMIT_TOKENS, _LIMIT_TOKENS)
 
     @property
     def texts_per_call(self) -> int:
-        """Texts that fit one request, however long they are."""
+        """Number of texts that fit one request at any length."""
         return max(1, min(self._batch_texts, self._batch_tokens // _LIMIT_TOKENS))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Token counts by cl100k."""
+        """Count tokens with cl100k."""
         return self._provider.count_tokens(texts)
 
     @property
     def usd_per_token(self) -> float | None:
-        """Price by LiteLLM's table; None: it isn't there."""
+        """Price by LiteLLM's table. It is None if the table does not have it."""
         return self._provider.listed_usd_per_token
 
     async def load(self) -> None:
-        """Import LiteLLM and look for the key; nothing is asked of the model.
+        """Import LiteLLM and check that the key is set; no request is sent.
 
         Raises:
-            ConfigurationError: no key, or no such provider.
+            ConfigurationError: the key is not set, or the provider is unknown.
         """
         async with self._starting:
             if self._loaded is None:
@@ -131,11 +131,11 @@ class LiteLLMEmbedder:
                 self._queue = Queue(self._loaded.name, self._turns)
 
     async def start(self) -> None:
-        """Import LiteLLM and embed one text, which proves the key and tells the width.
+        """Import LiteLLM and embed one text, which checks the key and shows the width.
 
         Raises:
             ConfigurationError: no key, unknown model, or another width than asked for.
-            Unavailable, RateLimited: no answer within the budget.
+            Unavailable, RateLimited: no successful response within the budget.
         """
         await self.load()
         async with self._starting:
@@ -143,15 +143,16 @@ class LiteLLMEmbedder:
                 await self._request(_PROBE, Urgency.LIVE)
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Unit vectors of the texts, in several requests where needed.
+        """Embed texts as unit vectors, in several requests if needed.
 
-        A question doesn't wait for the model's start, which may hang: what it gets is proof enough.
+        A question does not wait for the model's start, which may hang: its own response is proof
+        that the model works.
 
         Raises:
-            UnsupportedContent: the provider refuses these texts, though it takes others.
-            CircuitOpen: the model failed so often that it isn't asked.
-            Unavailable, RateLimited: no answer within the budget.
-            ConfigurationError: no key any more, no such model, or another width than before.
+            UnsupportedContent: the provider refuses these texts, but accepts others.
+            CircuitOpen: the model failed so often that no requests are sent.
+            Unavailable, RateLimited: no successful response within the budget.
+            ConfigurationError: the key was revoked, the model is unknown, or the width changed.
         """
         if self._width is None:
             await (self.load() if texts and urgency is Urgency.QUERY else self.start())
@@ -176,7 +177,7 @@ class LiteLLMEmbedder:
                 task.cancel()
 
     async def close(self) -> None:
-        """End the probing of a model that is down; nothing else is held between requests."""
+        """Stop probing a model that is down; nothing else is open between requests."""
         await self.circuit.close()
 
     @property
@@ -188,7 +189,7 @@ class LiteLLMEmbedder:
     async def _queued(
         self, texts: Sequence[str], urgency: Urgency, failed: asyncio.Event
     ) -> Embeddings:
-        """One request when its turn comes, unless another of the same call has ``failed``."""
+        """Send one request when its turn comes, unless another of the same call has ``failed``."""
         async with nullcontext() if urgency is Urgency.QUERY else self._requests:
             if failed.is_set():
                 raise Unavailable(f"another request of the same call to {self.model} failed")
@@ -199,7 +200,7 @@ class LiteLLMEmbedder:
                 raise
 
     async def _request(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """One request, tried again while the budget lasts."""
+        """Send one request, with retries while the budget lasts."""
         for attempt in range(self._retries):
             try:
                 return await self._try(texts, urgency)
@@ -229,7 +230,7 @@ class LiteLLMEmbedder:
         return sum(await asyncio.to_thread(self.count_tokens, texts))
 
     async def _takes_others(self, refusal: str) -> bool:
-        """Whether it is texts that were refused: a route that went astray answers 404 to all."""
+        """Return whether the model accepts other texts: a wrong route returns 404 for all."""
         if self._width is None:
             return False
         try:
@@ -266,7 +267,10 @@ class LiteLLMEmbedder:
 def request_batches(
     counts: Sequence[int], most_texts: int, most_tokens: int
 ) -> Iterator[list[int]]:
-    """Indexes in order, cut where a request would hold too many texts or tokens."""
+    """Split indexes, in order, into requests of at most ``most_texts`` and ``most_tokens``.
+
+    A single text over ``most_tokens`` is a request of its own.
+    """
     batch: list[int] = []
     tokens = 0
     for index, count in enumerate(counts):

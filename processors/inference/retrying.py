@@ -1,4 +1,4 @@
-"""How long to wait before a model is asked again."""
+"""Delay before a request to a model is retried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def backoff(attempt: int) -> timedelta:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """What ``Retry-After`` asks for (RFC 9110, 10.2.3), in seconds or as a date; None: nothing."""
+    """Parse ``Retry-After`` (RFC 9110, 10.2.3), which is in seconds or a date.
+
+    Returns None if the header is missing or invalid.
+    """
     value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
     try:
         seconds = float(value) if value else None

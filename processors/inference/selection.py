@@ -15,32 +15,32 @@ _WORDS = "embeddings.word_embeddings.weight"
 _SAMPLE_ROWS = [list(range(128))] * 2
 _ROUNDS = 3
 _WORTHWHILE = 1.1
-"""A less exact precision has to be so many times as fast as a more exact one."""
+"""Speed-up that a less exact precision must have over a more exact one."""
 
 
 def resolve_precision(wanted: Precision | None, weights: Weights) -> Precision:
-    """The precision that was asked for, or the fastest on this processor.
+    """Return the precision that was asked for, or the fastest on this processor if it is None.
 
     Raises:
-        ConfigurationError: the processor does not compute in it.
+        ConfigurationError: the processor does not support it.
     """
     if wanted is None:
         return choose_precision(weights)
     supported = supported_precisions(with_ranges=weights.ranges is not None)
     if wanted not in supported:
         raise ConfigurationError(
-            f"this processor does not compute in {wanted}, only in {', '.join(supported)}:"
+            f"this processor does not support {wanted}, only {', '.join(supported)}:"
             " set HEADRACE_MODEL_PRECISION to one of them, or to auto"
         )
     return wanted
 
 
 def choose_precision(weights: Weights) -> Precision:
-    """The fastest precision for one layer of the encoder, measured for some 20 ms.
+    """Find the fastest precision for one layer of the encoder by measuring for about 20 ms.
 
     A processor's list of capabilities is not enough: int8 and bf16 are much faster on some
-    processors that list them, and slower than f32 on others. Where bf16 is a gain it is chosen,
-    since its vectors are those of f32; int8 changes a ranking a little.
+    processors that list them, and slower than f32 on others. If bf16 is faster, it is chosen, since
+    its vectors equal those of f32; int8 changes a ranking a little.
     """
     sample = _one_layer(weights)
     supported = supported_precisions(with_ranges=weights.ranges is not None)
@@ -53,10 +53,10 @@ def choose_precision(weights: Weights) -> Precision:
 
 
 def _seconds(sample: Weights, precisions: Sequence[Precision]) -> dict[Precision, float]:
-    """Seconds of one call by precision.
+    """Measure the seconds of one call by precision.
 
-    Processor time is compared, because other processes disturb it least: a request of one stream
-    runs on the thread that sends it.
+    It measures thread time, which other processes disturb least: a request of one stream runs on
+    the thread that sends it.
     """
     encoders = {precision: Encoder(sample, precision) for precision in precisions}
     rows = [row[: sample.shape.limit_tokens] for row in _SAMPLE_ROWS]
@@ -66,15 +66,15 @@ def _seconds(sample: Weights, precisions: Sequence[Precision]) -> dict[Precision
             began = thread_time()
             encoder.encode(rows)
             seconds[precision].append(thread_time() - began)
-    # the first round compiles kernels; the least of the others is the least disturbed
+    # the first round compiles kernels; the minimum of the others is the least disturbed
     return {precision: min(times[1:]) for precision, times in seconds.items()}
 
 
 def fastest(seconds: Mapping[Precision, float]) -> Precision:
-    """The fastest, unless a more exact one is nearly as fast.
+    """Return the fastest precision, unless a more exact one is nearly as fast.
 
     Args:
-        seconds: of the same work by precision, at least one.
+        seconds: duration of the same work by precision; at least one entry.
     """
     in_order: Sequence[Precision] = sorted(seconds, key=list(Precision).index)
     best = in_order[0]
@@ -85,7 +85,7 @@ def fastest(seconds: Mapping[Precision, float]) -> Precision:
 
 
 def _one_layer(weights: Weights) -> Weights:
-    """The embeddings of a few words and the first layer."""
+    """Reduce weights to the embeddings of a few words and the first layer."""
     words = weights.tensors[_WORDS][: len(_SAMPLE_ROWS[0])]
     return replace(
         weights,

@@ -1,4 +1,4 @@
-"""One result per name, made when it is first asked for."""
+"""Results by name, each made on its first use and shared."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Results by name. Whoever asks meanwhile shares the making; a failure isn't remembered."""
+    """Results by name. Concurrent callers share one task; a failed one is replaced."""
 
     def __init__(self, make: Callable[[str], Coroutine[Any, Any, T]]) -> None:
         self._make = make
         self._tasks: dict[str, asyncio.Task[T]] = {}
 
     async def get(self, name: str) -> T:
-        """The result; whoever gives up waiting takes nothing from the others."""
+        """Return the result. Cancelling one caller does not affect the others."""
         task = self._tasks.get(name)
         if task is None or _failed(task):
             task = self._tasks[name] = asyncio.create_task(self._make(name))
         return await asyncio.shield(task)
 
     async def close(self) -> list[T]:
-        """End what is in the making; what is made."""
+        """Cancel unfinished tasks, and return the results that exist."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -18,12 +18,12 @@ __all__ = ["SteppedThreads", "Steps"]
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
-"""A job: yields after each short piece of work, returns its result."""
+"""A job: it yields after each short piece of work, and returns its result."""
 
 
 @dataclass(order=True)
 class _Job(Generic[T]):
-    """Order: urgency, then age."""
+    """A job in the queue, ordered by urgency, then age."""
 
     urgency: Urgency
     age: int
@@ -34,14 +34,14 @@ class _Job(Generic[T]):
 
 
 class SteppedThreads:
-    """Runs jobs on threads that switch to a more urgent one between any two steps.
+    """Runs jobs on threads that switch to a more urgent job between any two steps.
 
-    A job is in one thread at a time. One further thread takes no bulk jobs, so that an urgent job
-    finds it free, or waits for one step of another urgent job at most.
+    A job runs on one thread at a time. One additional thread does not run bulk jobs, so that an
+    urgent job starts at once, or waits for at most one step of another urgent job.
 
     Args:
-        name: of the threads, in errors and in lists of threads.
-        count: threads that take any job.
+        name: name of the threads, in errors and in lists of threads.
+        count: number of threads that run any job.
     """
 
     def __init__(self, name: str, count: int = 1) -> None:
@@ -58,7 +58,7 @@ class SteppedThreads:
         self._started = False
 
     async def run(self, steps: Steps[T], urgency: Urgency) -> T:
-        """Result of a job. Cancelling stops the job before its next step.
+        """Run a job and return its result. Cancelling stops the job before its next step.
 
         Raises:
             Unavailable: the threads are closed before the job is done.
@@ -72,7 +72,7 @@ class SteppedThreads:
             job.abandoned = True
 
     async def close(self) -> None:
-        """Stop after the steps that run; jobs that are not done raise ``Unavailable``."""
+        """Stop after the running steps; unfinished jobs raise ``Unavailable``."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -97,7 +97,7 @@ class SteppedThreads:
 
     def _push(self, job: _Job[Any]) -> None:
         heapq.heappush(self._jobs, job)
-        # all: the thread that is woken alone may be the one that takes no bulk jobs
+        # notify all: a single thread might be the one that does not run bulk jobs
         self._wake.notify_all()
 
     def _work(self, limit: Urgency) -> None:
@@ -116,7 +116,7 @@ class SteppedThreads:
             return None if self._closed else heapq.heappop(self._jobs)
 
     def _advance(self, job: _Job[Any]) -> bool:
-        """One step; whether there is more to do."""
+        """Run one step; return whether there is more to do."""
         if job.abandoned:
             job.steps.close()
             return False
@@ -125,7 +125,7 @@ class SteppedThreads:
         except StopIteration as done:
             _deliver(job, job.future.set_result, done.value)
             return False
-        except Exception as error:  # noqa: BLE001 - it belongs to the one who waits for the job
+        except Exception as error:  # noqa: BLE001 - raised in the task that waits for the job
             _fail(job, error)
             return False
         return True
@@ -140,6 +140,6 @@ def _deliver(job: _Job[Any], settle: Callable[[Any], object], value: Any) -> Non
         if not job.future.done():
             settle(value)
 
-    # a loop that closed in the meantime has nobody left to tell
+    # the loop may be closed, and then no task waits for the result
     with contextlib.suppress(RuntimeError):
         job.loop.call_soon_threadsafe(settle_once)

@@ -17,16 +17,18 @@ SPECIAL_TOKENS = 2
 
 
 def tokenizer_path(model_directory: Path | None) -> Path:
-    """File of the local model's tokenizer, verified when it is the packaged one.
+    """Path of the local model's tokenizer; the packaged one is verified.
 
     Raises:
-        ConfigurationError: it is missing, or not the official one.
+        ConfigurationError: the file is missing, or not the official one.
     """
     return locate(model_directory) / TOKENIZER_FILE
 
 
 def load_tokenizer(path: Path, limit_tokens: int | None = None) -> Tokenizer:
-    """A tokenizer that doesn't pad and cuts at ``limit_tokens`` (special tokens counted) if given.
+    """Load a tokenizer without padding; it truncates at ``limit_tokens``, special tokens included.
+
+    If ``limit_tokens`` is None, it does not truncate.
 
     Raises:
         ConfigurationError: the file is not a tokenizer.
@@ -44,12 +46,12 @@ def load_tokenizer(path: Path, limit_tokens: int | None = None) -> Tokenizer:
 
 
 class TokenCounter:
-    """Counts tokens of many texts at once, special tokens left out; no limit, thread-safe."""
+    """Counts tokens of many texts at once, without special tokens or a limit. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._tokenizer = load_tokenizer(path)
 
     def __call__(self, texts: Sequence[str]) -> list[int]:
-        """Token count of each text, in order."""
+        """Count the tokens of each text, in order."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [len(encoding) for encoding in encodings]

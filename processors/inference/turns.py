@@ -1,4 +1,4 @@
-"""When a request may go to a provider: its limits are kept before it has to remind us of them."""
+"""Rate limiting of requests: they wait here, so that the provider need not refuse them."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ LONGEST_WAITS = {
     Urgency.LIVE: timedelta(seconds=60),
     Urgency.BULK: timedelta(seconds=60),
 }
-"""Beyond it a question does without the model, and a change waits in its stream."""
+"""Longest waits. After that, a question is answered without the model, and a change stays in its
+stream."""
 
 _JITTER = 0.1
 
 
 class Turns(Protocol):
-    """What a provider allows all workers together."""
+    """Rate limiter for a provider, shared by all workers."""
 
     def tokens_per_minute(self, provider: str) -> int:
-        """0: no limit."""
+        """Return the provider's limit of tokens; 0 means no limit."""
         ...
 
     async def take(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
-        """Take a turn; how long to wait before trying again, or zero."""
+        """Acquire a request. Returns zero, or the time to wait before trying again."""
         ...
 
     async def hold_back(self, provider: str, wait: timedelta) -> None:
-        """Let nobody take a turn for so long."""
+        """Block all requests to the provider for ``wait``."""
         ...
 
 
 class Queue:
-    """Where the requests of this process wait for their turn at one provider.
+    """Queue of this process's requests to one provider.
 
-    Without ``turns`` nobody waits.
+    If ``turns`` is None, requests do not wait.
     """
 
     def __init__(self, provider: str, turns: Turns | None) -> None:
@@ -53,20 +54,20 @@ class Queue:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the provider has a limit of tokens."""
+        """True if the provider has a limit of tokens."""
         return self._turns is not None and self._turns.tokens_per_minute(self._provider) > 0
 
     def most_tokens(self, otherwise: int) -> int:
-        """Tokens that one request may have, so that it never needs a minute's worth at once."""
+        """Most tokens of one request: ``otherwise``, or a small part of the limit per minute."""
         limit = 0 if self._turns is None else self._turns.tokens_per_minute(self._provider)
         return min(otherwise, max(1, limit // 20)) if limit else otherwise
 
     async def turn(self, tokens: int, urgency: Urgency) -> None:
-        """Wait for the turn of a request.
+        """Wait until the rate limiter admits a request.
 
         Raises:
             RateLimited: the wait is longer than ``LONGEST_WAITS``.
-            Unavailable: Redis can't be reached.
+            Unavailable: Redis cannot be reached.
         """
         if self._turns is None:
             return
@@ -79,7 +80,7 @@ class Queue:
             metrics.MODEL_TURN_SECONDS.observe(monotonic() - begun, provider=self._provider)
 
     async def hold_back(self, wait: timedelta) -> None:
-        """The provider asks everybody to wait; raises as ``turn``."""
+        """Block all workers' requests, as the provider asks for it; raises as ``turn``."""
         if self._turns is not None:
             await self._turns.hold_back(self._provider, wait)
 
@@ -88,7 +89,11 @@ class Queue:
         urgent = urgency is Urgency.QUERY
         while wait := await turns.take(self._provider, tokens, urgent=urgent):
             if wait > left:
-                raise RateLimited(f"{self._provider} is at its limit of requests or tokens", wait)
+                raise RateLimited(
+                    f"{self._provider} is at its limit of requests or tokens for the next "
+                    f"{wait.total_seconds():.1f} s",
+                    wait,
+                )
             left -= wait
             pause = wait * random.uniform(1, 1 + _JITTER)  # noqa: S311 - jitter needs no secrecy
             await asyncio.sleep(pause.total_seconds())

@@ -1,4 +1,4 @@
-"""What a model can do for the pipelines."""
+"""Interface of models for the pipelines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Embedder", "Embeddings", "Urgency"]
 
 
 class Urgency(IntEnum):
-    """Who goes first at a model: lower is sooner."""
+    """Priority of a call to a model: lower values are served first."""
 
     QUERY = 0
     LIVE = 1
@@ -33,7 +33,7 @@ class Embeddings:
 class Embedder(Protocol):
     """Turns texts into unit vectors.
 
-    Raises from ``embed``: ``Unavailable`` (down, out of tries), ``RateLimited``,
+    ``embed`` raises ``Unavailable`` (down, retries used up), ``RateLimited``, and
     ``ConfigurationError`` (no key, unknown model, wrong width).
     """
 
@@ -44,7 +44,7 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Width of its vectors."""
+        """Width of the vectors."""
         ...
 
     @property
@@ -54,21 +54,21 @@ class Embedder(Protocol):
 
     @property
     def texts_per_call(self) -> int:
-        """Texts for one ``embed`` call: what a failure of it loses."""
+        """Recommended texts per ``embed`` call: a failure loses the vectors of all of them."""
         ...
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Token counts by the model's own tokenizer, special tokens left out."""
+        """Count tokens with the model's own tokenizer, without special tokens."""
         ...
 
     async def start(self) -> None:
-        """Load or probe the model, so that the first request isn't slow."""
+        """Load or probe the model, so that the first request is not slow."""
         ...
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-        """Embed texts; never blocks the event loop."""
+        """Embed texts without blocking the event loop."""
         ...
 
     async def close(self) -> None:
-        """Release what the model holds."""
+        """Release the model's resources."""
         ...

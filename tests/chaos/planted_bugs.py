@@ -78,8 +78,8 @@ BUGS = (
     Bug(
         "signatures are not checked",
         "processors/indexing/pipeline.py",
-        "        found = await self._key_ring.refusals(group[0].event.data.project, group)\n",
-        "        found = [None for _ in group]\n",
+        "        reasons = await self._key_ring.refusals(group[0].event.data.project, group)\n",
+        "        reasons = [None for _ in group]\n",
         ("tests/integration/test_signed_events.py",),
     ),
 )

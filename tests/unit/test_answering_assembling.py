@@ -106,5 +106,5 @@ async def test_an_explanation_names_both_legs() -> None:
         _query(explain=True), _ranked(1), GENERATION
     )
     assert results[0].explanation is not None
-    assert "place 1" in results[0].explanation
+    assert "rank 1" in results[0].explanation
     assert "not among the candidates" in results[0].explanation

@@ -248,7 +248,7 @@ async def test_weights_that_do_not_fit_their_config_are_refused(model_copy: Path
     """More layers than the file holds is found at the start, as one line."""
     edit_config(model_copy, num_hidden_layers=7)
     embedder = LocalEmbedder(model_copy)
-    with pytest.raises(ConfigurationError, match="don't fit"):
+    with pytest.raises(ConfigurationError, match="do not match"):
         await embedder.start()
     await embedder.close()
 

@@ -1,4 +1,4 @@
-"""Cuts documents into chunks, each kind of content in its own way."""
+"""Chunking of documents, with one chunker per kind of content."""
 
 from __future__ import annotations
 

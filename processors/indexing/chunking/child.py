@@ -1,8 +1,8 @@
-"""A parser process: reads documents from its input, writes their chunks to its output.
+"""Parser process: reads documents from its input, writes their chunks to its output.
 
-It holds no secrets, limits its own memory and time, and ends with its input, so that it can't
-outlive its parent. Time is processor time per document, so that a busy machine condemns nothing;
-``SIGPROF`` ends a process that is over it.
+It has no secrets, limits its own memory and time, and ends with its input, so that it cannot
+outlive its parent. Time is processor time per document, so that no document fails on a busy
+machine; ``SIGPROF`` ends a process that exceeds it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from runtime.heap import settle_heap
 __all__ = ["OUT_OF_MEMORY", "main"]
 
 _NICENESS = 10
-"""Questions share the cores with the parsers, and go first."""
+"""Questions share the cores with the parsers, and have priority."""
 
 OUT_OF_MEMORY = 77
-"""Exit code."""
+"""Exit code of a process that exceeded its memory limit."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve until the input ends. ``arguments``: one JSON object, see ``sandbox``."""
+    """Serve until the input ends. ``arguments`` is one JSON object, see ``ParserSettings``."""
     settings = json.loads(arguments[0])
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -77,7 +77,7 @@ def _work(chunk: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[
         return result_message(_bounded(chunk(source, limit_tokens, count), max_chunks))
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this document
+    except Exception as error:  # noqa: BLE001 - any error of a parser concerns this document
         return error_message(error)
 
 

@@ -1,4 +1,4 @@
-"""Source code: by syntax tree where there is a grammar, else by blank lines and indentation."""
+"""Chunker of source code: cuts by syntax tree, or by indentation if no grammar fits."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _LONGEST_SYMBOL = 200
 
 
 def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Functions and classes; a class over the limit by method, a function by statement.
+    """Cut into functions and classes; over the limit, classes by method, functions by statement.
 
-    A chunk's symbol is the qualified name of what it holds (several are listed), or of what it lies
-    in. A text with syntax errors is cut by what could be read of it, and covered all the same.
+    A chunk's symbol is the qualified name of the unit that it contains (several are listed), or
+    that contains it. A text with syntax errors is cut by its readable parts, and fully covered.
     """
     lines = Lines(source.content, count)
     if source.language not in GRAMMARS:
@@ -41,7 +41,7 @@ def chunk_code(source: Source, limit_tokens: int, count: CountTokens) -> list[Ch
 
 
 def by_indentation(lines: Lines) -> Callable[[int, int], Sequence[int]]:
-    """Ranks of rows: the less indented the better, then after a blank line, never at a closer."""
+    """Rank rows: less indentation is better, then a blank line before; never cut at a closer."""
     return one_by_one(partial(_indentation_rank, lines))
 
 
@@ -63,9 +63,9 @@ def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int, int], Sequence[int]]:
     depths = StatementDepths(tree.root_node)
 
     def ranks(start: int, end: int) -> Sequence[int]:
-        known = depths.of(start, end)
+        by_row = depths.of(start, end)
         return [
-            lines.blanks_before(row, 1) if row not in known else _rank(lines, row, known[row])
+            lines.blanks_before(row, 1) if row not in by_row else _rank(lines, row, by_row[row])
             for row in range(start, end)
         ]
 
@@ -73,7 +73,7 @@ def _by_syntax(tree: Tree, lines: Lines) -> Callable[[int, int], Sequence[int]]:
 
 
 def _symbol(piece: Piece, separator: str) -> str | None:
-    """``Foo.bar`` for a unit, ``Foo.bar, Foo.baz`` for several, ``Foo`` for the rest of a class."""
+    """Symbol: ``Foo.bar`` for a unit, ``Foo.bar, Foo.baz`` for several, ``Foo`` for the rest."""
     owner = separator.join(unit.name for unit in piece.owners)
     names = [separator.join(filter(None, (owner, unit.name))) for unit in piece.inside] or [owner]
     symbol = names[0]

@@ -1,4 +1,4 @@
-"""Conversations: by turn, where turns are marked ``Name: …`` at the start of a line."""
+"""Chunker of conversations: cuts by turn; a turn begins with ``Name: …`` at a line's start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FEWEST_TURNS = 2
 
 
 def chunk_conversation(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Turns, short ones together; who speaks is the header of what a long turn is cut into.
+    """Cut into turns; short ones are merged, and parts of a long one have the speaker as header.
 
-    A text without two such turns is cut as plain text.
+    A text with less than two turns is cut as plain text.
     """
     lines = Lines(source.content, count)
     units = _turns(lines)

@@ -1,4 +1,4 @@
-"""Kind and language of a document, from its media type, its name, or its first line."""
+"""Detection of a document's kind and language, by its media type, its name, or its first line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LANGUAGE_BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".php", ".phtml"), "php"),
     **dict.fromkeys((".sh", ".bash"), "bash"),
 }
-"""A ``.h`` is read as C++, whose grammar takes nearly all of C."""
+"""A ``.h`` is parsed as C++, whose grammar accepts nearly all of C."""
 
 _KIND_BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys(_LANGUAGE_BY_SUFFIX, "code"),
@@ -99,7 +99,7 @@ _FIRST_CHARACTERS = 2_000
 
 
 def kind_of(uri: str, media_type: str | None, content: str) -> str:
-    """Kind of content: media type first, then file name, then ``#!``; what is unknown is text.
+    """Kind of content by media type, then file name, then ``#!``; the default is text.
 
     A JSON or YAML file with a top-level ``openapi`` or ``swagger`` version near its start is an
     OpenAPI description.
@@ -116,7 +116,7 @@ def kind_of(uri: str, media_type: str | None, content: str) -> str:
 
 
 def language_of(uri: str, media_type: str | None, content: str) -> str | None:
-    """Name of the grammar for this document, None if there is none for it."""
+    """Name of the grammar for this document. Returns None if no grammar fits."""
     by_media_type = _LANGUAGE_BY_MEDIA_TYPE.get(_essence(media_type))
     if by_media_type is not None:
         return by_media_type
@@ -132,7 +132,7 @@ def _essence(media_type: str | None) -> str:
 
 
 def _path(uri: str) -> PurePosixPath:
-    """Path part of a URI or a plain path, without query and fragment where it is a URL."""
+    """Path part of a URI or a plain path; a URL loses its query and fragment."""
     if "://" not in uri:
         return PurePosixPath(uri)
     try:

@@ -1,6 +1,6 @@
-"""What travels between a worker and its parser processes: JSON in frames with a length.
+"""Messages between a worker and its parser processes: JSON in frames with a length.
 
-JSON, because the child reads untrusted bytes: what it sends can at worst be wrong text, while a
+The child reads untrusted bytes. As JSON, its messages can at worst contain wrong text, while a
 pickle could run code in the worker. A frame is 4 bytes of length, big endian, then UTF-8.
 """
 
@@ -31,7 +31,7 @@ _POISONS: dict[str, type[Poison]] = {
 
 
 def frame(message: Any) -> bytes:
-    """One message as bytes."""
+    """Encode a message as a frame."""
     body = json.dumps(message).encode("ascii")
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
@@ -42,18 +42,18 @@ def length_of(head: bytes) -> int:
 
 
 def request(source: Source, limit_tokens: int) -> bytes:
-    """The frame that asks for one document's chunks."""
+    """Build the frame that requests one document's chunks."""
     return frame({"source": asdict(source), "limit_tokens": limit_tokens})
 
 
 def source_from(body: bytes) -> tuple[Source, int]:
-    """The document and the limit that a request carries."""
+    """Decode the document and the limit of a request."""
     message = json.loads(body)
     return Source(**message["source"]), message["limit_tokens"]
 
 
 def result_message(chunks: list[Chunk]) -> dict[str, Any]:
-    """The answer to a request that went well."""
+    """Build the answer to a request that succeeded."""
     rows = [
         (c.start_line, c.end_line, c.content, c.header, c.tokens, c.symbol, c.heading_path, c.page)
         for c in chunks
@@ -62,17 +62,17 @@ def result_message(chunks: list[Chunk]) -> dict[str, Any]:
 
 
 def error_message(error: Exception) -> dict[str, Any]:
-    """The answer to a request that failed."""
+    """Build the answer to a request that failed."""
     kind = error.code if isinstance(error, Poison) else UnsupportedContent.__name__
-    text = str(error) if isinstance(error, Poison) else f"can't be parsed: {error!r:.300}"
+    text = str(error) if isinstance(error, Poison) else f"cannot be parsed: {error!r:.300}"
     return {"error": kind, "message": text}
 
 
 def chunks_from(body: bytes) -> list[Chunk] | Poison:
-    """The chunks, or the error, that an answer carries.
+    """Decode the chunks, or the error, of an answer.
 
     Raises:
-        ValueError: the body isn't an answer.
+        ValueError: the body is not an answer.
     """
     try:
         message = json.loads(body)

@@ -1,4 +1,4 @@
-"""The languages that are cut by syntax tree: one row each."""
+"""Grammars of the languages that are cut by syntax tree, one entry per language."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["GRAMMARS", "Grammar", "parse"]
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """How to read one language's syntax tree.
+    """Node types of one language's syntax tree, and how to load its grammar.
 
     ``module`` and ``factory`` name the wheel's module and its function. ``functions`` and
-    ``containers`` are the node types that become units; containers are opened when they don't fit.
-    ``bodies`` are looked through, ``wrappers`` (decorators, exports, templates) lend their rows to
-    the unit inside. ``bindings`` are units if what they bind is a function. A grammar that reads
-    ``ascii_only`` is shown an underscore for any other character.
+    ``containers`` are the node types that become units; containers are opened if they do not fit.
+    ``bodies`` are replaced by their children. ``wrappers`` (decorators, exports, templates) add
+    their rows to the unit inside. ``bindings`` are units if they bind a function. With
+    ``ascii_only``, other characters are replaced by underscores before parsing.
     """
 
     module: str
@@ -53,7 +53,7 @@ _PREPROCESSOR = "preproc_if preproc_ifdef preproc_else preproc_elif preproc_elif
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 GRAMMARS: dict[str, Grammar] = {
-    # Its scanner looks characters up in C tables made for bytes: "{" and an emoji can crash it.
+    # Its scanner indexes C tables for bytes by character: "{" and an emoji can crash it.
     "bash": Grammar("tree_sitter_bash", _types("function_definition"), ascii_only=True),
     "c": Grammar(
         "tree_sitter_c",
@@ -163,7 +163,7 @@ GRAMMARS: dict[str, Grammar] = {
 
 
 def parse(language: str, text: str) -> Tree:
-    r"""Syntax tree of ``text``; its rows are the text's lines, split at ``\n``."""
+    r"""Parse ``text``; rows of the syntax tree are the text's lines, split at ``\n``."""
     text = text.removeprefix("\ufeff")
     if GRAMMARS[language].ascii_only:
         text = _NOT_ASCII.sub("_", text)

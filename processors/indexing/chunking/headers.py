@@ -1,4 +1,4 @@
-"""The short header that is embedded before a chunk's text."""
+"""Short header that is embedded before a chunk's text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_TITLE = 200
 
 
 def one_line(text: str, longest: int = 100) -> str:
-    """``text`` with its blanks collapsed, cut at a word before ``longest`` characters."""
+    """Collapse the blanks of ``text``, and cut it at a word before ``longest`` characters."""
     line = " ".join(text[: 4 * longest].split())
     if len(line) <= longest:
         return line
@@ -20,7 +20,7 @@ def one_line(text: str, longest: int = 100) -> str:
 
 
 class Headers:
-    """Headers of one document, with their token counts; none longer than its share of the limit."""
+    """Headers of one document, with their token counts, up to their share of the limit."""
 
     def __init__(self, title: str | None, limit_tokens: int, count: CountTokens) -> None:
         self._title = one_line(title or "", _LONGEST_TITLE)
@@ -29,7 +29,7 @@ class Headers:
         self._known: dict[tuple[str, ...], tuple[str, int]] = {}
 
     def of(self, labels: tuple[str, ...]) -> tuple[str, int]:
-        """Header for the labels of the enclosing units, outermost first, and its tokens."""
+        """Return the header for the labels of enclosing units, outermost first, and its tokens."""
         if labels not in self._known:
             self._known[labels] = self._fit(self._parts(labels))
         return self._known[labels]
@@ -40,9 +40,9 @@ class Headers:
         return [part for part in parts if part]
 
     def _fit(self, parts: list[str]) -> tuple[str, int]:
-        """Drop outer parts until it fits: the innermost says most about the text.
+        """Drop outer parts until the header fits, as the innermost says most about the text.
 
-        If even that is too long, its first half is tried, and so on.
+        If even that part is too long, its first half is tried, and so on.
         """
         for first in range(len(parts)):
             header = _SEPARATOR.join(parts[first:])

@@ -1,4 +1,4 @@
-"""A document as lines with their token counts."""
+"""Lines of a document with their token counts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Lines"]
 class Lines:
     r"""The lines of a text, split at ``\n`` only, as git, tree-sitter and permalinks count them.
 
-    Form feeds stay inside their lines; there is no ``\r`` any more. Rows count from 0; ranges are
-    half open. A line's cost is its token count, or more where it has few tokens for its length.
-    The sum over lines is what the joined text costs, to within a token or two per line for
-    tokenizers that merge across line ends; whoever needs certainty counts the joined text.
+    Form feeds stay inside their lines; ``\r`` was removed before. Rows count from 0; ranges are
+    half open. A line's cost is its token count, or more if it has few tokens for its length. The
+    sum over lines is the cost of the joined text, to within a token or two per line for tokenizers
+    that merge across line ends. For an exact number, count the joined text.
     """
 
     def __init__(self, text: str, count: CountTokens) -> None:
@@ -45,7 +45,7 @@ class Lines:
         return "\n".join(self.texts[start:end])
 
     def trim(self, start: int, end: int) -> tuple[int, int]:
-        """The range without the blank rows at its ends; empty if all are blank."""
+        """Return the range without the blank rows at its ends; it is empty if all are blank."""
         while start < end and self.blank[start]:
             start += 1
         while end > start and self.blank[end - 1]:
@@ -53,14 +53,14 @@ class Lines:
         return start, end
 
     def blanks_before(self, row: int, most: int = 2) -> int:
-        """Blank rows right above ``row``, counted up to ``most``."""
-        found = 0
-        while found < most and row - found > 0 and self.blank[row - found - 1]:
-            found += 1
-        return found
+        """Count the blank rows right above ``row``, up to ``most``."""
+        blanks = 0
+        while blanks < most and row - blanks > 0 and self.blank[row - blanks - 1]:
+            blanks += 1
+        return blanks
 
     def digest(self, row: int) -> int:
-        """32 bits that depend on the row's text alone, the same in every process."""
+        """Hash of 32 bits that depends on the row's text only, equal in every process."""
         return crc32(self.texts[row].strip().encode("utf-8", "replace"))
 
 

@@ -1,4 +1,4 @@
-"""Cut a single line that is over the limit: at sentences, else at words, else anywhere."""
+"""Cutting of a single line that is over the limit: at sentences, else at words, else anywhere."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WORD = re.compile(r"\w*\W|\w+")
 _SLICE_CHARACTERS_PER_TOKEN = 4
 _FEW_PARTS = 3
 _FILLED = 0.9
-"""How full the parts of a very long line are, so that whole sentences fit into them."""
+"""Share of the limit that parts of a very long line fill, so that whole sentences fit into them."""
 
 
 def cut_line(line: str, limit_tokens: int, count: CountTokens) -> list[str]:
-    """Parts of ``line`` that cost at most ``limit_tokens`` each; joined they are the line.
+    """Cut ``line`` into parts that cost at most ``limit_tokens`` each; joined they are the line.
 
-    They are few and of about equal cost: a short rest would say too little to be found. A part is
-    over the limit only if it is one character that alone has more tokens.
+    The parts are few and of about equal cost, because a short rest would contain too little to be
+    retrieved. A part is over the limit only if it is a single character with more tokens.
     """
-    slices = [part for one in _sentences(line) for part in _slices(one, limit_tokens)]
+    slices = [part for text in _sentences(line) for part in _slices(text, limit_tokens)]
     return list(_Cutter(_halve(slices, limit_tokens, count), limit_tokens, count).parts())
 
 
@@ -44,7 +44,7 @@ def _sentences(line: str) -> Iterator[str]:
 
 
 def _slices(text: str, limit_tokens: int) -> Iterator[str]:
-    """Slices of a length that probably fits, so that a huge line isn't counted again and again."""
+    """Slice a text to lengths that probably fit, so that a huge line is not counted repeatedly."""
     size = limit_tokens * _SLICE_CHARACTERS_PER_TOKEN
     start = 0
     while len(text) - start > size:
@@ -55,7 +55,7 @@ def _slices(text: str, limit_tokens: int) -> Iterator[str]:
 
 
 def _word_start(text: str, low: int, high: int) -> int:
-    """Place in ``low..high`` after the last character that isn't part of a word, else ``high``."""
+    """Index in ``low..high`` after the last character outside of a word, else ``high``."""
     ends = [match.end() for match in _NOT_WORD.finditer(text, low, high)]
     return ends[-1] if ends else high
 
@@ -90,7 +90,7 @@ def _counted(texts: Sequence[str], count: CountTokens) -> list[Atom]:
 
 
 class _Cutter:
-    """Joins atoms, none over the limit, to parts; each atom is looked at once or twice."""
+    """Joins atoms, each within the limit, to parts; each atom is visited once or twice."""
 
     def __init__(self, atoms: Sequence[Atom], limit_tokens: int, count: CountTokens) -> None:
         self._pending = [*reversed(atoms)]
@@ -99,7 +99,7 @@ class _Cutter:
         self._count = count
 
     def parts(self) -> Iterator[str]:
-        """The parts in order."""
+        """Yield the parts in order."""
         while self._rest > self._limit and len(self._pending) > 1:
             yield self._part(self._parts_left())
         yield "".join(text for text, _ in reversed(self._pending))
@@ -109,9 +109,9 @@ class _Cutter:
         return fewest if fewest <= _FEW_PARTS else ceil(self._rest / (self._limit * _FILLED))
 
     def _part(self, parts: int) -> str:
-        """The first of ``parts``: its end is the sentence end nearest to its equal share.
+        """Take the first of ``parts``: it ends at the sentence end nearest to its equal share.
 
-        Where no sentence ends so that the rest fits into the other parts, a word's end is.
+        If the rest would not fit into the other parts after any sentence end, it ends at a word.
         """
         share, least = self._rest / parts, self._rest - (parts - 1) * self._limit
         taken: list[str] = []
@@ -133,7 +133,10 @@ class _Cutter:
         return cost
 
     def _divided(self, share: float, least: int, most: int) -> bool:
-        """Replace the next atom by two at the word nearest to ``share``, if any lies between."""
+        """Replace the next atom by two, cut at the word nearest to ``share``.
+
+        Returns False if no word ends between ``least`` and ``most``.
+        """
         text, cost = self._pending[-1]
         words = _WORD.findall(text)
         sums = list(accumulate(cost for _, cost in _counted(words, self._count)))

@@ -1,4 +1,4 @@
-"""Markdown: by heading; tables, lists and fenced code are cut only where they don't fit."""
+"""Chunker of Markdown: cuts by heading; tables, lists and fenced code only if they do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FRONT_MATTER = {"---": ("---", "..."), "+++": ("+++",)}
 
 
 def chunk_markdown(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Sections under their heading path (ATX and setext headings, CommonMark 0.31 §4.2-4.5)."""
+    """Cut into sections by ATX and setext headings (CommonMark 0.31 §4.2-4.5)."""
     lines = Lines(source.content, count)
     verbatim = _verbatim_rows(lines)
     headings = list(_headings(lines, verbatim))
@@ -31,7 +31,7 @@ def chunk_markdown(source: Source, limit_tokens: int, count: CountTokens) -> lis
 
 
 def _verbatim_rows(lines: Lines) -> list[bool]:
-    """For each row: does it lie inside front matter or a fence, its first row left out?"""
+    """Mark each row that is inside front matter or a fence, except for its first row."""
     inside = [False] * len(lines)
     row = _front_matter_end(lines.texts)
     inside[1:row] = [True] * max(row - 1, 0)
@@ -43,14 +43,14 @@ def _verbatim_rows(lines: Lines) -> list[bool]:
 
 
 def _front_matter_end(texts: Sequence[str]) -> int:
-    """Rows of front matter at the top of the text; 0 if there is none."""
+    """Number of rows of front matter at the top of the text, 0 without front matter."""
     closers = _FRONT_MATTER.get(texts[0].removeprefix("\ufeff").rstrip(), ())
     closing = (row for row in range(1, len(texts)) if texts[row].rstrip() in closers)
     return next(closing, -1) + 1 if closers else 0
 
 
 def _fence_end(texts: Sequence[str], row: int) -> int:
-    """Row after the fenced block that starts at ``row``, or after ``row`` if none starts there."""
+    """Row after the fenced block that starts at ``row``, or the next row if it starts none."""
     opening = _FENCE.match(texts[row])
     if opening is None:
         return row + 1
@@ -75,7 +75,7 @@ def _headings(lines: Lines, verbatim: Sequence[bool]) -> Iterator[Heading]:
 
 
 def _is_underlined(lines: Lines, verbatim: Sequence[bool], row: int) -> bool:
-    """Is it a setext heading: a paragraph of one line, underlined?"""
+    """True for a setext heading: a paragraph of one line, underlined."""
     if row + 1 == len(lines) or verbatim[row + 1] or lines.blank[row]:
         return False
     if not _UNDERLINE.match(lines.texts[row + 1]) or _NOT_A_PARAGRAPH.match(lines.texts[row]):
@@ -84,7 +84,7 @@ def _is_underlined(lines: Lines, verbatim: Sequence[bool], row: int) -> bool:
 
 
 def _rank(lines: Lines, verbatim: Sequence[bool], row: int) -> int:
-    """Rank of a row: inside a table or a fence only if nothing else is left."""
+    """Rank of a row; rows inside a table or a fence are cut only as a last resort."""
     if verbatim[row]:
         return Ranks.LINE if lines.blanks_before(row, 1) else Ranks.NEVER
     if lines.texts[row].lstrip().startswith("|") and not lines.blanks_before(row, 1):

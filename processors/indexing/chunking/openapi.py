@@ -1,4 +1,4 @@
-"""OpenAPI descriptions, in YAML or JSON: by indentation, so that an operation stays whole."""
+"""Chunker of OpenAPI descriptions: cuts YAML or JSON by indentation to keep operations whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["chunk_openapi"]
 
 
 def chunk_openapi(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Runs of entries of the outermost level that fits."""
+    """Cut into runs of entries of the outermost level that fits."""
     lines = Lines(source.content, count)
     outline = Outline([Unit(0, len(lines))], by_indentation(lines))
     return [chunk for chunk, _ in pack(source, lines, outline, limit_tokens)]

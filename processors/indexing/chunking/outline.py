@@ -1,4 +1,4 @@
-"""What every chunker says of a document: its units, and where one that is too big may be cut."""
+"""Outline of a document, as each chunker makes it: its units, and ranks of rows to cut at."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Outline", "Unit", "one_by_one"]
 class Unit:
     """A range of rows (from 0, half open) that belongs together: a function, a section, a turn.
 
-    ``name`` is its own name ("" for what lies between named units), ``label`` its part of a header.
-    ``expand`` gives the units inside, covering the same rows; None if there are none.
+    ``name`` is its own name ("" for rows between named units), ``label`` its part of a header.
+    ``expand`` returns the units inside, which cover the same rows. It is None if there are none.
     """
 
     start: int
@@ -27,8 +27,9 @@ class Unit:
 class Outline:
     """A document's units in order, covering every non-blank row.
 
-    ``ranks`` tells how good a place to cut is right before each of some rows, from the first up to
-    the second (higher is better); it is asked only for units that don't fit and can't be expanded.
+    ``ranks`` returns, for each row from its first argument up to its second, how good a cut right
+    before it is (higher is better). It is called only for units that do not fit and cannot be
+    expanded.
     """
 
     units: Sequence[Unit]
@@ -36,5 +37,5 @@ class Outline:
 
 
 def one_by_one(rank: Callable[[int], int]) -> Callable[[int, int], Sequence[int]]:
-    """Ranks of rows each of which is looked at by itself."""
+    """Build ``Outline.ranks`` from a function that ranks a single row."""
     return lambda start, end: [rank(row) for row in range(start, end)]

@@ -1,4 +1,4 @@
-"""From an outline to chunks: merge small neighbours, expand or cut what is too big."""
+"""Packing of an outline into chunks: merge small neighbours, expand or cut large units."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Piece:
 def pack(
     source: Source, lines: Lines, outline: Outline, limit_tokens: int
 ) -> list[tuple[Chunk, Piece]]:
-    """Chunks of an outlined document with the pieces they were made of.
+    """Build chunks of an outlined document, with the pieces they were made of.
 
-    Every chunk has at most ``limit_tokens`` tokens, by counting the joined text wherever the sum
-    over lines comes near the limit.
+    Every chunk has at most ``limit_tokens`` tokens: if the sum over its lines is near the limit,
+    the joined text is counted.
     """
     packer = Packer(source.title, lines, outline, limit_tokens)
     packed = list(packer.chunks())
@@ -56,7 +56,7 @@ class Packer:
         self._headers = Headers(title, self._limit, lines.count)
 
     def chunks(self) -> Iterator[tuple[Chunk, Piece]]:
-        """The chunks in order."""
+        """Yield the chunks in order."""
         for untrimmed in self._level(self._outline.units, ()):
             start, end = self._lines.trim(untrimmed.start, untrimmed.end)
             if start == end:
@@ -75,7 +75,7 @@ class Packer:
         return self._headers.of(tuple(unit.label for unit in owners if unit.label))
 
     def _level(self, units: Sequence[Unit], owners: tuple[Unit, ...]) -> Iterator[Piece]:
-        """Pieces of sibling units: runs of units that fit are merged, the others opened."""
+        """Yield pieces of sibling units: runs of units that fit are merged, the others opened."""
         room = self._room(owners)
         run: list[Unit] = []
         for unit in units:
@@ -140,7 +140,7 @@ class Packer:
 def _verified(
     packed: Sequence[tuple[Chunk, Piece]], limit_tokens: int, count: CountTokens
 ) -> Iterator[tuple[Chunk, Piece]]:
-    """Count the joined text of chunks near the limit; cut those that are over it after all."""
+    """Count the joined text of chunks near the limit, and cut those that exceed it."""
     near = [chunk for chunk, _ in packed if chunk.tokens > _NEAR * limit_tokens]
     exact = iter(count([f"{chunk.header}\n{chunk.content}" for chunk in near]))
     for chunk, piece in packed:
@@ -155,7 +155,7 @@ def _verified(
 
 
 def _halved(chunk: Chunk) -> Iterator[Chunk]:
-    """Two chunks of about half the text, each with the tokens of the whole as upper bound."""
+    """Halve a chunk's text; both chunks keep the tokens of the whole as upper bound."""
     lines = chunk.content.split("\n")
     middle = len(lines) // 2
     if middle:
@@ -168,5 +168,6 @@ def _halved(chunk: Chunk) -> Iterator[Chunk]:
         yield replace(chunk, content=chunk.content[half:])
     else:
         raise LimitExceeded(
-            "one character with its header is over the model's limit: use a model with a higher one"
+            "one character with its header exceeds the model's limit of tokens: use a model with a "
+            "higher limit"
         )

@@ -1,4 +1,4 @@
-"""One parser process as seen from its parent."""
+"""Control of one parser process by its parent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "HOME", "TMPDIR", "LD_LIBRARY_PATH"
 
 
 class Death(StrEnum):
-    """What a process died of."""
+    """Cause of a process's end."""
 
     TIME = "time"
     STANDSTILL = "standstill"
@@ -47,7 +47,7 @@ _DEATHS: dict[int | None, Death] = {
 
 @dataclass(frozen=True, slots=True)
 class ParserSettings:
-    """Limits per document, and what a process loads."""
+    """Limits per document, and the tokenizer and chunkers that a process loads."""
 
     timeout: timedelta
     memory_bytes: int
@@ -56,7 +56,7 @@ class ParserSettings:
     chunkers: str
 
     def argument(self) -> str:
-        """As the child reads it."""
+        """Encode the settings as the child's argument."""
         return json.dumps(
             {
                 "timeout_seconds": self.timeout.total_seconds(),
@@ -69,9 +69,9 @@ class ParserSettings:
 
 
 class Parser:
-    """A process that is started when needed and replaced when it has ended.
+    """A process that is started when needed, and replaced after it has ended.
 
-    One task at a time may use it.
+    Only one task may use it at a time.
     """
 
     def __init__(self, settings: ParserSettings) -> None:
@@ -85,7 +85,7 @@ class Parser:
         """Make sure that a process runs and is ready.
 
         Raises:
-            Unavailable: it ended, or wasn't ready in time.
+            Unavailable: the process ended, or was not ready in time.
         """
         if self._process is not None and self._process.returncode is None and not self._killed:
             return
@@ -98,7 +98,7 @@ class Parser:
         except EOFError:
             await self.close()
             raise Unavailable(
-                "a parser process didn't start: check the tokenizer's path and the memory limit"
+                "a parser process did not start: check the tokenizer's path and the memory limit"
             ) from None
         except BaseException:
             self.kill()
@@ -116,27 +116,27 @@ class Parser:
             )
         except OSError as error:
             raise Unavailable(
-                f"no parser process can be started ({error}): free memory or processes"
+                f"no parser process can be started ({error}): free memory or end other processes"
             ) from error
 
     def send(self, requests: bytes) -> None:
-        """Hand over requests; they wait in memory until the process reads them."""
+        """Send requests; they stay in memory until the process reads them."""
         stdin = self._running().stdin
         if stdin is not None:
             stdin.write(requests)
 
     async def receive(self) -> bytes:
-        """The next answer.
+        """Receive the next answer.
 
         Raises:
-            EOFError: the process has died, or is stuck.
+            EOFError: the process has ended, or is stuck.
         """
         answer = await self._answer(self._settings.timeout, computing_counts=False)
         self.fresh = False
         return answer
 
     def kill(self) -> None:
-        """End the process at once; ``start`` or ``close`` clears up after it."""
+        """End the process at once; ``start`` or ``close`` releases its resources."""
         self._killed = True
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
@@ -154,7 +154,7 @@ class Parser:
         await process.communicate()
 
     async def autopsy(self) -> Death:
-        """Clear up a process that gave no answer; what it died of."""
+        """Close a process that sent no answer, and return the cause of its end."""
         process = self._process
         if process is None or self._stuck:
             await self.close()
@@ -165,10 +165,11 @@ class Parser:
         return _DEATHS.get(process.returncode, Death.CRASH)
 
     async def _answer(self, timeout: timedelta, *, computing_counts: bool) -> bytes:
-        """An answer within some timeouts; those in which the process computes may not count.
+        """Wait for an answer for up to ``_PATIENCE`` timeouts.
 
-        Waiting in several steps, so that a stop of the whole worker counts as one of them at most.
-        A process that computes for a document ends itself when its processor time is used up.
+        It waits in steps, so that a pause of the whole worker counts as one of them at most. Unless
+        ``computing_counts``, a step in which the process used processor time restarts the count:
+        for a document, the process ends itself when its processor time is used up.
         """
         reading = asyncio.ensure_future(self._read())
         used, steps = self._used_seconds(), 0
@@ -183,7 +184,7 @@ class Parser:
         finally:
             reading.cancel()
         self._stuck = True
-        raise EOFError("the process doesn't answer")
+        raise EOFError("the process does not answer")
 
     def _used_seconds(self) -> float | None:
         return None if self._process is None else processor_seconds(self._process.pid)
@@ -204,7 +205,7 @@ class Parser:
 
 
 def _environment() -> dict[str, str]:
-    """What a parser needs and nothing more: no keys, no addresses of servers."""
+    """Environment of a parser, without keys and addresses of servers."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),

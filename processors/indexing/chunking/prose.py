@@ -1,4 +1,4 @@
-"""What the chunkers of prose share: paragraphs, and sections under headings."""
+"""Shared parts of the chunkers of prose: paragraphs, and sections under headings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ITEM = re.compile(r"\s*([-*+•]|\d{1,3}[.)]|[a-z][.)]|\(\w{1,3}\))\s")
 
 
 class Ranks:
-    """How good a place to cut a row of prose is: higher is better."""
+    """Ranks of rows of prose: a cut before a row with a higher rank is better."""
 
     NEVER = 0
     LINE = 1
@@ -62,7 +62,7 @@ def chunk_sections(
     rank: Callable[[int], int],
     limit_tokens: int,
 ) -> list[Chunk]:
-    """Cut by section. A chunk's heading path is that of its section, or what its sections share."""
+    """Cut by section. A chunk's heading path is the common heading path of its sections."""
     units = _sections(headings, 0, len(lines))
     packed = pack(source, lines, Outline(units, one_by_one(rank)), limit_tokens)
     return [replace(chunk, heading_path=_path(piece)) for chunk, piece in packed]
@@ -84,7 +84,7 @@ def _sections(headings: Sequence[Heading], start: int, end: int) -> list[Unit]:
 
 
 def _next_section(headings: Sequence[Heading], position: int) -> int:
-    """Index of the next heading that isn't below the one at ``position``."""
+    """Index of the next heading that is not below the one at ``position``."""
     level = headings[position].level
     following = position + 1
     while following < len(headings) and headings[following].level > level:

@@ -1,4 +1,4 @@
-"""Which chunker cuts which kind of content."""
+"""Registry of chunkers by kind of content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
 
     Raises:
-        UnsupportedContent: no chunker for this kind.
+        UnsupportedContent: this kind has no chunker.
         LimitExceeded: the limit is too small for a single character.
     """
     source = _with_plain_line_ends(source)
@@ -46,9 +46,9 @@ def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
 
 
 def _with_plain_line_ends(source: Source) -> Source:
-    r"""The source without ``\r``: a terminal would obey it, and it makes the same text another one.
+    r"""Remove ``\r``: a terminal would interpret it, and equal texts would count as different.
 
-    Lines keep their numbers: one that stands alone becomes a blank.
+    Lines keep their numbers: a ``\r`` without ``\n`` becomes a blank.
     """
     if "\r" not in source.content:
         return source

@@ -1,4 +1,4 @@
-"""reStructuredText: by heading."""
+"""Chunker of reStructuredText: cuts by heading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORTEST_ADORNMENT = 3
 
 
 def chunk_rst(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Sections under their heading path; levels rank by first appearance of their adornment."""
+    """Cut into sections; the order in which adornments first appear defines heading levels."""
     lines = Lines(source.content, count)
     headings = list(_headings(lines))
     return chunk_sections(source, lines, headings, partial(paragraph_rank, lines), limit_tokens)
@@ -35,7 +35,7 @@ def _headings(lines: Lines) -> Iterator[Heading]:
 
 
 def _is_title(lines: Lines, row: int) -> bool:
-    """A line of text over an adornment that is about as long, after a blank line or an overline."""
+    """True for text over an adornment about as long, after a blank line or an overline."""
     title, underline = lines.texts[row].rstrip(), lines.texts[row + 1].rstrip()
     if lines.blank[row] or _ADORNMENT.match(title) or not _is_adornment(lines, row + 1):
         return False

@@ -1,4 +1,4 @@
-"""Parsing in child processes, so that no document can stall or kill a worker."""
+"""Pool of child processes that parse documents, so that no document can stall or kill a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CHUNKERS_MODULE", "ChunkingPool"]
 log = structlog.get_logger(__name__)
 
 CHUNKERS_MODULE = "processors.indexing.chunking.registry"
-"""Its ``chunk`` is what a parser process calls."""
+"""Module whose ``chunk`` a parser process calls."""
 
 _GROUP_DOCUMENTS = 32
 _GROUP_CHARACTERS = 256 * 2**10
@@ -30,18 +30,18 @@ _GROUP_CHARACTERS = 256 * 2**10
 Result = list[Chunk] | Poison
 
 _OWN_DEATHS = frozenset({Death.TIME, Death.STANDSTILL})
-"""What a document alone can be the reason of, whatever its process has done before."""
+"""Causes for which the document alone is responsible, whatever its process did before."""
 
 
 class ChunkingPool:
     """Cuts documents in ``processes`` child processes.
 
-    A document that crashes its process, takes more than ``timeout`` of processor time, or needs
-    more than ``memory_bytes`` of address space becomes a ``Poison``, and so does one over which two
-    processes stand still; its process is replaced, and the other documents are cut as if it had
-    never been there. One that is cut into more than ``max_chunks`` becomes one as well. The
-    processes inherit no secrets and end with their parent. ``tokenizer_path`` is a
-    ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` cuts (tests put theirs there).
+    The result of a document is a ``Poison`` if it crashes its process, takes more than ``timeout``
+    of processor time, needs more than ``memory_bytes`` of address space, makes two processes
+    stall, or has more than ``max_chunks``. A process that has ended or stalled is replaced, and the
+    other documents are cut as usual. The processes inherit no secrets and end with their parent.
+    ``tokenizer_path`` is a ``tokenizer.json``; ``chunkers`` names the module whose ``chunk`` is
+    called (tests use their own).
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class ChunkingPool:
         await self.close()
 
     async def start(self) -> None:
-        """Start the processes, so that the first document isn't slow.
+        """Start the processes, so that the first document is not slow.
 
         Raises:
-            Unavailable: a process didn't start.
+            Unavailable: a process did not start.
         """
         try:
             await asyncio.gather(*(parser.start() for parser in self._parsers))
@@ -88,10 +88,10 @@ class ChunkingPool:
         await asyncio.gather(*(parser.close() for parser in self._parsers))
 
     async def chunk(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
-        """Chunks of each source, or what is wrong with it, in the order given.
+        """Cut each source into chunks; return these or an error, in the order given.
 
         Raises:
-            Unavailable: a process that had ended couldn't be started anew.
+            Unavailable: a process that had ended could not be started again.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -108,17 +108,17 @@ class ChunkingPool:
             results: list[Result] = []
             again = False
             while len(results) < len(sources):
-                found, again = await _attempt(
+                new, again = await _attempt(
                     parser, sources[len(results) :], limit_tokens, again=again
                 )
-                results += found
+                results += new
             return results
         finally:
             self._free.put_nowait(parser)
 
 
 def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
-    """Runs of documents that go to a process together: short ones share the way there."""
+    """Split documents into runs that are sent together: short ones share a round trip."""
     start, characters = 0, 0
     for position, source in enumerate(sources):
         full = position - start == _GROUP_DOCUMENTS or characters > _GROUP_CHARACTERS
@@ -133,12 +133,13 @@ def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
 async def _attempt(
     parser: Parser, sources: Sequence[Source], limit_tokens: int, *, again: bool
 ) -> tuple[list[Result], bool]:
-    """Results of the first sources: of all, or up to the one that breaks the process.
+    """Cut sources in order, until all are done or one ends its process; return their results.
 
-    Only a fresh process tells who is guilty: one that has served before may have died of what it
-    had gathered, so the result may be shorter by the document that was in work. So it is where
-    the process stood still, which may have other reasons: true asks to try that document again.
-    ``again``: it is the second time for the first of the sources.
+    The end of a fresh process proves that the document is responsible, and it gets an error. A
+    process that has served before may have ended for another reason, for instance the memory it
+    had accumulated, so the document gets no result and is tried again. Neither does it get one if
+    the process stalled, which may have other causes; then True is returned too. ``again`` says that
+    the first of the sources is tried for the second time after a stall.
     """
     stood_still = False
     await parser.start()
@@ -166,8 +167,8 @@ def _verdict(death: Death) -> Poison:
         return LimitExceeded("parsing it takes too long: raise HEADRACE_CHUNKING_TIMEOUT")
     if death is Death.STANDSTILL:
         return LimitExceeded(
-            "parsing it takes too long: two parsers stood still over it; redrive it if the "
-            "machine stood still, else leave this document out"
+            "parsing it takes too long: two parser processes stalled on it; redrive it if the "
+            "machine was paused, else leave this document out"
         )
     if death is Death.MEMORY:
         return LimitExceeded(

@@ -1,11 +1,11 @@
-"""Cut a run of atoms so that each piece fits, and so that an edit moves few cuts.
+"""Splitting of a run of atoms so that each piece fits, and so that an edit moves few cuts.
 
 A run is cut at its strongest boundary, then each half at its own, until every piece fits. The
-strength of a boundary depends on what stands next to it only, and whether a piece is cut depends on
-that piece only; so an edit can change the piece that it falls in and seldom a neighbour, while a
-greedy cut from the top would shift every piece below. (The tree of cuts is a treap, Aragon and
-Seidel 1989; the idea of cuts chosen by content is that of content-defined chunking, Muthitacharoen
-et al. 2001.)
+strength of a boundary depends only on the text next to it, and the decision to cut a piece depends
+only on that piece. So an edit can change the piece that contains it, and seldom a neighbour, while
+a greedy cut from the top would shift every piece below. (The tree of cuts is a treap, Aragon and
+Seidel 1989; cuts chosen by content are known from content-defined chunking, Muthitacharoen et al.
+2001.)
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ __all__ = ["Bounds", "split", "strength"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``enough``: a piece this small isn't cut. ``limit``: no piece of two atoms is longer.
+    """Sizes that decide whether a piece is cut.
 
-    Between the two a piece is cut only if each side keeps ``minimum``.
+    A piece of at most ``enough`` is not cut. A piece of two or more atoms over ``limit`` is always
+    cut. Between the two, a piece is cut only if each side keeps ``minimum``.
     """
 
     enough: int
@@ -69,9 +70,9 @@ def _cut(
 
 
 def _strongest(strengths: Sequence[int], low: int, high: int) -> int:
-    """The strongest boundary in ``low..high``; among equals the one nearest the middle.
+    """Find the strongest boundary in ``low..high``; among equals the one nearest the middle.
 
-    Equals are copies of one line; halving them keeps the work at n log n.
+    Equal boundaries come from copies of one line; halving their run keeps the work at n log n.
     """
     best = max(strengths[low:high])
     middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Units and places to cut, read off a syntax tree. Nothing here recurses: depth is the input's."""
+"""Units and ranks of rows from a syntax tree, read without recursion, as trees may be deep."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_CHAIN = 12
 
 
 def units_of(parent: Node, start: int, end: int, grammar: Grammar) -> list[Unit]:
-    """Units for the rows ``start..end`` of ``parent``: its definitions, and what lies between.
+    """Units for the rows ``start..end`` of ``parent``: its definitions, and the rows between them.
 
     Comments, attributes and decorators right above a definition belong to it. Definitions that
     share a row are one unit.
@@ -73,7 +73,7 @@ def _flat_children(parent: Node, grammar: Grammar) -> Iterator[Node]:
 
 
 def _definition(node: Node, grammar: Grammar) -> Node | None:
-    """The definition that ``node`` is, binds or wraps."""
+    """Return the definition that ``node`` is, binds or wraps, or None."""
     for _ in range(_LONGEST_CHAIN):
         if node.type in grammar.functions or node.type in grammar.containers:
             return node
@@ -102,7 +102,7 @@ def _unit(node: Node, start: int, end: int, grammar: Grammar) -> Unit:
 
 
 def _rows(node: Node) -> tuple[int, int]:
-    """Rows of a node, half open; a node that ends with its line doesn't reach into the next."""
+    """Rows of a node, half open; a node that ends with its line excludes the next row."""
     start, end = node.start_point, node.end_point
     if end.column == 0 and end.row > start.row:
         return start.row, end.row
@@ -121,7 +121,7 @@ def _name(node: Node) -> str:
 
 
 def _named_part(node: Node) -> Node | None:
-    """One step from a definition towards its name."""
+    """Return the node one step closer to a definition's name, or None at the end."""
     if _is_name(node):
         return None
     for field in _NAME_FIELDS:
@@ -139,7 +139,7 @@ def _is_name(node: Node) -> bool:
 
 
 def _receiver_type(receiver: Node) -> str:
-    """``T`` of a Go receiver ``(t *T[K])``."""
+    """Extract ``T`` from a Go receiver ``(t *T[K])``."""
     return _text(receiver).strip("()").split()[-1].lstrip("*").split("[")[0]
 
 
@@ -150,8 +150,8 @@ def _text(node: Node) -> str:
 class StatementDepths:
     """Rows that start a node other than a closing bracket, with the depth of the outermost one.
 
-    A tree is looked at only where it is asked for, and nodes of a single row are not entered, which
-    leaves little of most trees to visit.
+    Only the requested rows of a tree are visited, and nodes of a single row are not entered, so
+    that only a small part of most trees is visited.
     """
 
     def __init__(self, root: Node) -> None:
@@ -160,7 +160,7 @@ class StatementDepths:
         self._unvisited = [_Part(first, end - 1, 0, root)]
 
     def of(self, start: int, end: int) -> Mapping[int, int]:
-        """Depth by row: all of ``start..end``, and perhaps others."""
+        """Return depths by row, for all of ``start..end`` and possibly other rows."""
         low = bisect_left(self._unvisited, start, key=attrgetter("last"))
         high = bisect_left(self._unvisited, end, key=attrgetter("first"))
         pending = self._unvisited[low:high]
@@ -173,7 +173,7 @@ class StatementDepths:
         return self._depths
 
     def _visit(self, parent: _Part) -> Iterator[_Part]:
-        """Note where the children start; those of several rows."""
+        """Record where the children start, and yield those of several rows."""
         depths, depth = self._depths, parent.depth
         row_before, after_comment = -1, False
         for child in parent.node.children:
@@ -192,7 +192,7 @@ class StatementDepths:
 
 
 class _Part(NamedTuple):
-    """A node that isn't visited yet, its first and last row, and the depth of its children."""
+    """An unvisited node, its first and last row, and the depth of its children."""
 
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""Plain text: by paragraph, then by sentence."""
+"""Chunker of plain text: cuts by paragraph, then by sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["chunk_text"]
 
 
 def chunk_text(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Paragraphs: short ones merged, long ones cut at items, sentences, or lines."""
+    """Cut into paragraphs: short ones are merged, long ones cut at items, sentences or lines."""
     lines = Lines(source.content, count)
 
     def rank(row: int) -> int:

@@ -1,4 +1,4 @@
-"""What a chunker gets and gives."""
+"""Input and output types of chunkers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One document to cut. ``language`` is a tree-sitter language name for code, else None."""
+    """A document to cut. ``language`` is a tree-sitter language name for code, else None."""
 
     uri: str
     content: str
@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of whole lines (a part of one only where a single line is over the limit).
+    """A run of whole lines, or a part of a single line that is over the limit.
 
     Lines count from 1, both ends included. ``content`` is the source text itself; ``header`` is put
     before it when it is embedded. ``tokens`` counts header and content.
