@@ -59,7 +59,7 @@ async def test_status_shows_workers_and_what_is_wrong(
         await redis.hset(Names().workers, "gone:1:x", told)
     found = (await cli("status", "--json")).json
     assert found["workers"][0]["silent_s"] > SILENT_SECONDS
-    assert "worker gone:1 is silent" in found["warnings"][0]
+    assert "worker gone:1 has been silent" in found["warnings"][0]
 
 
 async def test_watch_prints_a_line_each_time_until_it_is_interrupted(cli: Cli) -> None:

@@ -85,7 +85,7 @@ async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
     assert found["models"] == found["providers"] == []
     assert len(found["workers"]) == 1
     [warning] = found["warnings"]
-    assert "is silent" in warning
+    assert "has been silent" in warning
 
 
 async def test_what_a_killed_worker_left_is_forgotten_at_last(

@@ -129,7 +129,7 @@ async def test_the_newer_checkout_of_a_repository_wins(
         report = await syncs(old.path)
         assert counts(report) == (0, 0, 0)
         assert report.older_than == new.git("rev-parse", "HEAD")
-        assert "older than what is indexed" in next(describe(report))
+        assert "older than the indexed commit" in next(describe(report))
         assert counts(await syncs(new.path)) == (2, 0, 0)
         report = await syncs(old.path, full=True)
         assert (report.published, report.deleted) == (1, 1)
