@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from runtime.errors import UsageError
 from sources.git_history import COMMIT, committed_at, is_older, repository_key
@@ -217,8 +217,7 @@ class GitSource:
             raise UsageError(f"{self._root} can't be read by git: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One line of ``git ls-tree -l``; ``uri`` is None if the name can't be a uri."""
 
     path: bytes

@@ -11,8 +11,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sources.files import read_regular
 from sources.git_process import run_git
@@ -36,14 +36,14 @@ _ENTRY = re.compile(
     rb"  uid: \d+\tgid: \d+\n"
     rb"  size: (?P<size>\d+)\tflags: [0-9a-f]+\n)?"
 )
+_FIELDS = ("path", "mode", "blob", "seconds", "nanoseconds", "size")
 _LARGEST_COMPARED_BYTES = 64 * 2**20
 _SHA1_CHARACTERS = 40
 _REGULAR_MODE = b"100"
 _NO_FOLDERS = frozenset({b"", b".", b"..", b".git"})
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedFile:
+class TrackedFile(NamedTuple):
     """Line of git's index, with time and size of the file when it was added.
 
     ``changed_ns`` and ``size_bytes`` are -1 if this version of git does not print them; the file is
@@ -65,12 +65,9 @@ def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
     """
     listed = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
     for match in _ENTRY.finditer(listed):
-        seconds, nanoseconds, size = match["seconds"], match["nanoseconds"], match["size"]
+        path, mode, blob, seconds, nanoseconds, size = match.group(*_FIELDS)
         changed_ns = -1 if seconds is None else int(seconds) * 10**9 + int(nanoseconds)
-        size_bytes = -1 if size is None else int(size)
-        yield TrackedFile(
-            match["path"], match["mode"], match["blob"].decode(), changed_ns, size_bytes
-        )
+        yield TrackedFile(path, mode, blob.decode(), changed_ns, -1 if size is None else int(size))
 
 
 def untracked_files(root: Path, *below: str) -> list[bytes]:

@@ -55,7 +55,7 @@ async def test_unknown_project(cli: Cli, redis_url: str, database: Database) -> 
     async with WorkerProcess(redis_url, database, {}, "--only", "answerer"):
         line = (await cli("ask", "--project", "nowhere", "anything")).line
     assert "nowhere" in line
-    assert "headrace status" in line
+    assert "headrace project list" in line
 
 
 async def test_query_over_2000_characters(cli: Cli) -> None:
