@@ -22,10 +22,9 @@ async def check_owners(
     added = {registered.uri_prefix + step.uri for step in steps}
     if not added:
         return
-    others = {
-        **(await store.sources.owners(registered, added)).others,
-        **await _soon_of_others(added, registered, store),
-    }
+    # in this order: what a worker handles in between is then found by the second look
+    others = await _soon_of_others(added, registered, store)
+    others |= (await store.sources.owners(registered, added)).others
     if others:
         uri, other = min(others.items(), key=itemgetter(0))
         what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"

@@ -129,7 +129,7 @@ async def test_generation_that_cannot_be(cli: Cli) -> None:
     assert "is live" in (await cli("replay", "switch", str(live["generation"]))).line
     assert "is live" in (await cli("replay", "drop", str(live["generation"]))).line
     assert "no former" in (await cli("replay", "rollback", "--project", "garden")).line
-    assert "headrace status" in (await cli("replay", "--project", "nowhere")).line
+    assert "headrace project list" in (await cli("replay", "--project", "nowhere")).line
 
 
 @pytest.mark.usefixtures("garden")

@@ -24,11 +24,12 @@ from runtime.errors import SourceBusy, SourceLost, UsageError
 from sources import Why, open_source
 from store.database import Database
 from store.generations import Recipe
+from store.sources import RegisteredSource
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.repositories import Repository, create_repository, write_files
 from tests.support.running import headrace
-from tests.support.waiting import within
+from tests.support.waiting import eventually, within
 
 LIMIT_BYTES = 2**23
 PROJECT = "docs"
@@ -66,6 +67,10 @@ class Syncs:
             show=lambda *_, **__: None,
         )
         return [(step.uri, step.why) for step in steps]
+
+    async def holds(self, uris: set[str]) -> bool:
+        """True if the index contains exactly these documents of all sources together."""
+        return {uri for held in (await self.uris()).values() for uri in held} == uris
 
     async def uris(self) -> dict[str, list[str]]:
         """By name of each source, what the index holds of it."""
@@ -114,6 +119,31 @@ async def test_two_sources_keep_their_documents_apart(
         assert counts(await syncs(a)) == (1, 0, 0)
         with pytest.raises(UsageError, match="belong"):
             await syncs(a, source="other")
+
+
+async def test_a_collision_is_refused_while_the_other_source_is_indexed(
+    syncs: Syncs,
+    redis_url: str,
+    database: FreshDatabase,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The documents of the other source may be stored between two looks of the check."""
+    a, b = root / "a", root / "b"
+    write_files(a, {"README.md": "Alpha retries payments."})
+    write_files(b, {"README.md": "Beta sends invoices."})
+    await syncs(a, Until.PUBLISHED)
+    read_states = syncs.store.sources.states_of_others
+
+    async def read_states_late(source: RegisteredSource) -> Any:
+        states = await read_states(source)
+        async with headrace(redis_url, database):
+            await eventually(lambda: syncs.holds({"README.md"}), "the worker has stored it")
+        return states
+
+    monkeypatch.setattr(syncs.store.sources, "states_of_others", read_states_late)
+    with pytest.raises(UsageError, match=r"README\.md belongs to source"):
+        await syncs(b, Until.PUBLISHED)
 
 
 async def test_the_newer_checkout_of_a_repository_wins(
