@@ -26,6 +26,9 @@ from sources.comparing import Step
 
 __all__ = ["command"]
 
+_YOUNG_OBJECTS = 200_000
+"""A listing of 100,000 files makes a million objects, none of which is garbage."""
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -128,7 +131,7 @@ def command(
 
 
 async def _sync(settings: Settings, request: _Request) -> SyncReport:
-    settle_heap()
+    settle_heap(_YOUNG_OBJECTS)
     source = request.open(settings)
     # without configured servers, the worker ends with this command
     until = Until.VECTORS if configured(settings) is None else request.until
