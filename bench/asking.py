@@ -18,11 +18,10 @@ from bench.corpus import python_files, questions
 from bench.documents import document_writes
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged, Query
 from events.names import Lane
-from processors.opening import open_services
-from processors.services import Services
+from processors.wiring.worker import Services, open_services
 
 __all__ = ["measure"]
 

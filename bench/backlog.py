@@ -27,13 +27,13 @@ from bench.processes import Usage, usage_by_role
 from bench.small_documents import changes_of_all_kinds, notes
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
-from events.backlog import ARCHIVERS, read_backlog
-from events.client import Client
-from events.connection import connect
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.models import DocumentChanged
 from events.names import GROUPS, Lane, Names, Topic
-from events.publishing import Receipt
-from processors.inference.hashing import HASHING_MODEL
+from events.server.connection import connect
+from events.streams.backlog import ARCHIVERS, read_backlog
+from processors.embedders.hash_embedder import HASHING_MODEL
 
 __all__ = ["drain", "is_drained", "measure", "open_redis"]
 

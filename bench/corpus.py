@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from store.keyword.tokens import terms
+from store.search.keyword.tokenizer import terms
 
 __all__ = ["python_files", "questions", "topical_vector"]
 

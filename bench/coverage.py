@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.evaluation import EvaluationSet, Mode, index, load, score
 from bench.figures import Report
 from bench.stack import Stack, bench_stack
-from events.client import Client
+from events.client.client import Client
 from runtime.errors import UsageError
 
 __all__ = ["measure", "removals"]

@@ -10,8 +10,8 @@ from hashlib import sha256
 from bench.corpus import python_files, topical_vector
 from events.models import content_hash
 from events.names import Lane, Position
-from processors.indexing.chunking import chunk
-from processors.indexing.chunking.types import Chunk, CountTokens, Source
+from processors.chunking import chunk
+from processors.chunking.types import Chunk, CountTokens, Source
 from runtime.settings import LOCAL_MODEL
 from store.types import ChunkWrite, DocumentWrite
 

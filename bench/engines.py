@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Sequence
 from time import perf_counter
 
-from processors.inference.encoder import Precision
-from processors.inference.local import LocalEmbedder
-from processors.inference.types import Urgency
+from processors.embedders.embedder import Urgency
+from processors.embedders.local.embedder import LocalEmbedder
+from processors.embedders.local.encoder import Precision
 
 __all__ = ["chunks_per_s", "ratio_to_f32"]
 

@@ -20,10 +20,10 @@ from time import perf_counter
 from typing import Literal
 
 from bench.figures import percentile
-from events.client import Client
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged, DocumentIndexed, DocumentRejected
 from events.names import Lane
-from events.publishing import Receipt
 from runtime.errors import UsageError
 
 __all__ = [

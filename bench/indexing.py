@@ -23,14 +23,14 @@ from bench.engines import chunks_per_s, ratio_to_f32
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from events.names import Lane
-from processors.indexing.chunking import chunk
-from processors.indexing.chunking.types import Source
-from processors.inference.encoder import Precision
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.local import LocalEmbedder
+from processors.chunking import chunk
+from processors.chunking.types import Source
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.embedder import LocalEmbedder
+from processors.embedders.local.encoder import Precision
 from processors.recipes import model_options
 from runtime.settings import Settings
 

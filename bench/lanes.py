@@ -17,7 +17,7 @@ from time import perf_counter
 from bench.corpus import python_files, questions
 from bench.figures import Report, percentile
 from bench.stack import bench_stack
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 

@@ -26,10 +26,10 @@ from bench.corpus import python_files, questions
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged, QueryAnswer
 from events.names import Lane
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import ConfigurationError
 
 __all__ = ["measure"]

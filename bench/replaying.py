@@ -16,18 +16,18 @@ from time import perf_counter
 from bench.documents import LIMIT_TOKENS, document_writes
 from bench.figures import Report
 from bench.stack import bench_stack
-from events.change_log import LoggedChange
 from events.models import DocumentChange, DocumentChanged
-from processors.indexing.chunking.counting import WordwiseCounter
-from processors.indexing.chunking.sandbox import ChunkingPool
-from processors.indexing.chunking.types import Source
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
-from processors.replaying.choosing import Choice
-from processors.replaying.opening import Tools, open_tools
-from processors.replaying.replayer import Replay
-from processors.replaying.reporting import ReplayReport
-from processors.replaying.returning import generation_before, return_to
-from store.bulk import BulkWriter
+from events.streams.changes import LoggedChange
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.chunking.sandbox.token_counter import WordwiseCounter
+from processors.chunking.types import Source
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
+from processors.replay.generations import generation_before, return_to
+from processors.replay.replay import Replay
+from processors.replay.report import ReplayReport
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools, open_tools
+from store.documents.bulk import BulkWriter
 from store.types import DocumentWrite
 
 __all__ = ["measure"]

@@ -32,12 +32,12 @@ from bench.processes import usage_by_role
 from bench.small_documents import new_note, notes
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
-from events.backlog import ARCHIVERS
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged, content_hash
 from events.names import GROUPS, Lane
-from processors.inference.hashing import HASHING_MODEL
-from runtime.child import ChildProcess
+from events.streams.backlog import ARCHIVERS
+from processors.embedders.hash_embedder import HASHING_MODEL
+from runtime.child_process import ChildProcess
 
 __all__ = ["measure"]
 

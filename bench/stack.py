@@ -11,11 +11,11 @@ from pathlib import Path
 
 import asyncpg
 
-from runtime.child import ChildProcess
+from runtime.child_process import ChildProcess
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.settings import Settings
 from runtime.worker_process import worker_process
-from store.schema import upgrade
+from store.postgres.schema import upgrade
 
 __all__ = ["Stack", "bench_stack"]
 

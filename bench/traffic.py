@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic, perf_counter
 
-from events.client import Client
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged, QueryAnswer
-from events.publishing import Receipt
 from runtime.errors import HeadraceError
 
 __all__ = ["Traffic", "under_traffic"]

@@ -3,12 +3,11 @@
 The transport that lets Faust read these streams is ``events.transport``.
 """
 
-from events.asking import QueryRefused
-from events.backlog import Backlog, read_backlog
-from events.blocking_client import BlockingClient
-from events.client import Client
-from events.connection import ServerFacts, check_server, connect, redis_errors
-from events.dead_letters import DeadLetter, DeadLetters
+from events.client.blocking import BlockingClient
+from events.client.client import Client
+from events.client.outcomes import Outcome, Outcomes
+from events.client.publisher import ContentStore, Publisher, Receipt
+from events.client.questions import QueryRefused
 from events.models import (
     Citation,
     ContentReference,
@@ -40,10 +39,11 @@ from events.models import (
 )
 from events.names import GROUPS, Lane, Names, Position, Topic
 from events.outbox import Outbox
-from events.outcomes import Outcome, Outcomes
-from events.publishing import ContentStore, Publisher, Receipt
-from events.replying import Replies
-from events.watermark import reached, read_watermark
+from events.server.connection import ServerFacts, check_server, connect, redis_errors
+from events.streams.backlog import Backlog, read_backlog
+from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.streams.replies import Replies
+from events.streams.watermark import reached, read_watermark
 
 __all__ = [
     "GROUPS",

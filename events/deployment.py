@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from redis import exceptions
 from redis.asyncio import Redis
 
-from events.connection import redis_errors
 from events.names import ARCHIVER, GROUPS, Names, Topic
+from events.server.connection import redis_errors
 from runtime.errors import ConfigurationError, MalformedEvent
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
-from runtime import protocol
+from runtime import protocol_limits
 
 __all__ = [
     "Agent",
@@ -38,8 +38,8 @@ def _storable(text: str) -> str:
 
 def _fits_an_index_key(uri: str) -> str:
     """Reject a uri too long for an index: a B-tree key holds 2,704 bytes, a character up to 4."""
-    if len(uri.encode()) > protocol.URI_BYTES:
-        raise ValueError(f"must have at most {protocol.URI_BYTES:,} bytes in UTF-8")
+    if len(uri.encode()) > protocol_limits.URI_BYTES:
+        raise ValueError(f"must have at most {protocol_limits.URI_BYTES:,} bytes in UTF-8")
     return uri
 
 
@@ -57,7 +57,9 @@ Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}$")]
 Collection = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,126}$")]
 Uri = Annotated[
-    Text, AfterValidator(_fits_an_index_key), Field(min_length=1, max_length=protocol.URI_BYTES)
+    Text,
+    AfterValidator(_fits_an_index_key),
+    Field(min_length=1, max_length=protocol_limits.URI_BYTES),
 ]
 Scalar = (
     Annotated[Text, Field(max_length=2048)]
@@ -67,7 +69,7 @@ Scalar = (
 )
 Metadata = Annotated[
     dict[Annotated[Text, Field(min_length=1, max_length=128)], Scalar],
-    Field(max_length=protocol.METADATA_ENTRIES),
+    Field(max_length=protocol_limits.METADATA_ENTRIES),
 ]
 Token = Annotated[str, Field(pattern=r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]{1,10}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

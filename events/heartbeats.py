@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from redis.asyncio import Redis
 
-from events.connection import redis_errors
 from events.names import Names
+from events.server.connection import redis_errors
 
 __all__ = ["FORGET_AFTER", "Heartbeat", "Heartbeats"]
 

@@ -35,7 +35,7 @@ from events.fields import (
     Token,
     Uri,
 )
-from runtime import protocol
+from runtime import protocol_limits
 from runtime.errors import MalformedEvent
 
 __all__ = [
@@ -173,14 +173,18 @@ class DocumentChange(Data):
     uri: Uri
     change: Literal["upsert", "delete", "rename"] = "upsert"
     old_uri: Uri | None = None
-    content: Annotated[Text, Field(max_length=protocol.INLINE_CONTENT_CHARACTERS)] | None = None
+    content: Annotated[Text, Field(max_length=protocol_limits.INLINE_CONTENT_CHARACTERS)] | None = (
+        None
+    )
     content_ref: ContentReference | None = None
     content_hash: Sha256 | None = None
     media_type: MediaType | None = None
     kind: Kind | None = None
-    title: Annotated[Text, Field(max_length=protocol.TITLE_CHARACTERS)] | None = None
+    title: Annotated[Text, Field(max_length=protocol_limits.TITLE_CHARACTERS)] | None = None
     agent: Agent | None = None
-    collections: Annotated[tuple[Collection, ...], Field(max_length=protocol.COLLECTIONS)] = ()
+    collections: Annotated[
+        tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
+    ] = ()
     commit: Annotated[str, Field(pattern=r"^[0-9A-Za-z._/-]{1,64}$")] | None = None
     permalink_template: Annotated[Text, Field(max_length=2048)] | None = None
     metadata: Metadata = Field(default_factory=dict)
@@ -323,7 +327,9 @@ class Filters(Data):
     """Conditions on the documents that a query searches; all must hold."""
 
     kinds: Annotated[tuple[Kind, ...], Field(max_length=16)] = ()
-    collections: Annotated[tuple[Collection, ...], Field(max_length=protocol.COLLECTIONS)] = ()
+    collections: Annotated[
+        tuple[Collection, ...], Field(max_length=protocol_limits.COLLECTIONS)
+    ] = ()
     uri_prefix: Annotated[Text, Field(max_length=2048)] | None = None
     metadata: Annotated[Metadata, Field(max_length=16)] = Field(default_factory=dict)
 
@@ -348,9 +354,11 @@ class Query(Data):
     """
 
     project: Project
-    text: Annotated[Text, Field(min_length=1, max_length=protocol.QUERY_CHARACTERS, pattern=r"\S")]
+    text: Annotated[
+        Text, Field(min_length=1, max_length=protocol_limits.QUERY_CHARACTERS, pattern=r"\S")
+    ]
     agent: Agent | None = None
-    limit: Annotated[int, Field(ge=1, le=protocol.RESULTS)] = protocol.USUAL_RESULTS
+    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
     mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
     weights: Weights | None = None
     filters: Filters = Filters()
@@ -360,7 +368,7 @@ class Query(Data):
     deadline: Instant | None = None
     reply_to: ReplyKey
     explain: bool = False
-    context_tokens: Annotated[int, Field(ge=32, le=protocol.CONTEXT_TOKENS)] | None = None
+    context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -482,10 +490,10 @@ EVENT_TYPES: dict[str, type[Event]] = {
 
 
 def _check_size(raw: bytes) -> None:
-    if len(raw) > protocol.EVENT_BYTES:
+    if len(raw) > protocol_limits.EVENT_BYTES:
         raise MalformedEvent(
-            f"{len(raw):,} bytes are too many for an event (at most {protocol.EVENT_BYTES:,}): "
-            "send the content as content_ref"
+            f"{len(raw):,} bytes are too many for an event "
+            f"(at most {protocol_limits.EVENT_BYTES:,}): send the content as content_ref"
         )
 
 

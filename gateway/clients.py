@@ -9,19 +9,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from redis.asyncio import Redis
 
 from events import Client, Names, check_server, connect
+from events.client.publisher import ContentStore
 from events.outbox import Outbox
-from events.publishing import ContentStore
-from gateway.stack import require_database
+from events.signatures import SigningKey
+from gateway.servers import require_database
 from processors.deployment import compare
 from processors.recipes import recipe_of
-from runtime.errors import ConfigurationError, Unavailable
+from runtime.errors import ConfigurationError, Unavailable, UsageError
 from runtime.settings import Settings
-from store.database import Database
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.projects import Projects
+from store.publisher_keys import PublisherKeys
 from store.store import Store
 
 __all__ = [
+    "check_signing_key",
     "names_of",
     "open_client",
     "open_database",
@@ -124,3 +127,28 @@ async def open_publisher(settings: Settings, *, durable: bool = False) -> AsyncI
             store = Store(database, recipe)
             outbox = PostgresOutbox(database, Projects(database, recipe))
         yield await exits.enter_async_context(open_client(settings, store, outbox))
+
+
+async def check_signing_key(settings: Settings, project: str) -> None:
+    """Check that the project accepts changes signed with the key of the settings.
+
+    Raises:
+        UsageError: the project requires signed changes, and the key is missing or not active.
+        ConfigurationError: the setting is not a key.
+        Unavailable: Postgres can't be reached.
+    """
+    async with open_database(settings) as database:
+        wanted = await PublisherKeys(database, Projects(database)).active_ids(project)
+    if not wanted:
+        return
+    text = settings.signing_key.get_secret_value()
+    if not text:
+        raise UsageError(
+            f"{project} requires signed changes; set HEADRACE_SIGNING_KEY to one of its keys"
+        )
+    key_id = SigningKey.parse(text).id
+    if key_id not in wanted:
+        raise UsageError(
+            f"HEADRACE_SIGNING_KEY holds {key_id}, which is not an active key of {project}; "
+            f"use one of {', '.join(sorted(wanted))}"
+        )

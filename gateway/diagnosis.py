@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.stack import require_database
+from gateway.servers import require_database
+from processors.doctor.checks.environment import Environment, judge_models, judge_strays
+from processors.doctor.context import Desk
+from processors.doctor.doctor import Doctor, Health
+from processors.doctor.findings import Condition, State
 from processors.recipes import chooses_models, model_options, recipe_of
-from processors.reconciling.case import Desk
-from processors.reconciling.doctor import Doctor, Health
-from processors.reconciling.environment import Environment
-from processors.reconciling.findings import Condition, State
-from processors.reconciling.models import judge_models
-from processors.reconciling.strays import judge_strays
-from processors.replaying.opening import Tools, open_tools
+from processors.replay.tools import Tools, open_tools
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 

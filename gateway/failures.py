@@ -7,8 +7,8 @@ import sys
 import traceback
 
 from runtime.errors import HeadraceError, UnknownSetting
-from runtime.printing import printable
 from runtime.secrets import masked
+from runtime.terminal import printable
 
 __all__ = ["INTERRUPTED", "one_line", "report"]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from runtime.printing import escaped, printable
+from runtime.terminal import escaped, printable
 
-__all__ = ["print_json", "printable", "stderr", "stdout"]
+__all__ = ["print_json", "printable", "stderr", "stdout", "table"]
 
 _MOST_EXACT = 2**53 - 1
 
@@ -43,3 +47,57 @@ def _exact(value: Any) -> Any:
     if isinstance(value, int) and abs(value) > _MOST_EXACT:
         return str(value)
     return value
+
+
+_ANY_WIDTH = 10_000
+
+Row = Mapping[str, Any]
+
+
+def table(rows: Sequence[Row], leave_out: Sequence[str] = ()) -> RenderableType:
+    """Build a table from one or more rows with the same columns.
+
+    If the terminal is too narrow for the table, each row is printed as a paragraph.
+    """
+    return _Fitting(rows, leave_out)
+
+
+class _Fitting:
+    def __init__(self, rows: Sequence[Row], leave_out: Sequence[str]) -> None:
+        self._rows = rows
+        self._leave_out = leave_out
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = _table(self._rows, self._leave_out)
+        needed = Measurement.get(console, options.update_width(_ANY_WIDTH), whole).minimum
+        if needed <= options.max_width:
+            yield whole
+        else:
+            yield from _paragraphs(self._rows, self._leave_out)
+
+
+def _paragraphs(rows: Sequence[Row], leave_out: Sequence[str]) -> Iterator[RenderableType]:
+    first, *others = [column for column in rows[0] if column not in leave_out]
+    for row in rows:
+        cells = (f"{name.replace('_', ' ')} {_cell(name, row[name])}" for name in others)
+        name = first.replace("_", " ")
+        yield Text(f"{name} {printable(_cell(first, row[first]))}", style="bold")
+        yield Padding(Text(printable(" · ".join(cells))), (0, 0, 0, 2))
+
+
+def _table(rows: Sequence[Row], leave_out: Sequence[str]) -> Table:
+    columns = [column for column in rows[0] if column not in leave_out]
+    shown = Table(box=None, pad_edge=False)
+    for column in columns:
+        # headings may be wrapped, but the names in the first column must stay readable
+        shown.add_column(column.replace("_", " "), no_wrap=column == columns[0])
+    for row in rows:
+        shown.add_row(*(Text(printable(_cell(column, row[column]))) for column in columns))
+    return shown
+
+
+def _cell(column: str, value: Any) -> str:
+    """Format a value. None is shown as a dash; for a lag it means unknown, which is not 0."""
+    if value is None:
+        return "unknown" if column == "lag" else "-"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
-from gateway.variables import require_known
-from runtime.errors import ConfigurationError, UsageError
+from runtime.errors import ConfigurationError, UnknownSetting, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
 from runtime.secrets import keep_secret
 from runtime.settings import Settings
 
 __all__ = [
+    "ContentKind",
     "JsonOption",
     "ProjectOption",
     "duration",
+    "require_known",
     "run_client",
     "run_service",
     "unless_stopped",
@@ -123,3 +126,43 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
+
+
+_PREFIX = "HEADRACE_"
+_SETTINGS = sorted(name.upper() for name in Settings.model_fields)
+_OTHERS = re.compile(
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
+)
+"""Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
+for a service whose name begins with ``headrace``."""
+
+
+def require_known(variables: Iterable[str]) -> None:
+    """Check that each variable with the prefix HEADRACE_ is a setting.
+
+    Raises:
+        UnknownSetting: a variable is not; the message names it and the most similar setting.
+    """
+    for variable in sorted(variables):
+        name = variable.upper()
+        if (
+            not name.startswith(_PREFIX)
+            or name.removeprefix(_PREFIX) in _SETTINGS
+            or _OTHERS.fullmatch(name)
+        ):
+            continue
+        nearest = get_close_matches(name.removeprefix(_PREFIX), _SETTINGS, n=1)
+        cure = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
+        raise UnknownSetting(f"{variable} is not a setting: {cure} docs/runbook.md lists all")
+
+
+class ContentKind(StrEnum):
+    """Kinds that have a chunker; events define more, for future use."""
+
+    CODE = "code"
+    MARKDOWN = "markdown"
+    RST = "rst"
+    TEXT = "text"
+    OPENAPI = "openapi"
+    CONVERSATION = "conversation"

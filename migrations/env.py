@@ -1,8 +1,8 @@
-"""Environment of alembic; ``store.schema`` provides an open connection."""
+"""Environment of alembic; ``store.postgres.schema`` provides an open connection."""
 
 from alembic import context
 
-from migrations.recording import record_oldest_code
+from migrations.oldest_code import record_oldest_code
 
 context.configure(
     connection=context.config.attributes["connection"], on_version_apply=record_oldest_code

@@ -9,11 +9,11 @@ from datetime import timedelta
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from events.change_log import StreamedChange
-from events.signing import Keys
+from events.signatures import Keys
+from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
+from store.generations.document_positions import Standings, Verdict
 from store.projects import Projects
-from store.standings import Standings, Verdict
 
 __all__ = ["Admission", "Judged", "KeyRing", "Signed"]
 

@@ -25,8 +25,8 @@ import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from events.dead_letters import DeadLetter
 from events.names import Topic
+from events.streams.dead_letters import DeadLetter
 from events.transport import App, run_app
 from processors.deliveries import Deliveries, Delivery, deliveries_of
 from runtime.errors import HeadraceError, OperatorError, Poison, Retryable

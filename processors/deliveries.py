@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from events.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
-from events.signing import SIGNATURE_FIELD
+from events.signatures import SIGNATURE_FIELD
+from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.transport import App, HeldEntry, kept_position
 from runtime.errors import MalformedEvent, Poison
 

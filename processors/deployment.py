@@ -19,9 +19,14 @@ from events.deployment import (
 from events.names import Names
 from runtime.errors import ConfigurationError, LogFull, MalformedEvent, Retryable, Unavailable
 from runtime.settings import Settings
-from store.database import Database
-from store.deployment import Deployment, adopt_deployment, claim_deployment, read_deployment
-from store.revision import head_revision
+from store.postgres.deployment import (
+    Deployment,
+    adopt_deployment,
+    claim_deployment,
+    read_deployment,
+)
+from store.postgres.pool import Database
+from store.postgres.revision import head_revision
 
 __all__ = ["DeploymentWatch", "adopt", "chosen_partitions", "claim_archive", "compare", "join"]
 

@@ -10,7 +10,7 @@ from structlog.contextvars import bound_contextvars
 from events.models import DocumentChanged, DocumentChunked, Event, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
-from processors.services import Services
+from processors.wiring.worker import Services
 
 __all__ = ["HANDLERS", "SUBSCRIPTIONS", "Handler"]
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Self, TypeVar
 
 from events.models import DocumentChange, Event, QueryRequested
-from runtime import protocol
+from runtime import protocol_limits
 from runtime.errors import LimitExceeded
 from runtime.settings import Settings
 
@@ -30,16 +30,16 @@ class Limits:
     the metadata as JSON in UTF-8.
     """
 
-    event_bytes: int = protocol.EVENT_BYTES
-    uri_bytes: int = protocol.URI_BYTES
-    title_characters: int = protocol.TITLE_CHARACTERS
-    collections: int = protocol.COLLECTIONS
-    metadata_entries: int = protocol.METADATA_ENTRIES
-    metadata_bytes: int = protocol.METADATA_BYTES
-    query_characters: int = protocol.QUERY_CHARACTERS
-    query_deadline: timedelta = protocol.QUERY_DEADLINE
-    results: int = protocol.RESULTS
-    context_tokens: int = protocol.CONTEXT_TOKENS
+    event_bytes: int = protocol_limits.EVENT_BYTES
+    uri_bytes: int = protocol_limits.URI_BYTES
+    title_characters: int = protocol_limits.TITLE_CHARACTERS
+    collections: int = protocol_limits.COLLECTIONS
+    metadata_entries: int = protocol_limits.METADATA_ENTRIES
+    metadata_bytes: int = protocol_limits.METADATA_BYTES
+    query_characters: int = protocol_limits.QUERY_CHARACTERS
+    query_deadline: timedelta = protocol_limits.QUERY_DEADLINE
+    results: int = protocol_limits.RESULTS
+    context_tokens: int = protocol_limits.CONTEXT_TOKENS
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -53,7 +53,7 @@ class Limits:
         """
 
         def decode(raw: bytes) -> E:
-            if len(raw) <= protocol.EVENT_BYTES:  # from_bytes refuses what is larger
+            if len(raw) <= protocol_limits.EVENT_BYTES:  # from_bytes refuses what is larger
                 self._check("event_bytes", "the event", len(raw))
             return event.from_bytes(raw)
 

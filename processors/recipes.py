@@ -8,14 +8,14 @@ from datetime import timedelta
 import structlog
 
 from events.models import Kind
-from events.turns import RateLimits
-from processors.indexing.chunking.versions import Chunking
-from processors.inference import CircuitOptions, ModelOptions, Precision, full_name
+from events.rate_limits import RateLimits
+from processors.chunking.registry import Chunking
+from processors.embedders import CircuitOptions, ModelOptions, Precision, full_name
 from runtime.cores import model_threads
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
-from store.generations import Generation, Recipe
-from store.keyword.tokens import TOKENS_VERSION
+from store.generations.catalog import Generation, Recipe
+from store.search.keyword.tokenizer import TOKENS_VERSION
 
 __all__ = [
     "RecipeNotices",

@@ -16,8 +16,8 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from runtime.printing import printable
 from runtime.secrets import masked
+from runtime.terminal import printable
 
 __all__ = ["configure_logs", "without_secrets"]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PositiveInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from runtime import protocol
+from runtime import protocol_limits
 from runtime.secrets import masked
 
 __all__ = ["LOCAL_MODEL", "Settings"]
@@ -194,38 +194,43 @@ class Settings(BaseSettings):
     max_chunks_per_document: PositiveInt = Field(
         default=20_000, description="A document with more chunks is refused."
     )
-    max_event_bytes: Annotated[int, Field(ge=1, le=protocol.EVENT_BYTES)] = Field(
-        default=protocol.EVENT_BYTES,
+    max_event_bytes: Annotated[int, Field(ge=1, le=protocol_limits.EVENT_BYTES)] = Field(
+        default=protocol_limits.EVENT_BYTES,
         description="Larger events are refused; keep it above HEADRACE_INLINE_CONTENT_BYTES.",
     )
-    max_uri_bytes: Annotated[int, Field(ge=1, le=protocol.URI_BYTES)] = Field(
-        default=protocol.URI_BYTES, description="A change with a longer uri is refused."
+    max_uri_bytes: Annotated[int, Field(ge=1, le=protocol_limits.URI_BYTES)] = Field(
+        default=protocol_limits.URI_BYTES, description="A change with a longer uri is refused."
     )
-    max_title_characters: Annotated[int, Field(ge=1, le=protocol.TITLE_CHARACTERS)] = Field(
-        default=protocol.TITLE_CHARACTERS, description="A change with a longer title is refused."
+    max_title_characters: Annotated[int, Field(ge=1, le=protocol_limits.TITLE_CHARACTERS)] = Field(
+        default=protocol_limits.TITLE_CHARACTERS,
+        description="A change with a longer title is refused.",
     )
-    max_collections: Annotated[int, Field(ge=1, le=protocol.COLLECTIONS)] = Field(
-        default=protocol.COLLECTIONS, description="A change with more collections is refused."
+    max_collections: Annotated[int, Field(ge=1, le=protocol_limits.COLLECTIONS)] = Field(
+        default=protocol_limits.COLLECTIONS,
+        description="A change with more collections is refused.",
     )
-    max_metadata_entries: Annotated[int, Field(ge=1, le=protocol.METADATA_ENTRIES)] = Field(
-        default=protocol.METADATA_ENTRIES, description="A change with more entries is refused."
+    max_metadata_entries: Annotated[int, Field(ge=1, le=protocol_limits.METADATA_ENTRIES)] = Field(
+        default=protocol_limits.METADATA_ENTRIES,
+        description="A change with more entries is refused.",
     )
-    max_metadata_bytes: Annotated[int, Field(ge=2, le=protocol.METADATA_BYTES)] = Field(
-        default=protocol.METADATA_BYTES,
+    max_metadata_bytes: Annotated[int, Field(ge=2, le=protocol_limits.METADATA_BYTES)] = Field(
+        default=protocol_limits.METADATA_BYTES,
         description="A change whose metadata is longer, as JSON, is refused.",
     )
-    max_query_characters: Annotated[int, Field(ge=1, le=protocol.QUERY_CHARACTERS)] = Field(
-        default=protocol.QUERY_CHARACTERS, description="A longer question is refused."
+    max_query_characters: Annotated[int, Field(ge=1, le=protocol_limits.QUERY_CHARACTERS)] = Field(
+        default=protocol_limits.QUERY_CHARACTERS, description="A longer question is refused."
     )
-    max_query_deadline: Annotated[Duration, Field(le=protocol.QUERY_DEADLINE)] = Field(
-        default=protocol.QUERY_DEADLINE,
+    max_query_deadline: Annotated[Duration, Field(le=protocol_limits.QUERY_DEADLINE)] = Field(
+        default=protocol_limits.QUERY_DEADLINE,
         description="A question with a longer deadline is refused.",
     )
-    max_results: Annotated[int, Field(ge=protocol.USUAL_RESULTS, le=protocol.RESULTS)] = Field(
-        default=protocol.RESULTS, description="A question for more results is refused."
+    max_results: Annotated[
+        int, Field(ge=protocol_limits.USUAL_RESULTS, le=protocol_limits.RESULTS)
+    ] = Field(
+        default=protocol_limits.RESULTS, description="A question for more results is refused."
     )
-    max_context_tokens: Annotated[int, Field(ge=32, le=protocol.CONTEXT_TOKENS)] = Field(
-        default=protocol.CONTEXT_TOKENS,
+    max_context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] = Field(
+        default=protocol_limits.CONTEXT_TOKENS,
         description="A question for a longer context is refused.",
     )
 

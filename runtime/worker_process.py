@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from runtime.child import ChildProcess
+from runtime.child_process import ChildProcess
 from runtime.errors import ConfigurationError
 
 __all__ = ["WorkerProcess", "worker_process"]

@@ -1,10 +1,10 @@
 """Sources of documents: directories and git repositories."""
 
-from sources.comparing import Basis
+from sources.comparison import Basis
 from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
-from sources.syncing import Sync
+from sources.sync import Sync
 from sources.types import Change, Held, Listing, Report, Skip, Source, Why
 
 __all__ = [

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.errors import UsageError
-from sources.files import fingerprint_of, read_marked
-from sources.ignoring import Choice, IgnoreRules
-from sources.naming import to_shown, to_uri
+from sources.files import fingerprint_of, read_marked, to_shown, to_uri
+from sources.ignore_rules import Choice, IgnoreRules
 from sources.types import Content, Listing, Read, Skip
 
 __all__ = ["DirectorySource", "open_directory"]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runtime.errors import UsageError
+from sources.files import to_shown, to_uri
 from sources.git_history import COMMIT, committed_at, is_older, repository_key
 from sources.git_index import count_uncommitted
 from sources.git_process import GitFailed, blob_reader, run_git
-from sources.ignoring import (
+from sources.ignore_rules import (
     LARGEST_RULES_BYTES,
     RULES_FILE,
     Choice,
@@ -20,7 +21,6 @@ from sources.ignoring import (
     TrackedPaths,
     rule_lines,
 )
-from sources.naming import to_shown, to_uri
 from sources.permalinks import permalink_template
 from sources.types import Listing, Read, Skip
 

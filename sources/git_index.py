@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sources.files import read_regular
+from sources.files import read_regular, to_uri
 from sources.git_process import run_git
-from sources.ignoring import IgnoreRules, TrackedPaths
-from sources.naming import to_uri
+from sources.ignore_rules import IgnoreRules, TrackedPaths
 from sources.types import Listing
 
 __all__ = [

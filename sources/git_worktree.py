@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from sources.files import fingerprint_of, read_marked
+from sources.files import fingerprint_of, read_marked, to_shown, to_uri
 from sources.git import GitSource
 from sources.git_history import committed_at
 from sources.git_index import WorkTree, tracked_files, untracked_files
-from sources.ignoring import RULES_FILE, TrackedPaths, read_rule_lines
-from sources.naming import to_shown, to_uri
+from sources.ignore_rules import RULES_FILE, TrackedPaths, read_rule_lines
 from sources.types import Content, Listing, Read, Skip
 
 __all__ = ["WorkTreeSource"]

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import import_module
 from itertools import islice
 
-from sources.decoding import to_text
+from sources.files import to_text
 from sources.types import Skip
 
 __all__ = ["rules_digest", "to_document"]

@@ -9,7 +9,7 @@ from runtime.errors import UsageError
 from sources.directory import open_directory
 from sources.git import GitSource, open_git
 from sources.git_worktree import WorkTreeSource
-from sources.ignoring import Choice
+from sources.ignore_rules import Choice
 from sources.types import Source
 
 __all__ = ["KINDS", "open_source"]

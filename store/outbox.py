@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 from events.names import Lane, Position
 from events.outbox import KeptEvent, Placed, WaitingEvent
-from store.database import Database
-from store.named_queries import named
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
 from store.projects import Projects
 
 __all__ = ["PostgresOutbox"]

@@ -7,9 +7,9 @@ from datetime import timedelta
 from time import monotonic
 
 from runtime.errors import ConfigurationError, UsageError
-from store.database import Database
-from store.generations import Recipe
-from store.named_queries import named
+from store.generations.catalog import Recipe
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
 
 __all__ = ["REMEMBERED", "Models", "Projects", "unknown_project"]
 

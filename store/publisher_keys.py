@@ -8,10 +8,10 @@ from datetime import datetime
 
 import asyncpg
 
-from events.signing import Keys, SigningKey
+from events.signatures import Keys, SigningKey
 from runtime.errors import UsageError
-from store.database import Database
-from store.named_queries import named
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
 from store.projects import Projects
 
 __all__ = ["KeyRecord", "KeyRegister", "PublisherKeys"]

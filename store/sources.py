@@ -17,8 +17,8 @@ import asyncpg
 from events.models import Origin
 from events.names import Position
 from runtime.errors import SourceBusy, SourceLost, UsageError
-from store.database import Database
-from store.named_queries import named
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
 from store.projects import Projects
 
 __all__ = [

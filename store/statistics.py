@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from store.generations import enter_live, listed
-from store.named_queries import named
+from store.generations.catalog import enter_live, listed
+from store.postgres.named_queries import named
 
 __all__ = ["ProjectStatistics", "measure"]
 

@@ -11,16 +11,18 @@ import structlog
 
 from events.models import ContentReference, Problem
 from runtime.errors import Unavailable, UnsupportedContent
-from store import contents, embeddings, generations, ledger, statistics
-from store.connecting import WriteConflict
-from store.database import EVERY_AGENT, Database
-from store.generations import Generation, Recipe
+from store import statistics
+from store.documents import contents, embeddings, ledger
+from store.documents.transaction import write_batch
+from store.generations import catalog
+from store.generations.catalog import Generation, Recipe
+from store.generations.switch import GenerationMoved, switch_lock_shared
+from store.postgres.connection import WriteConflict
+from store.postgres.pool import EVERY_AGENT, Database
 from store.projects import Models, Projects
 from store.sources import Sources
 from store.statistics import ProjectStatistics
-from store.switching import GenerationMoved, switch_lock_shared
 from store.types import Applied, DocumentWrite, Vector
-from store.writing import write_batch
 
 __all__ = ["Change", "Store"]
 
@@ -59,7 +61,7 @@ class Store:
         """The live generation; creates the project if it does not exist."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
-            return await generations.live(connection, project_id)
+            return await catalog.live(connection, project_id)
 
     async def live(self, project: str) -> Generation | None:
         """The live generation. Returns None if the project does not exist."""
@@ -67,7 +69,7 @@ class Store:
         if project_id is None:
             return None
         async with self._database.scope(project_id) as connection:
-            return await generations.live(connection, project_id)
+            return await catalog.live(connection, project_id)
 
     async def generations(self, project: str) -> list[Generation]:
         """All generations of a project, oldest first; empty if the project is unknown."""
@@ -75,7 +77,7 @@ class Store:
         if project_id is None:
             return []
         async with self._database.scope(project_id) as connection:
-            return await generations.listed(connection, project_id)
+            return await catalog.listed(connection, project_id)
 
     async def model_width(self, model: str) -> int | None:
         """Width of the vectors stored for a model. Returns None if there are none."""
@@ -232,7 +234,7 @@ class Store:
         async def attempt() -> list[Applied]:
             async with self._database.scope(project_id, agent) as connection:
                 await switch_lock_shared(connection, project_id)
-                live = await generations.enter_live(connection, project_id)
+                live = await catalog.enter_live(connection, project_id)
                 _check_prepared_for(live, writes)
                 return await write_batch(
                     connection, live, agent, models, writes, may_be_late=may_be_late

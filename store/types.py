@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
-from events.ranking import Rank, rank_of
+from events.positions import Rank, rank_of
 from runtime.errors import SourceConflict
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "DocumentWrite",
     "SearchRequest",
     "Vector",
+    "columns_of",
+    "origin_of",
 ]
 
 Vector = npt.NDArray[np.float16]
@@ -165,3 +167,15 @@ class ChunkRow:
     permalink_template: str | None
     metadata: Mapping[str, Scalar]
     tokens: int
+
+
+def origin_of(row: Mapping[str, Any]) -> Origin | None:
+    """Origin in ``source_id`` and ``source_revision`` of a row, or None without a source."""
+    if row["source_id"] is None:
+        return None
+    return Origin(source=row["source_id"], revision=row["source_revision"])
+
+
+def columns_of(origin: Origin | None) -> tuple[str | None, int | None]:
+    """Inverse of ``origin_of``."""
+    return (None, None) if origin is None else (origin.source, origin.revision)

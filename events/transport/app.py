@@ -13,9 +13,9 @@ import structlog
 from faust.tables.manager import TableManager
 from yarl import URL
 
-from events.dead_letters import DeadLetter
+from events.streams.dead_letters import DeadLetter
 from events.transport.driver import register
-from events.transport.held import HeldEntry
+from events.transport.in_flight import HeldEntry
 from events.transport.options import Options
 from runtime.errors import ConfigurationError, Unavailable
 

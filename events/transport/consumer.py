@@ -16,17 +16,16 @@ from faust.types import TP
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.connection import connect
-from events.dead_letters import DeadLetter, instant_of, storable_signature, tellable
-from events.kept_position import kept_position
 from events.names import GROUPS, Position, Topic
-from events.transport.acks import AckLog, NoOffsets
-from events.transport.group import Group
-from events.transport.held import HeldEntry, HeldMessage, Window
-from events.transport.leases import keep_leases
+from events.positions import kept_position
+from events.server.connection import connect
+from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
+from events.transport.consumer_group import Group
+from events.transport.faust_acks import AckLog, NoOffsets
+from events.transport.in_flight import HeldEntry, HeldMessage, Window
 from events.transport.reader import Reader
 from events.transport.settler import Settler
-from events.transport.subscription import Statistics, Subscription
+from events.transport.subscription import Statistics, Subscription, keep_leases
 from runtime.errors import ConfigurationError, MalformedEvent
 
 __all__ = ["WORKER_LOST", "Consumer"]

@@ -10,7 +10,7 @@ from faust.transport import base
 from faust.transport.drivers import TRANSPORTS
 from yarl import URL
 
-from events.dead_letters import DeadLetter
+from events.streams.dead_letters import DeadLetter
 from events.transport.consumer import Consumer
 from events.transport.options import Options
 from events.transport.producer import Producer

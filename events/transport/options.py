@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Self
 
-from events.connection import LONGEST_BLOCK
 from events.names import Names
+from events.server.connection import LONGEST_BLOCK
 from runtime.errors import ConfigurationError
 
 __all__ = ["Options"]

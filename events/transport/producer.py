@@ -1,4 +1,4 @@
-"""Producer with which Faust code sends to a topic; publishers use ``events.client`` instead.
+"""Producer with which Faust code sends to a topic; publishers use ``events.client.client`` instead.
 
 Only the client is idempotent.
 """
@@ -14,8 +14,8 @@ from faust.transport import base
 from faust.types import TP, RecordMetadata
 from mode.utils.futures import done_future
 
-from events.connection import connect, redis_errors
-from events.transport.held import EVENT_FIELD, HeldEntry
+from events.server.connection import connect, redis_errors
+from events.transport.in_flight import EVENT_FIELD, HeldEntry
 
 __all__ = ["Producer"]
 

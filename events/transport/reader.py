@@ -11,8 +11,8 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.transport.group import Claimed, is_group_missing
-from events.transport.held import HeldEntry
+from events.transport.consumer_group import Claimed, is_group_missing
+from events.transport.in_flight import HeldEntry
 from events.transport.options import Options
 from events.transport.subscription import Subscription
 

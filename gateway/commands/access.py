@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -10,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 import typer
 from redis.asyncio import Redis
 
-from events.access import (
+from events.server.acl import (
     Role,
     hash_of,
     password_hashes,
@@ -19,17 +21,16 @@ from events.access import (
     user_name,
     user_rules,
 )
-from events.connection import check_server
+from events.server.connection import check_server
 from gateway.clients import open_redis
 from gateway.output import print_json, stderr
-from gateway.passwords import generated_password, given_password
+from gateway.servers import configured
 from gateway.session import JsonOption, run_client
-from gateway.stack import configured
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
-from store.roles import set_passwords
+from store.postgres.roles import set_passwords
 
-__all__ = ["command"]
+__all__ = ["command", "generated_password", "given_password"]
 
 _NOT_SAVED = (
     "Redis has no ACL file and no configuration file to keep its users in; "
@@ -169,3 +170,40 @@ def _print(access: dict[str, Any]) -> None:
     if "redis_url" in access:
         typer.echo(f"  HEADRACE_REDIS_URL={access['redis_url']}")
         typer.echo(f"  HEADRACE_DATABASE_URL={access['database_url']}")
+
+
+_SOUND = re.compile(r"[!-~]{12,128}")
+_GENERATED_BYTES = 24
+
+
+def given_password(settings: Settings, role: Role) -> str:
+    """Read the password of a role from the settings or its file; empty if neither is given.
+
+    Raises:
+        ConfigurationError: the password has the wrong length or invalid characters, its file
+            can't be read, or the directory does not exist.
+    """
+    variable = f"HEADRACE_{role.upper()}_PASSWORD"
+    password = str(getattr(settings, f"{role}_password").get_secret_value())
+    if not password and settings.passwords_directory is not None:
+        file = settings.passwords_directory / role
+        variable = str(file)
+        if not file.parent.is_dir():
+            raise ConfigurationError(
+                f"HEADRACE_PASSWORDS_DIRECTORY: {file.parent} is not a directory; create it,"
+                " or leave the setting out"
+            )
+        try:
+            password = file.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"{file} can't be read: {error}") from None
+    if password and _SOUND.fullmatch(password) is None:
+        raise ConfigurationError(f"{variable} must have 12 to 128 ASCII characters and no spaces")
+    return password
+
+
+def generated_password() -> str:
+    """Generate a password that needs no escaping in URLs."""
+    return secrets.token_urlsafe(_GENERATED_BYTES)

@@ -10,12 +10,11 @@ from pydantic import ValidationError
 
 from events import Filters, QueryAnswer
 from events.models import first_problem
-from gateway.answers import print_answer
+from gateway.answer_view import print_answer
 from gateway.clients import open_client
-from gateway.kinds import ContentKind
 from gateway.output import print_json, stdout
-from gateway.session import JsonOption, ProjectOption, duration, run_client
-from gateway.stack import stack
+from gateway.servers import stack
+from gateway.session import ContentKind, JsonOption, ProjectOption, duration, run_client
 from runtime.errors import UsageError
 from runtime.settings import Settings
 

@@ -11,8 +11,8 @@ import typer
 from events import DeadLetter, DeadLetters
 from gateway.clients import names_of, open_redis
 from gateway.output import print_json, printable
+from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import stack
 from runtime.errors import UsageError
 from runtime.settings import Settings
 

@@ -17,20 +17,19 @@ from rich.console import Console
 from rich.text import Text
 
 from events import Client, QueryAnswer
-from gateway.answers import citation, print_results
-from gateway.clients import open_client, open_database
+from gateway.answer_view import citation, print_results
+from gateway.clients import check_signing_key, open_client, open_database
 from gateway.demonstration import Demonstration, choose
 from gateway.output import print_json, printable, stderr, stdout
 from gateway.progress import VECTOR, ShowProgress, progress
+from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client
-from gateway.signing import check_signing_key
-from gateway.stack import configured, stack
-from gateway.sync_report import SyncReport, describe
-from gateway.syncing import Destination, Until, sync_source
+from gateway.sync.report import SyncReport, describe
+from gateway.sync.sync import Destination, Until, sync_source
 from processors.recipes import recipe_of
 from runtime.errors import Unavailable
 from runtime.settings import Settings
-from store.pending import PendingVectors
+from store.documents.pending import PendingVectors
 from store.projects import Projects
 from store.store import Store
 

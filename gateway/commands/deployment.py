@@ -9,12 +9,12 @@ import typer
 from events.deployment import Stamp
 from gateway.clients import open_redis
 from gateway.output import print_json
+from gateway.servers import require_database, stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import require_database, stack
 from processors.deployment import adopt, compare
 from runtime.settings import Settings
-from store.database import Database
-from store.roles import OPERATOR
+from store.postgres.pool import Database
+from store.postgres.roles import OPERATOR
 
 __all__ = ["command"]
 

@@ -9,10 +9,10 @@ import typer
 
 from gateway.diagnosis import Diagnosis, diagnose
 from gateway.output import print_json, printable, stdout
+from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import stack
-from processors.reconciling.doctor import Health
-from processors.reconciling.findings import Condition, Drift, Severity, State
+from processors.doctor.doctor import Health
+from processors.doctor.findings import Condition, Drift, Severity, State
 from runtime.settings import Settings
 
 __all__ = ["command"]

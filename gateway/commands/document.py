@@ -9,21 +9,23 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from events import Client
-from gateway.clients import open_client, open_database
-from gateway.confirming import YesOption, confirm
-from gateway.deleting import delete_documents, find_source
-from gateway.output import print_json, printable, stdout
-from gateway.purging import print_report, run_purge
+from gateway.clients import check_signing_key, open_client, open_database
+from gateway.deletion import (
+    YesOption,
+    confirm,
+    delete_documents,
+    find_source,
+    print_report,
+    run_purge,
+)
+from gateway.output import print_json, printable, stdout, table
+from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
-from gateway.signing import check_signing_key
-from gateway.stack import stack
-from gateway.tables import table
-from processors.purging.documents import Purge, purge_documents
-from processors.purging.report import PurgeReport
+from processors.purge.documents import Purge, PurgeReport, purge_documents
 from runtime.errors import UsageError
 from runtime.settings import Settings
-from store.database import Database
-from store.listing import Documents, DocumentText, ListedDocument
+from store.documents.reader import Documents, DocumentText, ListedDocument
+from store.postgres.pool import Database
 from store.projects import Projects
 from store.sources import Sources
 

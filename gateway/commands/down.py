@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.detaching import bring_down
+from gateway.background import bring_down
 from gateway.output import stderr
 from gateway.session import run_client
 

@@ -13,8 +13,8 @@ from gateway.clients import open_client
 from gateway.commands.ask import Mode
 from gateway.output import print_json, stdout
 from gateway.progress import progress
+from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import stack
 from runtime.settings import Settings
 
 __all__ = ["command"]

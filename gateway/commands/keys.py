@@ -9,16 +9,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from events.signing import SigningKey
+from events.signatures import SigningKey
 from gateway.clients import open_database
 from gateway.output import print_json, stdout
+from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import stack
 from processors.recipes import recipe_of
 from runtime.settings import Settings
+from store.postgres.roles import OPERATOR
 from store.projects import Projects
 from store.publisher_keys import KeyRecord, KeyRegister
-from store.roles import OPERATOR
 
 __all__ = ["command"]
 

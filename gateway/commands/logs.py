@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.log_tails import LogTail, log_files
+from gateway.background import LogTail, log_files
 from gateway.output import printable
 from gateway.session import run_service
 from runtime.errors import UsageError

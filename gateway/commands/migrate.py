@@ -5,11 +5,11 @@ from __future__ import annotations
 import typer
 
 from gateway.output import print_json
+from gateway.servers import stack
 from gateway.session import JsonOption, run_client
-from gateway.stack import stack
 from runtime.errors import ConfigurationError
 from runtime.settings import Settings
-from store.schema import upgrade
+from store.postgres.schema import upgrade
 
 __all__ = ["command"]
 

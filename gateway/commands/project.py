@@ -9,23 +9,20 @@ import typer
 
 from events import Client
 from gateway.clients import open_database
-from gateway.confirming import YesOption, confirm
-from gateway.output import print_json, printable, stdout
-from gateway.purging import print_report, run_purge
+from gateway.deletion import YesOption, confirm, print_report, run_purge
+from gateway.output import print_json, printable, stdout, table
+from gateway.servers import require_database, stack
 from gateway.session import JsonOption, duration, run_client
-from gateway.stack import require_database, stack
-from gateway.tables import table
-from processors.purging.documents import Purge
-from processors.purging.projects import DeletedReport, delete_project, purge_project
-from processors.purging.report import PurgeReport
+from processors.purge.documents import Purge, PurgeReport
+from processors.purge.projects import DeletedReport, delete_project, purge_project
 from processors.recipes import recipe_of
-from processors.servers import open_servers
+from processors.wiring.servers import open_servers
 from runtime.settings import Settings
-from store.database import Database
-from store.deleted_projects import DeletedProjects
-from store.roles import OPERATOR
+from store.postgres.pool import Database
+from store.postgres.roles import OPERATOR
+from store.purge.projects import DeletedProjects
+from store.search.vector_indexes import VectorIndexes
 from store.store import Store
-from store.vector_indexes import VectorIndexes
 
 __all__ = ["command"]
 

@@ -15,9 +15,9 @@ import typer
 from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
 from gateway.clients import open_publisher
 from gateway.output import print_json
+from gateway.servers import stack
 from gateway.session import JsonOption, duration, run_client
-from gateway.stack import stack
-from runtime import protocol
+from runtime import protocol_limits
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 
@@ -83,7 +83,7 @@ def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
     Events before that line may already be published. No more bytes of a line are read than
     an event may have, because the input may be endless.
     """
-    read = partial(lines.readline, protocol.EVENT_BYTES + 1)
+    read = partial(lines.readline, protocol_limits.EVENT_BYTES + 1)
     for number, line in enumerate(iter(read, b""), start=1):
         if line.strip():
             try:

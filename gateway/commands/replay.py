@@ -8,10 +8,9 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.kinds import ContentKind
 from gateway.output import print_json, stdout
 from gateway.progress import ShowProgress, progress
-from gateway.replaying import (
+from gateway.replay import (
     generations_table,
     plan_projects,
     replay_projects,
@@ -20,21 +19,21 @@ from gateway.replaying import (
     tell_reports,
     tell_returned,
 )
-from gateway.session import JsonOption, run_client
-from gateway.stack import require_database, stack
-from processors.replaying.choosing import Choice
-from processors.replaying.dropping import drop as drop_generation
-from processors.replaying.findings import NotSwitched
-from processors.replaying.listing import list_generations
-from processors.replaying.opening import Tools, open_tools
-from processors.replaying.replayer import Gate
-from processors.replaying.reporting import ReplayReport
-from processors.replaying.returning import (
+from gateway.servers import require_database, stack
+from gateway.session import ContentKind, JsonOption, run_client
+from processors.replay.generations import (
     Returned,
     find_generation,
     generation_before,
+    list_generations,
     return_to,
 )
+from processors.replay.generations import drop as drop_generation
+from processors.replay.replay import Gate
+from processors.replay.report import ReplayReport
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools, open_tools
+from processors.replay.verification import NotSwitched
 from runtime.errors import UsageError
 from runtime.settings import Settings
 
@@ -176,7 +175,7 @@ def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
 
 
 def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.gating import gate_of  # noqa: PLC0415 - few replays have a quality gate
+    from gateway.replay import gate_of  # noqa: PLC0415 - few replays have a quality gate
 
     return gate_of(directory, max_drop)
 

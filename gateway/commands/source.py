@@ -8,18 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from events import Client
-from gateway.clients import open_client, open_database
-from gateway.confirming import YesOption, confirm
-from gateway.deleting import delete_documents, find_source
-from gateway.output import print_json, printable, stdout
+from gateway.clients import check_signing_key, open_client, open_database
+from gateway.deletion import YesOption, confirm, delete_documents, find_source
+from gateway.output import print_json, printable, stdout, table
+from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
-from gateway.signing import check_signing_key
-from gateway.stack import stack
-from gateway.tables import table
 from processors.recipes import recipe_of
 from runtime.settings import Settings
+from store.postgres.roles import OPERATOR
 from store.projects import Projects
-from store.roles import OPERATOR
 from store.sources import RegisteredSource, Sources
 
 __all__ = ["command"]

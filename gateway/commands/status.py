@@ -13,22 +13,20 @@ import typer
 from rich.console import Console, Group
 
 from events import check_server
-from gateway import watching
-from gateway.archive_status import archive_rows, archiver_rows
 from gateway.clients import names_of, open_database, open_redis
-from gateway.live_tables import live_tables
-from gateway.looking import look
-from gateway.output import print_json, stdout
+from gateway.output import print_json, stdout, table
+from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client, run_service
-from gateway.stack import configured, stack
-from gateway.tables import table
+from gateway.status import live_view
+from gateway.status.live_view import live_tables
+from gateway.status.snapshot import archive_rows, archiver_rows, look
 from processors.recipes import recipe_of
 from runtime.embedded import find_redis
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.archive import Archive
-from store.database import Database
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.projects import Projects, unknown_project
 from store.statistics import ProjectStatistics
 from store.store import Store
@@ -101,7 +99,7 @@ async def _watch(settings: Settings, stop: asyncio.Event, every: timedelta, json
     async with stack(settings, with_worker=False) as running, open_redis(running) as redis:
         await check_server(redis)
         console = stdout()
-        await watching.watch(
+        await live_view.watch(
             partial(look, redis, names_of(running)), every, stop, console, json=json
         )
 

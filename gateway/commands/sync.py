@@ -10,19 +10,18 @@ from typing import Annotated
 import typer
 
 from events import Lane
-from gateway.clients import open_client, open_store
+from gateway.clients import check_signing_key, open_client, open_store
 from gateway.output import print_json, printable
 from gateway.progress import progress
+from gateway.servers import configured, stack
 from gateway.session import JsonOption, ProjectOption, run_client
-from gateway.signing import check_signing_key
-from gateway.stack import configured, stack
-from gateway.sync_report import SyncReport, describe
-from gateway.syncing import Destination, Until, preview_sync, sync_source
+from gateway.sync.report import SyncReport, describe
+from gateway.sync.sync import Destination, Until, preview_sync, sync_source
 from runtime.errors import UsageError
-from runtime.heap import settle_heap
+from runtime.process_health import settle_heap
 from runtime.settings import Settings
 from sources import Source, open_source
-from sources.comparing import Step
+from sources.comparison import Step
 
 __all__ = ["command"]
 

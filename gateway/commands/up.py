@@ -10,15 +10,20 @@ from typing import Annotated
 
 import typer
 
+from gateway.background import LogTail, detach
 from gateway.clients import open_database
-from gateway.detaching import detach
-from gateway.log_tails import LogTail
 from gateway.output import printable, stderr
-from gateway.running import announced, owner_lock
+from gateway.servers import (
+    OwnServers,
+    announced,
+    own_servers,
+    owner_lock,
+    prepare_home,
+    require_database,
+    supervised_workers,
+)
 from gateway.session import run_client, run_service, unless_stopped
-from gateway.stack import OwnServers, own_servers, prepare_home, require_database
-from gateway.supervising import Supervisor
-from gateway.workers import supervised_workers
+from gateway.supervisor import Supervisor
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from runtime.worker_process import WorkerProcess

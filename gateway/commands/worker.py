@@ -12,12 +12,12 @@ from typing import Annotated
 import structlog
 import typer
 
+from gateway.servers import configured, require_database
 from gateway.session import run_service
-from gateway.stack import configured, require_database
-from processors.app import ROLES, run_worker
+from processors.worker import ROLES, run_worker
 from runtime.errors import ConfigurationError, UsageError
-from runtime.heap import settle_heap
 from runtime.metrics import snapshot
+from runtime.process_health import settle_heap
 from runtime.settings import Settings
 
 __all__ = ["command"]

@@ -13,7 +13,7 @@ from events.models import Query
 from events.names import Position
 from runtime import metrics
 from runtime.errors import WorkerEnding
-from store.pending import PendingVectors
+from store.documents.pending import PendingVectors
 from store.store import Change, Store
 
 __all__ = ["Freshness", "Observed"]

@@ -24,22 +24,21 @@ from events.models import (
     QueryFailedData,
     QueryRequested,
 )
-from events.replying import Replies
-from processors.answering.assembling import Assembler
-from processors.answering.deadline import Abandoning, time_left
+from events.streams.replies import Replies
 from processors.answering.freshness import Freshness, Observed
-from processors.answering.fuse import fuse
+from processors.answering.fusion import fuse
+from processors.answering.query_text import searchable
 from processors.answering.query_vectors import QueryVectors
-from processors.answering.stopwatch import Stopwatch
-from processors.answering.wording import searchable
+from processors.answering.results import Assembler
+from processors.answering.timing import Abandoning, Stopwatch, time_left
 from processors.deliveries import Delivery
 from processors.limits import Limits
 from processors.recipes import RecipeNotices
-from runtime import metrics, protocol
+from runtime import metrics, protocol_limits
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
-from runtime.kill_points import kill_point
-from store.generations import Generation
-from store.search import Search
+from runtime.failpoints import kill_point
+from store.generations.catalog import Generation
+from store.search.search import Search
 from store.types import Candidates, SearchRequest
 
 __all__ = ["Answering"]
@@ -137,7 +136,7 @@ class Answering:
         self,
         query_id: str,
         query: Query,
-        patience: timedelta = protocol.QUERY_DEADLINE,
+        patience: timedelta = protocol_limits.QUERY_DEADLINE,
         generation: Generation | None = None,
     ) -> QueryAnswer:
         """Answer directly, without a stream in between.

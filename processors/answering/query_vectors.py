@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from processors.inference.types import Embedder, Urgency
+from processors.embedders.embedder import Embedder, Urgency
 from runtime.errors import HeadraceError, Unavailable
 
 __all__ = ["Models", "QueryVectors"]

@@ -12,17 +12,17 @@ from datetime import timedelta
 
 import structlog
 
-from events.change_log import StreamedChange
-from processors.archiving.batches import places_of, sort_out
-from processors.archiving.intake import Intake
-from processors.archiving.log_group import LogGroup
+from events.streams.changes import StreamedChange
+from processors.admission import Admission, Judged
+from processors.archiving.consumer import LogGroup, places_of, sort_out
 from runtime import metrics
-from runtime.errors import HeadraceError
+from runtime.errors import HeadraceError, SignatureRefused
 from store.archive import Archive
-from store.archiver_lock import ArchiverLock, archiver_lock
-from store.database import Database
+from store.outbox import PostgresOutbox
+from store.postgres.locks import ArchiverLock, archiver_lock
+from store.postgres.pool import Database
 
-__all__ = ["Archiver", "pause"]
+__all__ = ["Archiver", "Intake", "pause"]
 
 log = structlog.get_logger(__name__)
 
@@ -140,3 +140,28 @@ async def pause(stop: asyncio.Event, length: timedelta) -> None:
             await stop.wait()
     except TimeoutError:
         return
+
+
+class Intake:
+    """Admission of changes to the archive."""
+
+    def __init__(self, admission: Admission, outbox: PostgresOutbox) -> None:
+        self._admission = admission
+        self._outbox = outbox
+
+    async def judge(self, project: str, changes: Sequence[StreamedChange]) -> Judged:
+        """Judge changes of one project and drop refused ones from the outbox.
+
+        The outbox would publish them again otherwise.
+
+        Raises:
+            Unavailable: Postgres can't be reached.
+        """
+        judged = await self._admission.judge(project, changes)
+        if judged.refused:
+            metrics.CHANGES_NOT_ARCHIVED.inc(len(judged.refused), reason=SignatureRefused.__name__)
+            await self._outbox.drop(
+                project,
+                [(change.raw, change.signature or b"") for change in judged.refused],
+            )
+        return judged

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import structlog
 
-from processors.embedding.sharing import Embedded, Share, SharedEmbedding, divide
+from processors.embedders.embedder import Urgency
+from processors.embedding.single_flight import Embedded, Share, SharedEmbedding, divide
 from processors.indexing.documents import CutDocument, EmbeddedDocument
-from processors.inference.types import Urgency
-from store.generations import Generation
+from store.generations.catalog import Generation
 from store.store import Store
 
 __all__ = ["LIVE_PATIENCE", "LIVE_TEXTS", "LiveEmbedding"]

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 import structlog
 
+from events.client.outcomes import Outcomes
 from events.models import DocumentChunked, DocumentEmbedded, DocumentEmbeddedData
 from events.names import Position
-from events.outcomes import Outcomes
 from processors.deliveries import Delivery
+from processors.embedders.embedder import Urgency
 from processors.embedding.stage import Spent, VectorStage
-from processors.inference.types import Urgency
 from runtime.errors import HeadraceError
-from runtime.kill_points import kill_point
-from store.pending import Place
+from runtime.failpoints import kill_point
+from store.documents.pending import Place
 
 __all__ = ["Chunked", "Embedding"]
 

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from processors.embedding.precedence import Precedence
-from processors.embedding.sharing import Embedded, SharedEmbedding, divide
-from processors.inference.types import Urgency
+from processors.embedders.embedder import Urgency
+from processors.embedding.keyword_precedence import Precedence
+from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
 from runtime.errors import HeadraceError, Unavailable
-from runtime.kill_points import kill_point
-from store.pending import PendingText, PendingVectors, Place
+from runtime.failpoints import kill_point
+from store.documents.pending import PendingText, PendingVectors, Place
 
 __all__ = ["Show", "Spent", "VectorStage"]
 

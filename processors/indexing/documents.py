@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from events.change_log import LoggedChange
 from events.models import DocumentChange, content_hash
-from processors.indexing.chunking.types import Chunk
+from events.streams.changes import LoggedChange
+from processors.chunking.types import Chunk
 from runtime.errors import Poison
 from store.types import ChunkWrite, DocumentWrite, Vector
 

@@ -16,15 +16,15 @@ from dataclasses import replace
 
 import structlog
 
-from events.change_log import LoggedChange
 from events.names import Lane
+from events.streams.changes import LoggedChange
 from processors.admission import KeyRing
-from processors.embedding.precedence import Precedence
+from processors.embedders.embedder import Urgency
+from processors.embedding.keyword_precedence import Precedence
 from processors.indexing.documents import EmbeddedDocument, Failure
-from processors.indexing.preparing import Preparer
-from processors.indexing.realigning import Realigner
-from processors.indexing.reporting import Change, Reporter, result_of
-from processors.inference.types import Urgency
+from processors.indexing.preparation import Preparer
+from processors.indexing.realigner import Realigner
+from processors.indexing.reports import Change, Reporter, result_of
 from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from runtime.errors import (
@@ -35,11 +35,11 @@ from runtime.errors import (
     Poison,
     RateLimited,
 )
-from runtime.kill_points import kill_point
-from store.fencing import LateChanges
-from store.pending import PendingVectors
+from runtime.failpoints import kill_point
+from store.documents.conflicts import LateChanges
+from store.documents.pending import PendingVectors
+from store.generations.switch import GenerationMoved
 from store.store import Store
-from store.switching import GenerationMoved
 from store.types import Applied, DocumentWrite
 
 __all__ = ["Change", "Indexing"]

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import asyncpg
 
-from runtime.child import ChildProcess, User, command_of, end_orphan
+from runtime.child_process import ChildProcess, User, command_of, end_orphan
 from runtime.embedded.server import EmbeddedServer
 from runtime.embedded.users import remove_socket_directory, server_user, socket_directory
 from runtime.errors import ConfigurationError

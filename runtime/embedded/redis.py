@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from redis import exceptions
 from redis.asyncio import Redis
 
-from runtime.child import ChildProcess, command_of, end_orphan
+from runtime.child_process import ChildProcess, command_of, end_orphan
 from runtime.embedded.server import EmbeddedServer
 from runtime.errors import ConfigurationError
 from runtime.private import open_private

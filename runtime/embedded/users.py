@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from runtime.child import User
+from runtime.child_process import User
 from runtime.errors import ConfigurationError
 
 __all__ = ["remove_socket_directory", "server_user", "socket_directory"]

@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from events.change_log import LoggedChange
-from store.archive.appending import Appended, Appender
-from store.archive.checking import Check, check
-from store.archive.compacting import GRACE, Compacted, Compactor
+from events.streams.changes import LoggedChange
+from store.archive.check import Check, check
+from store.archive.compaction.compactor import GRACE, Compacted, Compactor
+from store.archive.compaction.redaction import Purged, Redactor
+from store.archive.compaction.replacement import Replacing
+from store.archive.compaction.retention import Document
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
 from store.archive.marker import claim_folder
-from store.archive.reading import Reader
-from store.archive.redacting import Purged, Redactor
-from store.archive.replacing import Replacing
-from store.archive.retention import Document
+from store.archive.reader import Reader
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
-from store.database import Database
+from store.archive.writer import Appended, Appender
+from store.postgres.pool import Database
 from store.projects import Projects
 
 __all__ = ["Archive"]

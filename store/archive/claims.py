@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from events.change_log import LoggedChange
 from events.models import ContentReference, content_hash
+from events.streams.changes import LoggedChange
 
 __all__ = ["Claims", "claim", "reference"]
 

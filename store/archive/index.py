@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import asyncpg
 
-from store.archive.packs import Span
-from store.database import EVERY_AGENT, Database
-from store.deployment import read_deployment
-from store.generations import enter_live
-from store.named_queries import named
+from store.archive.content_files import Span
+from store.generations.catalog import enter_live
+from store.postgres.deployment import read_deployment
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
     "LOCK_SPACE",

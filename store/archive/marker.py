@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.errors import ConfigurationError
 from store.archive.files import Files
-from store.database import Database
-from store.deployment import read_deployment, server_of
-from store.revision import head_revision
+from store.postgres.deployment import read_deployment, server_of
+from store.postgres.pool import Database
+from store.postgres.revision import head_revision
 
 __all__ = ["Marker", "claim_folder", "mark_folder"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from store.archive.compaction.retention import time_of
 from store.archive.index import Index
-from store.archive.retention import time_of
 
 __all__ = ["ArchiveStatistics", "Beginning", "measure"]
 

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from runtime.child import is_alive
+from runtime.child_process import is_alive
 from tests.support.processes import tree
 from tests.support.waiting import eventually
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from events.access import Role
-from processors.inference.hashing import HASHING_MODEL
+from events.server.acl import Role
+from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.crashable_redis import CrashableRedis, redis_binaries
 from tests.support.databases import Database

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from gateway.demonstration import ABOUT_ANYTHING, ABOUT_HEADRACE, FILES, REPOSITORY
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.weights import OFFICIAL_NAME
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.weights import OFFICIAL_NAME
 from tests.support.cli import Cli
 
 BY_KEYWORD = {
     "How long do dead letters stay?": "Dead letters stay until",
     "Where are stream and key names built?": "built here and nowhere else",
 }
-FOUND_BY_MEANING = ("sources/decoding.py", "sources/directory.py", "sources/git.py", "README.md")
+FOUND_BY_MEANING = ("sources/files.py", "sources/directory.py", "sources/git.py", "README.md")
 
 
 def cli_of(home: Path, model: str) -> Cli:

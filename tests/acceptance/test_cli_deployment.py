@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from events.connection import connect
 from events.names import Names, Topic
+from events.server.connection import connect
 from runtime.embedded import EmbeddedPostgres
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database, fresh_database

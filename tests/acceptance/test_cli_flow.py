@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.settings import LOCAL_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database

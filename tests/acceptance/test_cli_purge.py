@@ -15,7 +15,7 @@ from string import ascii_lowercase
 import asyncpg
 import pytest
 
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli
 from tests.support.forking import ROOT
 from tests.support.raw_files import files_with

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.embedded import EmbeddedPostgres
 from tests.chaos.replays import Replays, Strike
 from tests.support.cli import Cli, environment_of

@@ -16,8 +16,8 @@ import pytest
 from redis.asyncio import Redis
 
 from events.names import Names
-from gateway.alarms import SILENT_SECONDS
-from processors.inference.hashing import HASHING_MODEL
+from gateway.status.warnings import SILENT_SECONDS
+from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.running import headrace

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.child import command_of, is_alive
+from runtime.child_process import command_of, is_alive
 from tests.support.cli import Cli, Command
 from tests.support.forking import ROOT
 from tests.support.processes import tree

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from processors.replaying import building
-from runtime.kill_points import arm
-from store import dropping
+from processors.replay import builder
+from runtime.failpoints import arm
+from store.generations import drop
 from tests.support.processes import tree
 
 __all__ = ["arm_with"]
@@ -24,8 +24,8 @@ def arm_with(point: str, passes: int, victim: int, number: int) -> None:
     It goes to this process (``victim`` 0), or to the Postgres server of this process id and all its
     backends.
     """
-    building.BATCH_DOCUMENTS = BATCH_DOCUMENTS
-    dropping._BATCH_ROWS = BATCH_ROWS
+    builder.BATCH_DOCUMENTS = BATCH_DOCUMENTS
+    drop._BATCH_ROWS = BATCH_ROWS
     left = passes
 
     def strike(name: str) -> None:

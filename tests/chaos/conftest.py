@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from tests.chaos.figures import figures
 from tests.chaos.fleet import Fleet, fleet

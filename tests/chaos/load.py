@@ -14,7 +14,7 @@ from typing import Any, Literal
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.client import Client
+from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged, Query, QueryRequested
 from events.names import Lane, Names, Topic
 from runtime.errors import HeadraceError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Position
-from events.publishing import Receipt
-from events.ranking import Rank, rank_of
+from events.positions import Rank, rank_of
 
 __all__ = ["Logbook", "Published", "Question"]
 

@@ -42,7 +42,7 @@ BUGS = (
         "where\n    true or (coalesce(d.source_revision, d.position)",
         (
             "tests/fundamentals",
-            "tests/integration/test_store_writing.py",
+            "tests/integration/store/documents/test_transaction.py",
             "tests/chaos/test_worker_kills.py",
             "tests/chaos/test_worker_outages.py",
             "tests/chaos/test_order_faults.py",
@@ -63,24 +63,27 @@ BUGS = (
     ),
     Bug(
         "the reply is a plain XADD",
-        "events/scripts.py",
+        "events/server/scripts.py",
         "    if redis.call('EXISTS', KEYS[2]) == 0 then\n      local added = redis.pcall('XADD'",
         "    if true then\n      local added = redis.pcall('XADD'",
-        ("tests/integration/test_events_asking.py", "tests/chaos/test_worker_outages.py"),
+        ("tests/integration/events/client/test_questions.py", "tests/chaos/test_worker_outages.py"),
     ),
     Bug(
         "row-level security is not forced",
         "migrations/versions/0001_documents.sql",
         "        execute format('alter table %I force row level security', name);\n",
         "",
-        ("tests/integration/test_store_isolation.py", "tests/integration/test_tenant_probes.py"),
+        (
+            "tests/integration/store/postgres/test_isolation.py",
+            "tests/integration/store/search/test_tenants.py",
+        ),
     ),
     Bug(
         "signatures are not checked",
         "processors/indexing/pipeline.py",
         "        reasons = await self._key_ring.refusals(group[0].event.data.project, group)\n",
         "        reasons = [None for _ in group]\n",
-        ("tests/integration/test_signed_events.py",),
+        ("tests/integration/processors/test_admission.py",),
     ),
 )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 
-from events.entries import Entry, entries_of, order
 from events.models import QueryAnswered, QueryFailed, parse_event
+from events.streams.entries import Entry, entries_of, order
 from tests.chaos.logbook import Question
 
 __all__ = ["Replies", "Reply"]

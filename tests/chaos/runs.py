@@ -14,11 +14,11 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from events.client import Client
-from events.connection import connect
+from events.client.client import Client
 from events.names import Names
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from events.server.connection import connect
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from tests.chaos.fleet import Fleet, Worker
 from tests.chaos.load import Load

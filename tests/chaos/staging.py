@@ -12,11 +12,11 @@ from itertools import count
 import asyncpg
 
 from bench.traffic import Traffic
-from events.connection import connect
+from events.client.publisher import Receipt
 from events.names import Lane, Names
-from events.publishing import Receipt
-from processors.inference.tokenizer import TokenCounter
-from processors.reconciling.findings import Severity
+from events.server.connection import connect
+from processors.doctor.findings import Severity
+from processors.embedders.local.tokenizer import TokenCounter
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Replays
 from tests.chaos.wholeness import assert_nothing_left_over, assert_whole, generations

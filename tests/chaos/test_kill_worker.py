@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 import asyncpg
 import pytest
 
-from events.client import Client
-from events.connection import connect
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.names import Lane, Names
-from events.publishing import Receipt
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from events.server.connection import connect
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from tests.chaos.journal import PROJECT, Journal
 from tests.chaos.seeds import seeds
 from tests.support.databases import Database

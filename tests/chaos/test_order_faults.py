@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from events.client import Client
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.models import DocumentChanged
 from events.names import Lane, Position, Topic
-from events.publishing import Receipt
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 

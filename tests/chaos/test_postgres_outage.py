@@ -15,14 +15,14 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from events.asking import QueryRefused
-from events.connection import connect
+from events.client.questions import QueryRefused
 from events.names import Lane, Names
-from processors.inference.hashing import HASHING_MODEL
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from events.server.connection import connect
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import HeadraceError
-from store.schema import upgrade
+from store.postgres.schema import upgrade
 from tests.chaos.journal import PROJECT, Journal
 from tests.support.databases import Database
 from tests.support.indexes import (

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from processors.inference.remote import LiteLLMEmbedder
+from processors.embedders.remote.embedder import LiteLLMEmbedder
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 from tests.support.model_server import (

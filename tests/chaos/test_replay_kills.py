@@ -12,7 +12,7 @@ import pytest
 from bench.traffic import Traffic, under_traffic
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import Unavailable
-from runtime.kill_points import REPLAY_POINTS
+from runtime.failpoints import REPLAY_POINTS
 from tests.chaos.journal import Journal
 from tests.chaos.replays import Strike
 from tests.chaos.seeds import seeds

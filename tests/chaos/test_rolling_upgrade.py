@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from events.models import QueryAnswered
-from store.revision import head_revision
+from store.postgres.revision import head_revision
 from tests.chaos.fleet import Worker
 from tests.chaos.load import PROJECTS
 from tests.chaos.runs import Chaos, Run

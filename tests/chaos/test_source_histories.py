@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 from tests.chaos.histories import DirectoryHistory, GitHistory, History
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds

@@ -14,7 +14,7 @@ import pytest
 
 from runtime.embedded import EmbeddedPostgres
 from runtime.errors import Unavailable
-from store.schema import upgrade
+from store.postgres.schema import upgrade
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds

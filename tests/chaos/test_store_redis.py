@@ -15,15 +15,15 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from events.client import Client
-from events.entries import order
+from events.client.client import Client
+from events.client.republisher import Republishing
 from events.names import Lane
-from events.republishing import Republishing
-from processors.archiving.republishing import Republisher
-from processors.inference.hashing import HASHING_MODEL
-from store.database import Database
-from store.generations import Recipe
+from events.streams.entries import order
+from processors.archiving.outbox_relay import Republisher
+from processors.embedders.hash_embedder import HASHING_MODEL
+from store.generations.catalog import Recipe
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.projects import Projects
 from tests.chaos.load import PROJECTS
 from tests.chaos.logbook import Published

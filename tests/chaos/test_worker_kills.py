@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runtime.kill_points import WORKER_POINTS
+from runtime.failpoints import WORKER_POINTS
 from tests.chaos.replays import Strike
 from tests.chaos.runs import Chaos
 from tests.chaos.seeds import seeds

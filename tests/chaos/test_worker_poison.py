@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from events.dead_letters import DeadLetters
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
+from events.streams.dead_letters import DeadLetters
 from tests.chaos.load import MARKERS
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds

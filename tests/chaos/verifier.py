@@ -18,12 +18,12 @@ import asyncpg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.backlog import read_backlog
-from events.dead_letters import DeadLetters
-from events.entries import entries_of
 from events.models import DocumentIndexed, DocumentRejected, QueryAnswered, parse_event
 from events.names import Names, Position, Topic
-from processors.indexing.chunking.types import CountTokens
+from events.streams.backlog import read_backlog
+from events.streams.dead_letters import DeadLetters
+from events.streams.entries import entries_of
+from processors.chunking.types import CountTokens
 from runtime.errors import HeadraceError
 from tests.chaos.fleet import Worker
 from tests.chaos.load import MARKERS

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.revision import head_revision
+from store.postgres.revision import head_revision
 from tests.chaos.fleet import Fleet, Worker, fleet
 from tests.chaos.runs import Run
 from tests.support.waiting import within

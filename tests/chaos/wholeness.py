@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import asyncpg
 
-from processors.indexing.chunking.types import CountTokens
-from processors.indexing.chunking.versions import Chunking
-from store.digests import index_digest, stored_documents
-from store.inspecting_postings import survey_postings
+from processors.chunking.registry import Chunking
+from processors.chunking.types import CountTokens
+from store.documents.digests import index_digest, stored_documents
+from store.inspection.postings import survey_postings
 from tests.support.indexes import assert_equals_oracle
 
 __all__ = ["MODEL_TOKENS", "assert_nothing_left_over", "assert_whole", "generations", "live_digest"]

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from events.change_log import LoggedChange
-from events.connection import connect
-from events.dead_letters import DeadLetter, DeadLetters
 from events.models import DocumentIndexed, DocumentRejected, content_hash
 from events.names import Names, Topic
+from events.server.connection import connect
+from events.streams.changes import LoggedChange
+from events.streams.dead_letters import DeadLetter, DeadLetters
 from processors.indexing.documents import ResolvedDocument
-from processors.indexing.resolving import Resolver
+from processors.indexing.preparation import Resolver
 from runtime.settings import LOCAL_MODEL
-from store.generations import Recipe
+from store.generations.catalog import Recipe
 from store.store import Store
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.asking import QueryRefused
+from events.client.questions import QueryRefused
 from tests.support.running import Headrace
 
 

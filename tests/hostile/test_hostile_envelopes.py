@@ -13,9 +13,9 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.entries import Entry
 from events.models import DocumentChanged, DocumentIndexed, QueryRequested
 from events.names import Names, Position, Topic
+from events.streams.entries import Entry
 from runtime.errors import MalformedEvent
 from tests.support.databases import Database
 from tests.support.hostile_envelopes import REPLY_TO, Envelope, corpus

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from events.dead_letters import DeadLetters
 from events.names import Names, Topic
+from events.streams.dead_letters import DeadLetters
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.hostile_worker import Innocents, Suspect, hostile_worker

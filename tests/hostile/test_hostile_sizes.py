@@ -9,10 +9,10 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.change_log import LoggedChange
 from events.models import ContentReference, DocumentChange, DocumentChanged
 from events.names import Names, Topic
-from processors.indexing.resolving import Resolver
+from events.streams.changes import LoggedChange
+from processors.indexing.preparation import Resolver
 from runtime.errors import LimitExceeded
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database

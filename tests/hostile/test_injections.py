@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from events import DocumentChanged, DocumentIndexed, Filters, Lane
 from events.models import DocumentChange, Query, SearchResult
 from events.names import Names
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import UsageError
-from runtime.printing import printable
-from store.generations import Recipe
+from runtime.terminal import printable
+from store.generations.catalog import Recipe
 from store.projects import Projects
-from store.search import Search
+from store.search.search import Search
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.hostile_values import INJECTIONS

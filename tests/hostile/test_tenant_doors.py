@@ -15,9 +15,9 @@ import asyncpg
 import pytest
 
 from events import DocumentChanged, DocumentRejected, Lane, Receipt
-from events.entries import Entry
 from events.models import ContentReference, DocumentChange, content_hash
 from events.names import Names, Topic
+from events.streams.entries import Entry
 from store.store import Store
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database

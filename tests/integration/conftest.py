@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from events.connection import connect
+from events.server.connection import connect
 from store.archive import Archive
-from store.database import Database
+from store.postgres.pool import Database
 from store.store import Store
 from tests.support.archives import ArchiveAt
 from tests.support.crashable_redis import CrashableRedis, redis_binaries

@@ -7,19 +7,18 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from events.client.publisher import Publisher
 from events.models import DocumentChange, DocumentChanged
 from events.names import ARCHIVER, Lane, Names, Topic
-from events.publishing import Publisher
 from processors.admission import Admission, KeyRing
-from processors.archiving.archiver import Archiver
-from processors.archiving.intake import Intake
-from processors.archiving.log_group import LogGroup
+from processors.archiving.archiver import Archiver, Intake
+from processors.archiving.consumer import LogGroup
 from store.archive import Archive
-from store.database import Database
+from store.generations.document_positions import Standings
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.projects import Projects
 from store.publisher_keys import PublisherKeys
-from store.standings import Standings
 
 __all__ = ["NAMES", "STREAM", "archive_all", "archiver", "intake", "pending", "publish"]
 

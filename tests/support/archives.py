@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from events.change_log import LoggedChange
+from events.streams.changes import LoggedChange
 from store.archive import Archive
-from store.database import Database
-from store.generations import Recipe
+from store.generations.catalog import Recipe
+from store.postgres.pool import Database
 from store.projects import Projects
 
 __all__ = ["ArchiveAt", "flip"]

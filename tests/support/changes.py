@@ -6,8 +6,8 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from events.change_log import LoggedChange
 from events.models import ContentReference, DocumentChange, DocumentChanged
+from events.streams.changes import LoggedChange
 
 __all__ = ["MOMENT", "at", "logged", "moment", "reference_to", "sha256_of"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from processors.indexing.chunking import Chunk, CountTokens, Source, chunk
-from processors.indexing.chunking.counting import WordwiseCounter
-from processors.indexing.chunking.detect import kind_of, language_of
-from processors.inference.tokenizer import TokenCounter, tokenizer_path
+from processors.chunking import Chunk, CountTokens, Source, chunk
+from processors.chunking.detect import kind_of, language_of
+from processors.chunking.sandbox.token_counter import WordwiseCounter
+from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 
 __all__ = ["LIMIT_TOKENS", "check", "counter", "cut"]
 

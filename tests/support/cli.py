@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.databases import Database
 from tests.support.forking import ROOT, Forked, fork, fork_server
 from tests.support.orders import Order

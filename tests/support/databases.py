@@ -10,7 +10,7 @@ from itertools import count
 import asyncpg
 
 from runtime.embedded import EmbeddedPostgres
-from store.schema import upgrade
+from store.postgres.schema import upgrade
 from tests.support.waiting import eventually
 
 __all__ = [

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from events.names import ARCHIVER
-from processors.reconciling.case import Desk
-from processors.reconciling.doctor import Doctor, Health
-from processors.reconciling.stream_reading import read_streams
-from processors.replaying.opening import Tools
+from processors.doctor.context import Desk
+from processors.doctor.doctor import Doctor, Health
+from processors.doctor.stream_snapshot import read_streams
+from processors.replay.tools import Tools
 from tests.support.databases import Database
 from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace

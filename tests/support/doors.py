@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from events.access import Role, hash_of, put_user, user_name, user_rules
-from events.connection import check_server
 from events.names import Names
+from events.server.acl import Role, hash_of, put_user, user_name, user_rules
+from events.server.connection import check_server
 
 __all__ = ["NAMES", "Doors", "open_doors"]
 

@@ -9,20 +9,20 @@ from typing import Any
 import asyncpg
 from redis.asyncio import Redis
 
-from events.change_log import LoggedChange, read_changes
+from events.client.publisher import Publisher, Receipt
+from events.client.republisher import Republishing
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Names, Position, Topic
 from events.outbox import KeptEvent
-from events.publishing import Publisher, Receipt
-from events.republishing import Republishing
+from events.streams.changes import LoggedChange, read_changes
 from processors.archiving.archiver import Archiver
-from processors.archiving.log_group import LogGroup
-from processors.archiving.republishing import Republisher
+from processors.archiving.consumer import LogGroup
+from processors.archiving.outbox_relay import Republisher
 from runtime.settings import LOCAL_MODEL
 from store.archive import Archive
-from store.database import Database
-from store.generations import Recipe
+from store.generations.catalog import Recipe
 from store.outbox import PostgresOutbox
+from store.postgres.pool import Database
 from store.projects import Projects
 from store.store import Store
 from tests.support.archivers import intake

@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from processors.indexing.chunking import Chunk, CountTokens, Source
-from processors.indexing.chunking import chunk as real_chunk
+from processors.chunking import Chunk, CountTokens, Source
+from processors.chunking import chunk as real_chunk
 from runtime.errors import LimitExceeded
 
 __all__ = ["chunk"]

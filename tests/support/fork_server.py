@@ -28,18 +28,18 @@ from unittest.mock import patch
 
 import gateway.commands
 from gateway.main import run
-from processors import opening
-from processors.indexing.chunking import child
-from processors.indexing.chunking.sandbox import ChunkingPool
-from processors.inference.tokenizer import tokenizer_path
+from processors.chunking.sandbox import child
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.embedders.local.tokenizer import tokenizer_path
+from processors.wiring import worker
 from tests.chaos.armed import arm_with
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.orders import LISTENING, PARSER, Order
 
 _PRELOADED = (
     "alembic.command",
-    "processors.indexing.chunking.registry",
-    "processors.inference.local",
+    "processors.chunking.registry",
+    "processors.embedders.local.embedder",
 )
 _PR_SET_PDEATHSIG = 1
 
@@ -153,7 +153,7 @@ def _run(order: Order, server: str) -> None:
 
 
 def _chunkers(module: str) -> AbstractContextManager[object]:
-    return patch.object(opening, "ChunkingPool", partial(ChunkingPool, chunkers=module))
+    return patch.object(worker, "ChunkingPool", partial(ChunkingPool, chunkers=module))
 
 
 def _detach(streams: Sequence[int], parent: int) -> None:

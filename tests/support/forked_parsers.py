@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from processors import opening
-from processors.indexing.chunking import parser, sandbox
-from processors.indexing.chunking.parser import Parser, ParserSettings
-from processors.indexing.chunking.sandbox import ChunkingPool
-from processors.replaying import opening as replay_opening
+from processors.chunking.sandbox import parser, pool
+from processors.chunking.sandbox.parser import Parser, ParserSettings
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.replay import tools as replay_opening
+from processors.wiring import worker
 from runtime.settings import Settings
 from tests.support.forking import Forked, fork, fork_server
 from tests.support.orders import PARSER, Order
@@ -36,11 +36,11 @@ def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
 
     class ForkedParsers(ChunkingPool):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            with patch.object(sandbox, "Parser", partial(_ForkedParser, server)):
+            with patch.object(pool, "Parser", partial(_ForkedParser, server)):
                 super().__init__(*args, **kwargs)
 
     with ExitStack() as patches:
-        for module in (opening, replay_opening):
+        for module in (worker, replay_opening):
             patches.enter_context(patch.object(module, "ChunkingPool", ForkedParsers))
         yield
 
@@ -54,7 +54,7 @@ class _ForkedParser(Parser):
 
     async def _spawn(self) -> Process:
         settings = self._settings
-        own = settings.chunkers != sandbox.CHUNKERS_MODULE or settings.memory_bytes < _ROOM_BYTES
+        own = settings.chunkers != pool.CHUNKERS_MODULE or settings.memory_bytes < _ROOM_BYTES
         if own:
             return await super()._spawn()
         server = self._server

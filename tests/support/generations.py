@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from store.generations import Recipe
-from store.switching import SWITCH
+from store.generations.catalog import Recipe
+from store.generations.switch import SWITCH
 from tests.support.databases import Database
 
 __all__ = ["Switchboard", "switchboard"]

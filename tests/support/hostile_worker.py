@@ -16,12 +16,12 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events import Client, DocumentChanged, DocumentIndexed
-from events.backlog import ARCHIVERS, read_backlog
-from events.connection import connect
-from events.dead_letters import DeadLetter
-from events.entries import Entry, order
 from events.models import DocumentChange, Filters
 from events.names import GROUPS, Names, Topic
+from events.server.connection import connect
+from events.streams.backlog import ARCHIVERS, read_backlog
+from events.streams.dead_letters import DeadLetter
+from events.streams.entries import Entry, order
 from tests.support.databases import Database
 from tests.support.processes import WorkerProcess
 from tests.support.streams import read_stream

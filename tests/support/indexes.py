@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 from redis.asyncio import Redis
 
-from events.backlog import read_backlog
+from events.client.publisher import Receipt
 from events.names import Names, Position
-from events.publishing import Receipt
-from processors.indexing.chunking import chunk
-from processors.indexing.chunking.detect import kind_of, language_of
-from processors.indexing.chunking.types import Chunk, CountTokens, Source
+from events.streams.backlog import read_backlog
+from processors.chunking import chunk
+from processors.chunking.detect import kind_of, language_of
+from processors.chunking.types import Chunk, CountTokens, Source
 
 __all__ = ["assert_all_handled", "assert_equals_oracle", "assert_nothing_pending"]
 

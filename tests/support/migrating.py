@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from runtime.embedded import EmbeddedPostgres
-from store.connecting import connect, encode_vector
-from store.keyword.postings import Postings
-from store.keyword.segments import encode_chunks, encode_inline
-from store.keyword.tokens import terms
+from store.postgres.connection import connect, encode_vector
+from store.search.keyword.postings import Postings
+from store.search.keyword.segments import encode_chunks, encode_inline
+from store.search.keyword.tokenizer import terms
 from tests.support.databases import create_database
 from tests.support.writes import chunk_write, vector_of
 

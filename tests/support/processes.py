@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.cli import Command
 from tests.support.databases import Database
 from tests.support.waiting import eventually

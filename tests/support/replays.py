@@ -10,11 +10,11 @@ from typing import Any
 
 import asyncpg
 
-from processors.replaying.choosing import Choice
-from processors.replaying.opening import Tools, open_tools
-from processors.replaying.replayer import Gate, Replay
-from processors.replaying.reporting import ReplayReport
-from runtime import kill_points
+from processors.replay.replay import Gate, Replay
+from processors.replay.report import ReplayReport
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools, open_tools
+from runtime import failpoints
 from runtime.settings import Settings
 from tests.support.databases import Database
 from tests.support.running import Headrace
@@ -61,11 +61,11 @@ def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None
             raise Struck(place)
         action()
 
-    kill_points.arm(strike)
+    failpoints.arm(strike)
     try:
         yield
     finally:
-        kill_points.disarm(strike)
+        failpoints.disarm(strike)
     assert passed, f"{name} was never passed"
 
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from events.client import Client
+from events.client.client import Client
+from events.client.outcomes import Outcome
 from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from events.names import Lane
-from events.outcomes import Outcome
-from processors.app import ROLES, run_worker
-from processors.inference.hashing import HASHING_MODEL
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.worker import ROLES, run_worker
 from runtime.settings import Settings
 from tests.support.databases import Database
 

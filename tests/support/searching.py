@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from events.models import Filters, Scalar
-from store.database import Database
-from store.generations import Generation, Recipe
-from store.search import Search
+from store.generations.catalog import Generation, Recipe
+from store.postgres.pool import Database
+from store.search.search import Search
 from store.store import Store
 from store.types import Candidates, ChunkWrite, DocumentWrite, SearchRequest
 

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Names, Position, Topic
-from events.signing import SigningKey
+from events.signatures import SigningKey
 from runtime.settings import LOCAL_MODEL
-from store.database import Database as OpenDatabase
-from store.generations import Recipe
+from store.generations.catalog import Recipe
+from store.postgres.pool import Database as OpenDatabase
+from store.postgres.roles import OPERATOR
 from store.projects import Projects
 from store.publisher_keys import KeyRegister
-from store.roles import OPERATOR
 from tests.support.databases import Database
 
 __all__ = ["add_key", "add_raw", "change", "register", "retire_key"]

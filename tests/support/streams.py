@@ -6,7 +6,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.entries import Entry, entries_of
+from events.streams.entries import Entry, entries_of
 
 __all__ = ["read_group", "read_stream"]
 

@@ -11,8 +11,8 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from events.dead_letters import DeadLetter, DeadLetters
 from events.names import GROUPS, Names, Topic
+from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.transport import App, Options
 from processors.agents import Delivery, batch_agent, run_worker
 from runtime.errors import MalformedEvent

@@ -11,11 +11,11 @@ from typing import Any
 import asyncpg
 import numpy as np
 
-from store.database import EVERY_AGENT
-from store.database import Database as WorkerDatabase
-from store.generations import Generation, Recipe
+from store.generations.catalog import Generation, Recipe
+from store.generations.switch import SWITCH
+from store.postgres.pool import EVERY_AGENT
+from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
-from store.switching import SWITCH
 from store.types import ChunkWrite, DocumentWrite, Vector
 
 __all__ = [

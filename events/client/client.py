@@ -1,0 +1,320 @@
+"""Public client: publish changes, wait for their outcomes, ask questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, Self
+
+from redis.asyncio import Redis
+
+from events.client.follow import Following, follow
+from events.client.outcomes import Outcome, Outcomes
+from events.client.publisher import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
+from events.client.questions import Asker
+from events.deployment import check_partitions, read_stamp
+from events.heartbeats import Heartbeat, Heartbeats
+from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
+from events.names import LARGEST_SEQUENCE, Lane, Names, Position
+from events.outbox import Outbox
+from events.server.connection import connect, redis_errors
+from events.server.retry import retrying
+from events.signatures import SigningKey
+from events.streams.presence import present_changes, read_cursors
+from runtime.errors import Unavailable
+
+__all__ = ["Client"]
+
+_TIMEOUT = timedelta(seconds=10)
+
+
+class Client:
+    """A client of one deployment; it needs only Redis.
+
+    Use it as ``async with Client.connect(url) as client``. One client serves any number of
+    concurrent calls of one event loop.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        reader: Redis,
+        names: Names,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
+        signing_key: SigningKey | None = None,
+        learns: bool = False,
+    ) -> None:
+        self._redis = redis
+        self._reader = reader
+        self._make_publisher = partial(
+            Publisher,
+            redis,
+            inline_limit_bytes=inline_limit_bytes,
+            content_store=content_store,
+            outbox=outbox,
+            signing_key=signing_key,
+        )
+        self._learns = learns
+        self._knows_deployment = False
+        self._former_askers: list[Asker] = []
+        self._use(names)
+
+    def _use(self, names: Names) -> None:
+        self._names = names
+        self._publisher = self._make_publisher(names)
+        self._outcomes = Outcomes(self._reader, names)
+        self._asker = Asker(self._redis, self._reader, names)
+
+    @classmethod
+    def connect(
+        cls,
+        redis_url: str,
+        *,
+        prefix: str = "headrace",
+        partitions: int | None = None,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
+        signing_key: str | None = None,
+    ) -> Self:
+        """Create a client of the deployment with this prefix.
+
+        Nothing is sent before the first call. Each call raises ConfigurationError if the
+        deployment has another number of partitions than ``partitions``. If ``partitions`` is None,
+        the client reads the number from the deployment, and uses 1 before the first worker has
+        started. ``outbox`` is needed to publish durably, and ``signing_key`` (``<id>:<secret>``) to
+        publish to projects that accept signed changes only.
+
+        Raises:
+            ConfigurationError: the URL is not a Redis URL, or the key is not a signing key.
+        """
+        return cls(
+            connect(redis_url),
+            connect(redis_url, blocking=True),
+            Names(prefix, partitions or 1),
+            inline_limit_bytes=inline_limit_bytes,
+            content_store=content_store,
+            outbox=outbox,
+            signing_key=SigningKey.parse(signing_key) if signing_key else None,
+            learns=partitions is None,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop the readers and close the connections."""
+        for asker in (*self._former_askers, self._asker):
+            await asker.close()
+        await self._redis.aclose()
+        await self._reader.aclose()
+
+    async def publish(
+        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+    ) -> Receipt:
+        """Publish one change; see ``Publisher.publish``."""
+        await self._know_before_publishing(durable=durable)
+        return await self._publisher.publish(event, lane, durable=durable)
+
+    async def publish_many(
+        self,
+        changes: Iterable[DocumentChanged],
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
+    ) -> list[Receipt]:
+        """Publish changes with pipelining; see ``Publisher.publish_many``."""
+        await self._know_before_publishing(durable=durable)
+        return await self._publisher.publish_many(changes, lane, durable=durable)
+
+    async def ask(
+        self,
+        project: str,
+        text: str,
+        *,
+        agent: str | None = None,
+        limit: int = 10,
+        mode: Literal["hybrid", "vector", "keyword"] = "hybrid",
+        weights: Weights | None = None,
+        filters: Filters | None = None,
+        min_event: str | None = None,
+        vectors: bool = False,
+        max_wait: timedelta = timedelta(seconds=5),
+        explain: bool = False,
+        context_tokens: int | None = None,
+        timeout: timedelta = _TIMEOUT,
+    ) -> QueryAnswer:
+        """Return the answer of the worker that takes the question.
+
+        Args:
+            project: the project to search.
+            text: question, at most 2,000 characters.
+            agent: also search documents that are private to this agent.
+            limit: number of results, at most 100.
+            mode: retrievers to use.
+            weights: weight of each retriever in the fusion.
+            filters: conditions on the documents to search.
+            min_event: token of a receipt; the answer must reflect that change.
+            vectors: also wait until the vectors of that change are searchable.
+            max_wait: longest wait for ``min_event`` before a stale answer is returned.
+            explain: add an explanation to each result.
+            context_tokens: also assemble a context of this many tokens.
+            timeout: deadline of the query.
+
+        Raises:
+            QueryRefused: the query has failed; its ``problem`` gives the reason.
+            UsageError: an argument is out of its limits.
+            Unavailable: no reply arrived in time, or Redis can't be reached.
+        """
+        await self._know_before_asking(timeout)
+        query = {
+            "project": project,
+            "text": text,
+            "agent": agent,
+            "limit": limit,
+            "mode": mode,
+            "weights": weights,
+            "filters": filters or Filters(),
+            "min_event": min_event,
+            "vectors": vectors or None,
+            "max_wait_ms": int(max_wait.total_seconds() * 1000),
+            "explain": explain,
+            "context_tokens": context_tokens,
+        }
+        return await self._asker.ask(query, timeout)
+
+    def follow(
+        self,
+        receipts: Iterable[Receipt],
+        patience: timedelta = _TIMEOUT,
+        *,
+        vectors: bool = False,
+    ) -> AsyncIterator[Outcome]:
+        """Yield the outcome of each receipt's change once, in order of arrival.
+
+        With ``vectors``, ``DocumentEmbedded`` follows for each change that has chunks pending.
+
+        Raises:
+            Unavailable: no outcome arrived for as long as ``patience``.
+        """
+        return follow(self._outcomes, receipts, patience, vectors=vectors)
+
+    async def wait(
+        self,
+        receipts: Iterable[Receipt],
+        timeout: timedelta = _TIMEOUT,
+        *,
+        vectors: bool = False,
+    ) -> dict[str, Outcome]:
+        """Return the outcome of each receipt's change, by token.
+
+        With ``vectors``, return when the vectors are made too.
+
+        Raises:
+            Unavailable: some changes have no outcome in time.
+        """
+        outcomes: dict[str, Outcome] = {}
+        wanted = list(receipts)
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                async for outcome in follow(self._outcomes, wanted, timeout, vectors=vectors):
+                    outcomes[outcome.data.token] = outcome
+        except TimeoutError:
+            raise Unavailable(
+                f"{len(outcomes)} of {len(wanted)} changes have an outcome after "
+                f"{timeout.total_seconds():g} s: are workers running?"
+            ) from None
+        return outcomes
+
+    async def horizon(self) -> int:
+        """Return the current log position, by the clock of Redis.
+
+        Earlier changes are below it, later ones above. A sync takes its source at this position
+        (``Sources.take``).
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: the deployment has another number of partitions.
+        """
+        await retrying(self._know_deployment)
+        with redis_errors():
+            seconds, microseconds = await self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
+
+    def following(self, *, vectors: bool = False) -> Following:
+        """Create a follower of changes that can be added while more are published."""
+        return Following(self._outcomes, vectors=vectors)
+
+    async def keep_content(self, project: str, content: str) -> ContentReference:
+        """Store content that is too big for any event, for a change with ``content_ref``.
+
+        Raises:
+            LimitExceeded: no content store is set, or the content is too big for it.
+            Unavailable: the content store can't be reached.
+        """
+        return await self._publisher.keep_content(project, content)
+
+    async def present(self, tokens: Iterable[str]) -> set[str]:
+        """Return the given changes that wait in the log; see ``present_changes``.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        return await present_changes(self._redis, self._names, tokens)
+
+    async def cursors(self) -> tuple[object, ...]:
+        """Return the progress of the workers in the log; it differs whenever anything has moved.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: our user may not read the progress.
+        """
+        return await read_cursors(self._redis, self._names)
+
+    async def heartbeats(self) -> list[Heartbeat]:
+        """Return the workers of the deployment; raises as ``cursors``."""
+        return await Heartbeats(self._redis, self._names).read()
+
+    async def _know_before_publishing(self, *, durable: bool) -> None:
+        """Learn the deployment; a durable event is kept first and published when Redis is back."""
+        try:
+            await retrying(self._know_deployment)
+        except Unavailable:
+            if not durable:
+                raise
+
+    async def _know_before_asking(self, timeout: timedelta) -> None:
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await retrying(self._know_deployment, timeout)
+        except TimeoutError:
+            raise Unavailable(
+                f"Redis has not responded within {timeout.total_seconds():g} s: check that it runs"
+            ) from None
+
+    async def _know_deployment(self) -> None:
+        """Compare the partitions once: a change in a partition without a reader would be lost."""
+        if self._knows_deployment:
+            return
+        stamp = await read_stamp(self._redis, self._names)
+        if stamp is None or self._knows_deployment:
+            return
+        chosen = None if self._learns else self._names.partitions
+        partitions = check_partitions(stamp.partitions, chosen)
+        self._knows_deployment = True
+        if partitions != self._names.partitions:
+            self._former_askers.append(self._asker)
+            self._use(Names(self._names.prefix, partitions))
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Count the queries that wait for their reply, and the reader tasks."""
+        return self._asker.statistics()

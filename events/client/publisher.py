@@ -1,0 +1,223 @@
+"""Idempotent publishing of changes: an event is added once, even after connection failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
+
+from events.models import ContentReference, DocumentChanged, content_hash
+from events.names import Lane, Names, Topic
+from events.outbox import KeptEvent, Outbox, Placed
+from events.server.memory import Headroom
+from events.server.retry import PATIENCE, retrying
+from events.server.scripts import PublishOnce
+from events.signatures import SigningKey
+from runtime.errors import ConfigurationError, LimitExceeded
+
+__all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
+
+INLINE_LIMIT_BYTES = 256 * 2**10
+REMEMBER = timedelta(hours=24)
+"""Time for which an event id counts as published."""
+
+_CHUNK_EVENTS = 256
+_CHUNK_BYTES = 4 * 2**20
+
+
+class ContentStore(Protocol):
+    """Storage of content that is too big for an event."""
+
+    async def put(self, project: str, content: str) -> ContentReference:
+        """Store content under its hash; storing it again changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Confirmation for a publisher.
+
+    ``token`` is the log position of the change; a query may wait for it (``min_event``).
+    ``duplicate``: the event id was published before, perhaps by an earlier attempt of this call.
+    """
+
+    token: str
+    event_id: str
+    duplicate: bool
+
+
+class Publisher:
+    """Publishes changes idempotently: an event id is added once within 24 hours.
+
+    Events of one call keep their order within a partition. A call that raises may have published
+    some of its events; publishing all of them again is safe.
+
+    ``durable`` events also survive the loss of Redis: they are stored in ``outbox`` before they are
+    published, and published again from there if necessary. If a call with such events raises, any
+    of them may still be published later.
+
+    With a ``signing_key`` every event is signed. An event with another signature counts as another
+    event: with a new key, it is published again.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        names: Names,
+        *,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
+        signing_key: SigningKey | None = None,
+        patience: timedelta = PATIENCE,
+    ) -> None:
+        self._redis = redis
+        self._names = names
+        self._inline_limit_bytes = inline_limit_bytes
+        self._content_store = content_store
+        self._outbox = outbox
+        self._signing_key = signing_key
+        self._script = PublishOnce(redis)
+        self._headroom = Headroom(redis, patience)
+        self._patience = patience
+
+    async def publish(
+        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+    ) -> Receipt:
+        """Publish one change.
+
+        Raises:
+            Unavailable: Redis could not be reached for as long as ``patience``; or it is durable
+                and Postgres can't be reached.
+            LogFull: Redis is near its memory limit.
+            LimitExceeded: the content exceeds the inline limit and no content store is set.
+            ConfigurationError: it is durable and no outbox is set.
+        """
+        return (await self.publish_many([event], lane, durable=durable))[0]
+
+    async def publish_many(
+        self,
+        changes: Iterable[DocumentChanged],
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
+    ) -> list[Receipt]:
+        """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
+
+        Raises:
+            Unavailable, LogFull, LimitExceeded, ConfigurationError: see ``publish``.
+        """
+        send = self._publish_durably if durable else self._publish_chunk
+        receipts: list[Receipt] = []
+        chunk: list[KeptEvent] = []
+        size_bytes = 0
+        for change in changes:
+            outgoing = await self._outgoing(change, lane)
+            if len(chunk) == _CHUNK_EVENTS or size_bytes + len(outgoing.body) > _CHUNK_BYTES:
+                receipts += await send(chunk)
+                chunk, size_bytes = [], 0
+            chunk.append(outgoing)
+            size_bytes += len(outgoing.body)
+        return receipts + await send(chunk)
+
+    async def keep_content(self, project: str, content: str) -> ContentReference:
+        """Store content outside of events.
+
+        Raises:
+            LimitExceeded: no content store is set, or the content is too big for it.
+            Unavailable: the content store can't be reached.
+        """
+        if self._content_store is None:
+            raise LimitExceeded(
+                "big content needs a content store (on the command line: set HEADRACE_DATABASE_URL)"
+            )
+        return await self._content_store.put(project, content)
+
+    async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
+        if self._outbox is None:
+            raise ConfigurationError(
+                "events can't be published durably without an outbox: connect the client with one"
+            )
+        await self._headroom.check()
+        await self._outbox.keep(chunk)
+        receipts = await self._publish_chunk(chunk)
+        await self._outbox.place(
+            [
+                Placed(event.project, event.event_id, receipt.token)
+                for event, receipt in zip(chunk, receipts, strict=True)
+            ]
+        )
+        return receipts
+
+    async def _publish_chunk(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
+        if not chunk:
+            return []
+        await self._headroom.check()
+        replies = await retrying(partial(self._send, chunk), self._patience)
+        return [
+            Receipt(token.decode(), outgoing.event_id, bool(duplicate))
+            for outgoing, (token, duplicate) in zip(chunk, replies, strict=True)
+        ]
+
+    async def _send(self, chunk: Sequence[KeptEvent]) -> list[Any]:
+        replies = await self._call(chunk)
+        if any(isinstance(reply, NoScriptError) for reply in replies):
+            await self._script.load()
+            replies = await self._call(chunk)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    async def _call(self, chunk: Sequence[KeptEvent]) -> list[Any]:
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for outgoing in chunk:
+                self._script.queue(
+                    pipeline,
+                    stream=self._names.stream(Topic.of_lane(outgoing.lane), outgoing.partition),
+                    seen=self._seen(outgoing),
+                    event=outgoing.body,
+                    signature=outgoing.signature,
+                    token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
+                    remember=REMEMBER,
+                )
+            return await pipeline.execute(raise_on_error=False)
+
+    def _seen(self, outgoing: KeptEvent) -> str:
+        return self._names.seen(
+            outgoing.project, outgoing.event_id, outgoing.partition, outgoing.signature
+        )
+
+    async def _outgoing(self, change: DocumentChanged, lane: Lane) -> KeptEvent:
+        data = change.data
+        body = (await self._by_reference_if_big(change)).to_bytes()
+        return KeptEvent(
+            project=data.project,
+            event_id=change.id,
+            lane=lane,
+            partition=self._names.partition_of(data.project, data.uri),
+            body=body,
+            signature="" if self._signing_key is None else self._signing_key.sign(body),
+        )
+
+    async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:
+        data = change.data
+        size_bytes = 0 if data.content is None else len(data.content.encode())
+        if data.content is None or size_bytes <= self._inline_limit_bytes:
+            return change
+        if self._content_store is None:
+            raise LimitExceeded(
+                f"{data.uri}: {size_bytes:,} bytes don't fit into an event (at most "
+                f"{self._inline_limit_bytes:,}): publish with a content store"
+                " (on the command line: set HEADRACE_DATABASE_URL), or as content_ref"
+            )
+        update = {
+            "content": None,
+            "content_ref": await self.keep_content(data.project, data.content),
+            "content_hash": content_hash(data.content),
+        }
+        return change.model_copy(update={"data": data.model_copy(update=update)})

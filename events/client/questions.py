@@ -1,0 +1,206 @@
+"""Queries over streams: many concurrent questions share one reply stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from pydantic import ValidationError
+from redis.asyncio import Redis
+
+from events.models import (
+    Problem,
+    Query,
+    QueryAnswer,
+    QueryAnswered,
+    QueryFailed,
+    QueryRequested,
+    first_problem,
+    parse_event,
+)
+from events.names import Names, Topic
+from events.server.connection import LONGEST_BLOCK, redis_errors
+from events.server.memory import QUESTIONS_UP_TO, Headroom
+from events.server.retry import retrying
+from events.streams.entries import Entry, entries_of
+from runtime import protocol_limits
+from runtime.errors import HeadraceError, MalformedEvent, Retryable, Unavailable, UsageError
+
+__all__ = ["Asker", "QueryRefused"]
+
+_KEEP_QUERIES = 100_000
+_READ_COUNT = 100
+_RECONNECT_SECONDS = 0.2
+_CANCEL_AGAIN_SECONDS = 0.1
+_MILLISECONDS = 1000
+_LONGEST_WAY_BACK = timedelta(milliseconds=250)
+
+log = structlog.get_logger(__name__)
+_Reply = QueryAnswered | QueryFailed
+
+
+class QueryRefused(HeadraceError):
+    """The reply to a query was ``query.failed``; ``problem`` gives the reason."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        """The problem's type."""
+        return self.problem.type
+
+
+class Asker:
+    """Sends queries and delivers each reply to the caller that waits for it.
+
+    One reader task per partition is started by the first query that uses the partition and stopped
+    by ``close``. ``reader`` is a blocking connection: see ``connect``.
+    """
+
+    def __init__(self, redis: Redis, reader: Redis, names: Names) -> None:
+        self._redis = redis
+        self._reader = reader
+        self._names = names
+        self._client = uuid4().hex
+        self._headroom = Headroom(redis, up_to=QUESTIONS_UP_TO)
+        self._waiting: dict[str, asyncio.Future[_Reply]] = {}
+        self._readers: dict[int, asyncio.Task[None]] = {}
+
+    async def ask(self, query: dict[str, Any], timeout: timedelta) -> QueryAnswer:
+        """Return the answer to one query; ``query`` holds the fields of ``Query``.
+
+        Raises:
+            QueryRefused: the query has failed.
+            Unavailable: no reply arrived in time, or Redis can't be reached.
+            LogFull: Redis is so near its memory limit that the reply might not fit.
+            UsageError: a field is out of its limits.
+        """
+        event = self._event(query, timeout)
+        reply_future: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[event.id] = reply_future
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await self._send(event, timeout)
+                reply = await reply_future
+        except TimeoutError:
+            raise Unavailable(
+                f"no reply within {timeout.total_seconds():g} s: is a worker running? "
+                "(`headrace worker`, or `headrace up`)"
+            ) from None
+        finally:
+            del self._waiting[event.id]
+        if isinstance(reply, QueryFailed):
+            raise QueryRefused(reply.data.problem)
+        return reply.data
+
+    def statistics(self) -> dict[str, int]:
+        """Count the queries that wait for their reply, and the reader tasks."""
+        return {"waiting": len(self._waiting), "readers": len(self._readers)}
+
+    async def close(self) -> None:
+        """Stop reading; callers that still wait get Unavailable."""
+        await asyncio.gather(*(_stop(reader) for reader in self._readers.values()))
+        keys = [self._names.replies(self._client, partition) for partition in self._readers]
+        self._readers.clear()
+        self._fail_waiting(Unavailable("the client was closed before the reply came"))
+        with contextlib.suppress(HeadraceError), redis_errors():
+            for key in keys:
+                await self._redis.unlink(key)
+
+    def _event(self, query: dict[str, Any], timeout: timedelta) -> QueryRequested:
+        query_id = uuid4().hex
+        reply_to = self._names.replies(self._client, self._names.query_partition(query_id))
+        patience = min(timeout, protocol_limits.QUERY_DEADLINE)
+        deadline = datetime.now(UTC) + patience - min(patience / 10, _LONGEST_WAY_BACK)
+        try:
+            data = Query.model_validate({**query, "reply_to": reply_to, "deadline": deadline})
+        except ValidationError as error:
+            raise UsageError(f"query: {first_problem(error)}") from None
+        return QueryRequested(id=query_id, data=data)
+
+    async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
+        """Send a query; if it is sent twice because a reply was lost, it still gets one answer."""
+        await self._headroom.check()
+        partition = self._names.query_partition(event.id)
+        self._ensure_reader(partition)
+        add = partial(
+            self._redis.xadd,
+            self._names.stream(Topic.QUERY, partition),
+            {"event": event.to_bytes()},
+            maxlen=_KEEP_QUERIES,
+            approximate=True,
+        )
+        await retrying(add, timeout)
+
+    def _ensure_reader(self, partition: int) -> None:
+        if partition not in self._readers:
+            task = asyncio.create_task(self._read(partition), name=f"replies.{partition}")
+            self._readers[partition] = task
+            task.add_done_callback(partial(self._reader_ended, partition))
+
+    def _reader_ended(self, partition: int, task: asyncio.Task[None]) -> None:
+        """Fail all waiting callers: only a bug ends a reader that was not closed."""
+        if task.cancelled():
+            return
+        error = task.exception()
+        log.error("replies.reader_failed", partition=partition, error=repr(error))
+        self._readers.pop(partition, None)
+        self._fail_waiting(Unavailable(f"replies can't be read: {error}"))
+
+    def _fail_waiting(self, error: HeadraceError) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    async def _read(self, partition: int) -> None:
+        key = self._names.replies(self._client, partition)
+        last = "0-0"
+        while True:
+            try:
+                entries = await self._next(key, last)
+            except Retryable as error:
+                log.warning("replies.read_failed", error=str(error))
+                await asyncio.sleep(_RECONNECT_SECONDS)
+                continue
+            for entry in entries:
+                last = entry.id
+                self._deliver(entry)
+
+    async def _next(self, key: str, last: str) -> list[Entry]:
+        """Read the replies after ``last``, and trim those up to it from the stream."""
+        block = int(LONGEST_BLOCK.total_seconds() * _MILLISECONDS)
+        with redis_errors():
+            async with self._reader.pipeline(transaction=False) as pipeline:
+                pipeline.xtrim(key, minid=last, approximate=False)
+                pipeline.xread({key: last}, count=_READ_COUNT, block=block)
+                _, reply = await pipeline.execute()
+        return entries_of(reply[0][1] if reply else None)
+
+    def _deliver(self, entry: Entry) -> None:
+        try:
+            reply = parse_event(entry.fields.get(b"event", b""))
+        except MalformedEvent as error:
+            log.warning("replies.malformed", entry_id=entry.id, error=str(error))
+            return
+        if isinstance(reply, QueryAnswered | QueryFailed):
+            waiting = self._waiting.get(reply.data.query_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it ends.
+
+    redis-py sends within ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation
+    that coincides with the end of the awaited operation.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CANCEL_AGAIN_SECONDS)

@@ -1,0 +1,115 @@
+"""Republishing of durable events that are missing from their stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.client.publisher import REMEMBER, Receipt
+from events.names import ARCHIVER, Names, Position, Topic
+from events.outbox import WaitingEvent
+from events.server.memory import Headroom
+from events.server.retry import retrying
+from events.server.scripts import Republish
+from events.streams.watermark import reached, read_watermark
+from runtime.errors import MalformedEvent
+
+__all__ = ["Republishing", "Trace", "is_lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Redis' record of an event: its token and the token of the entry that holds it.
+
+    ``raw`` is empty for an event without a record. The other fields are None then, and also if the
+    record can't be parsed.
+    """
+
+    raw: bytes = b""
+    token: str | None = None
+    entry: str | None = None
+
+    @classmethod
+    def parse(cls, raw: bytes | None) -> Trace:
+        """Parse the record that publishing wrote; any publisher may have written something else."""
+        if raw is None:
+            return cls()
+        token, _, entry_id = raw.decode(errors="replace").partition(" ")
+        entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
+        try:
+            for text in (token, entry):
+                Position.from_token(text)
+        except MalformedEvent:
+            return cls(raw)
+        return cls(raw, token, entry)
+
+
+class Republishing:
+    """Checks the events of an outbox against the streams, and republishes them.
+
+    Each method raises Unavailable if Redis can't be reached.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._script = Republish(redis)
+        self._headroom = Headroom(redis)
+
+    def leads_somewhere(self, event: WaitingEvent) -> bool:
+        """Return whether its stream exists: a publisher may put any partition into the outbox."""
+        return 0 <= event.partition < self._names.partitions
+
+    async def archived(self) -> Mapping[str, str]:
+        """Return the progress of the archive: entry id by ``lane:partition``."""
+        return await read_watermark(self._redis, self._names, ARCHIVER)
+
+    async def traces(self, events: Sequence[WaitingEvent]) -> list[Trace]:
+        """Return Redis' records of events, in the order of the events."""
+        keys = [self._seen(event) for event in events]
+        return [Trace.parse(raw) for raw in await retrying(partial(self._read, keys))]
+
+    async def republish(
+        self, event: WaitingEvent, body: bytes, place: Position, trace: Trace
+    ) -> Receipt:
+        """Add an event again at ``place``, unless it was added since it was traced.
+
+        Raises:
+            LogFull: Redis is near its memory limit.
+        """
+        await self._headroom.check()
+        token, duplicate = await retrying(
+            partial(
+                self._script,
+                stream=self._names.stream(Topic.of_lane(place.lane), place.partition),
+                seen=self._seen(event),
+                event=body,
+                signature=event.signature,
+                place=place,
+                in_vain=trace.raw,
+                remember=REMEMBER,
+            )
+        )
+        return Receipt(token, event.event_id, duplicate)
+
+    async def _read(self, keys: Sequence[str]) -> Sequence[Any]:
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.get(key)
+            return await pipeline.execute()
+
+    def _seen(self, event: WaitingEvent) -> str:
+        return self._names.seen(event.project, event.event_id, event.partition, event.signature)
+
+
+def is_lost(trace: Trace, archived: Mapping[str, str]) -> bool:
+    """Return whether an event that waits for the archive will never reach it.
+
+    ``archived`` must have been read before the event was seen waiting. Then an entry that the
+    archive has passed is not the entry that the archive took the event from.
+    """
+    return trace.entry is None or reached(archived, trace.entry)

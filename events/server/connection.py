@@ -1,0 +1,160 @@
+"""Connections to Redis: no hidden retries, bounded waits, Headrace's own errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from events.server.cancellable import cancellable
+from runtime.errors import ConfigurationError, LogFull, Unavailable
+from runtime.secrets import masked
+
+__all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_errors"]
+
+LONGEST_BLOCK = timedelta(seconds=2)
+_COMMAND_TIMEOUT = timedelta(seconds=5)
+_CONNECTIONS = 32
+_PASSING = (exceptions.ClusterDownError, exceptions.TryAgainError)
+_PASSING_CODES = (
+    *("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE"),
+    *("LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"),
+)
+_BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
+_REFUSED_IN_SCRIPT = "The user executing the script can't"
+_CURE = "check HEADRACE_REDIS_URL and that the server runs"
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """Properties of a server that must be checked before its streams are trusted."""
+
+    version: tuple[int, ...]
+    maxmemory_policy: str
+    maxmemory_bytes: int
+
+
+def connect(redis_url: str, *, blocking: bool = False) -> Redis:
+    """Create a client that connects on demand; close it with ``aclose()``.
+
+    The client never retries a command: a retried XADD whose reply was lost would add a second
+    entry. With ``blocking`` the socket timeout exceeds a read that blocks for ``LONGEST_BLOCK``,
+    and every such read has its own connection; without it at most 32 connections are shared.
+
+    Raises:
+        ConfigurationError: the URL is not redis://, rediss:// or unix://.
+    """
+    timeout = _COMMAND_TIMEOUT + (LONGEST_BLOCK if blocking else timedelta())
+    options = {
+        "socket_timeout": timeout.total_seconds(),
+        "socket_connect_timeout": _COMMAND_TIMEOUT.total_seconds(),
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+    try:
+        pool = _pool(redis_url, options, blocking=blocking)
+    except ValueError:
+        # the error is not quoted: it takes the rest of a password after a slash for the port
+        raise ConfigurationError(
+            "HEADRACE_REDIS_URL is not a Redis URL: write redis://user:password@host:port/0 "
+            "(or rediss://, unix://), with %2F for a slash in the password, %23 for a #"
+        ) from None
+    pool.connection_class = cancellable(pool.connection_class)
+    return Redis.from_pool(pool)
+
+
+def _pool(redis_url: str, options: dict[str, object], *, blocking: bool) -> ConnectionPool:
+    if blocking:
+        return ConnectionPool.from_url(redis_url, **options)
+    wait = _COMMAND_TIMEOUT.total_seconds()
+    return BlockingConnectionPool.from_url(
+        redis_url, max_connections=_CONNECTIONS, timeout=wait, **options
+    )
+
+
+@contextmanager
+def redis_errors() -> Iterator[None]:
+    """Translate the errors of redis-py into those of Headrace.
+
+    Raises:
+        Unavailable: no connection, no reply in time, or the server is loading, read-only, busy, or
+            lacks the disk or the replicas that it requires for a write.
+        LogFull: the server is at its memory limit.
+        ConfigurationError: the server refused the credentials, or the user lacks a permission.
+    """
+    try:
+        yield
+    except exceptions.NoPermissionError as error:
+        raise _refused(error) from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        # redis-py wraps the errors of a connection attempt
+        if exceptions.AuthenticationError in (type(error), type(error.__cause__)):
+            raise ConfigurationError(
+                f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
+            ) from error
+        raise Unavailable(f"Redis can't be reached ({_line(error)}): {_CURE}") from error
+    except exceptions.ResponseError as error:
+        if isinstance(error, exceptions.ReadOnlyError) or _reply_of(error).startswith("READONLY"):
+            raise Unavailable(
+                "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
+            ) from error
+        if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in _reply_of(error):
+            raise LogFull(
+                "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
+            ) from error
+        if _REFUSED_IN_SCRIPT in str(error):
+            raise _refused(error) from error
+        if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
+            raise Unavailable(
+                f"Redis can't run the command now ({_line(error)}): {_CURE}"
+            ) from error
+        raise
+
+
+def _refused(error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"Redis denied permission: {_line(error)}. The role of this user is too narrow; "
+        "`headrace access` creates one user per role"
+    )
+
+
+def _reply_of(error: Exception) -> str:
+    """Return the server's reply, also for a command in a pipeline or in a script.
+
+    redis-py puts the command of a pipeline before it, and Redis up to version 6 the script.
+    """
+    return _BEFORE_REPLY.sub("", str(error))
+
+
+def _line(error: Exception) -> str:
+    return masked(" ".join(str(error).split()))[:200] or type(error).__name__
+
+
+async def check_server(client: Redis) -> ServerFacts:
+    """Read the server's properties and check them.
+
+    Raises:
+        ConfigurationError: the server evicts keys, so whole streams would be lost when it is full.
+        Unavailable: the server can't be reached.
+    """
+    with redis_errors():
+        async with client.pipeline(transaction=False) as pipeline:
+            pipeline.info("server")
+            pipeline.info("memory")
+            server, memory = await pipeline.execute()
+    version = tuple(int(part) for part in str(server["redis_version"]).split("."))
+    facts = ServerFacts(version, str(memory["maxmemory_policy"]), int(memory["maxmemory"]))
+    if facts.maxmemory_policy != "noeviction":
+        raise ConfigurationError(
+            f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams: "
+            "set it to noeviction"
+        )
+    return facts

@@ -1,0 +1,48 @@
+"""Retries of idempotent operations."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import structlog
+
+from events.server.connection import redis_errors
+from runtime.errors import Unavailable
+
+__all__ = ["PATIENCE", "retrying"]
+
+PATIENCE = timedelta(seconds=10)
+_FIRST_DELAY_SECONDS = 0.05
+_LONGEST_DELAY_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+Result = TypeVar("Result")
+
+
+async def retrying(
+    operation: Callable[[], Awaitable[Result]], patience: timedelta = PATIENCE
+) -> Result:
+    """Run an idempotent operation until Redis answers, for at most ``patience``.
+
+    The delays double from 50 ms to 1 s, with jitter, so that clients don't reconnect all at once.
+
+    Raises:
+        Unavailable: Redis still can't be reached.
+        LogFull, ConfigurationError: see ``redis_errors``; these are not retried.
+    """
+    deadline = asyncio.get_running_loop().time() + patience.total_seconds()
+    delay_seconds = _FIRST_DELAY_SECONDS
+    while True:
+        try:
+            with redis_errors():
+                return await operation()
+        except Unavailable as error:
+            if asyncio.get_running_loop().time() + delay_seconds > deadline:
+                raise
+            log.warning("redis.retry", error=str(error), delay_seconds=delay_seconds)
+        await asyncio.sleep(delay_seconds * random.uniform(0.5, 1))  # noqa: S311 - jitter only
+        delay_seconds = min(2 * delay_seconds, _LONGEST_DELAY_SECONDS)

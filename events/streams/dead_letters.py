@@ -1,0 +1,295 @@
+"""Dead letters: events that could not be processed, with the reason; list, redrive, drop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Self
+
+from redis.asyncio import Redis
+from redis.typing import EncodableT, FieldT
+
+from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
+from events.server.connection import redis_errors
+from events.server.scripts import Redrive
+from events.signatures import LONGEST_SIGNATURE, SIGNATURE_FIELD
+from events.streams.entries import Entry, entries_of, order
+from runtime.errors import MalformedEvent, UsageError
+from runtime.secrets import masked
+
+__all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable", "storable_signature", "tellable"]
+
+_DETAIL_CHARACTERS = 4000
+_ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
+_PAGE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """One event that could not be processed, with the reason.
+
+    ``entry_id`` is the event's id in its own stream, ``dead_entry_id`` that of this letter in the
+    dead-letter stream (empty until it is stored). ``error`` is the error's code. ``position`` is
+    the log position that a redrive keeps; it is None if the event is not a change. ``signature`` is
+    empty if the event has none.
+    """
+
+    event: bytes
+    topic: str
+    partition: int
+    entry_id: str
+    group: str
+    error: str
+    detail: str
+    attempts: int
+    first_at: datetime
+    last_at: datetime
+    position: int | None = None
+    signature: str = ""
+    dead_entry_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """Id of this letter for operators: ``<topic>/<partition>/<entry id>``."""
+        return f"{self.topic}/{self.partition}/{self.dead_entry_id}"
+
+    def to_fields(self) -> dict[FieldT, EncodableT]:
+        """Fields of the entry in the dead-letter stream."""
+        fields: dict[FieldT, EncodableT] = {
+            "event": self.event,
+            "topic": self.topic,
+            "partition": self.partition,
+            "entry_id": self.entry_id,
+            "group": self.group,
+            "error": self.error,
+            "detail": self.detail[:_DETAIL_CHARACTERS],
+            "attempts": self.attempts,
+            "first_at": self.first_at.astimezone(UTC).isoformat(),
+            "last_at": self.last_at.astimezone(UTC).isoformat(),
+        }
+        position = self._kept_position()
+        if position is not None:
+            fields["position"] = position
+        if self.signature:
+            fields["signature"] = self.signature
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[bytes, bytes], dead_entry_id: str = "") -> Self:
+        """Inverse of ``to_fields``.
+
+        Raises:
+            KeyError, ValueError, OverflowError: ``to_fields`` can't have made these fields.
+        """
+        text = {
+            key.decode(errors="replace"): value.decode(errors="replace")
+            for key, value in fields.items()
+            if key != b"event"
+        }
+        return cls(
+            event=fields[b"event"],
+            topic=text["topic"],
+            partition=int(text["partition"]),
+            entry_id=text["entry_id"],
+            group=text["group"],
+            error=text["error"],
+            detail=text["detail"],
+            attempts=int(text["attempts"]),
+            first_at=datetime.fromisoformat(text["first_at"]).astimezone(UTC),
+            last_at=datetime.fromisoformat(text["last_at"]).astimezone(UTC),
+            position=int(text["position"]) if "position" in text else None,
+            signature=text.get("signature", ""),
+            dead_entry_id=dead_entry_id,
+        )
+
+    def _kept_position(self) -> int | None:
+        if self.position is not None:
+            return self.position
+        try:
+            topic = Topic(self.topic)
+            if not topic.carries_changes:
+                return None
+            return Position(topic.lane, self.partition, self.entry_id).number
+        except (ValueError, MalformedEvent):
+            return None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Location of a letter: topic, partition, entry id."""
+
+    topic: Topic
+    partition: int
+    dead_entry_id: str
+
+    @classmethod
+    def parse(cls, letter_id: str, names: Names) -> _Place:
+        match = _ID.fullmatch(letter_id)
+        if match is None or match[1] not in GROUPS or int(match[2]) >= names.partitions:
+            raise _unknown(letter_id)
+        return cls(Topic(match[1]), int(match[2]), match[3])
+
+
+def storable(text: str) -> str:
+    """Remove characters that UTF-8 or Postgres can't hold: errors quote arbitrary input."""
+    return text.encode(errors="replace").decode().replace("\x00", "")
+
+
+def tellable(detail: str) -> str:
+    """Return an error's detail in a form that publishers may read: storable, without secrets."""
+    return storable(masked(detail))
+
+
+def storable_signature(fields: Mapping[bytes, bytes]) -> str:
+    """Return the signature among an entry's fields for its letter, cut to the longest valid one."""
+    return storable(fields.get(SIGNATURE_FIELD, b"")[:LONGEST_SIGNATURE].decode(errors="replace"))
+
+
+def instant_of(milliseconds: float) -> datetime:
+    """Return the time of an entry; ids that were chosen by hand may exceed the calendar."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
+class DeadLetters:
+    """The dead-letter streams of one deployment.
+
+    Each method raises Unavailable when Redis can't be reached.
+    """
+
+    def __init__(self, redis: Redis, names: Names) -> None:
+        self._redis = redis
+        self._names = names
+        self._redrive = Redrive(redis)
+
+    async def list(self, limit: int = 100, topic: str | None = None) -> list[DeadLetter]:
+        """Return the newest letters first, of all topics or of one.
+
+        Raises:
+            UsageError: the topic does not exist.
+        """
+        places = self._streams(topic)
+        with redis_errors():
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for place in places:
+                    pipeline.xrevrange(self._dead_key(place), count=limit)
+                replies = await pipeline.execute()
+        letters = [
+            _letter(place, entry)
+            for place, reply in zip(places, replies, strict=True)
+            for entry in entries_of(reply)
+        ]
+        letters.sort(key=lambda letter: letter.last_at, reverse=True)
+        return letters[:limit]
+
+    async def show(self, letter_id: str) -> DeadLetter:
+        """Return one letter.
+
+        Raises:
+            UsageError: the letter does not exist.
+        """
+        place = _Place.parse(letter_id, self._names)
+        entry_id = place.dead_entry_id
+        with redis_errors():
+            reply = await self._redis.xrange(self._dead_key(place), entry_id, entry_id)
+        for entry in entries_of(reply):
+            return _letter(place, entry)
+        raise _unknown(letter_id)
+
+    async def redrive(self, letter_id: str) -> str:
+        """Put the event back into its stream at its former position; return its new entry id.
+
+        Both happen in one step, so that a retry after a lost reply can't add it twice.
+
+        Raises:
+            UsageError: the letter does not exist, or is redriven already.
+        """
+        place = _Place.parse(letter_id, self._names)
+        entry_id = await self._put_back(place)
+        if entry_id is None:
+            raise _unknown(letter_id)
+        return entry_id
+
+    async def redrive_all(self, topic: str | None = None) -> int:
+        """Redrive all current dead letters, oldest first; return their number."""
+        counts = [await self._redrive_stream(place) for place in self._streams(topic)]
+        return sum(counts)
+
+    async def drop(self, letter_id: str) -> None:
+        """Delete one letter permanently.
+
+        Raises:
+            UsageError: the letter does not exist.
+        """
+        place = _Place.parse(letter_id, self._names)
+        with redis_errors():
+            dropped = await self._redis.xdel(self._dead_key(place), place.dead_entry_id)
+        if not dropped:
+            raise _unknown(letter_id)
+
+    async def _redrive_stream(self, stream: _Place) -> int:
+        """Redrive the current letters; new ones wait, or a poison event would loop for ever."""
+        with redis_errors():
+            reply = await self._redis.xrevrange(self._dead_key(stream), count=1)
+        last = next((entry.id for entry in entries_of(reply)), "0-0")
+        count = 0
+        while entry_ids := await self._oldest(stream, last):
+            for entry_id in entry_ids:
+                place = _Place(stream.topic, stream.partition, entry_id)
+                count += await self._put_back(place) is not None
+        return count
+
+    async def _oldest(self, stream: _Place, last: str) -> Sequence[str]:
+        with redis_errors():
+            reply = await self._redis.xrange(self._dead_key(stream), "-", last, count=_PAGE)
+        return [entry.id for entry in entries_of(reply)]
+
+    async def _put_back(self, place: _Place) -> str | None:
+        source = self._names.stream(place.topic, place.partition)
+        with redis_errors():
+            return await self._redrive(self._dead_key(place), source, place.dead_entry_id)
+
+    def _dead_key(self, place: _Place) -> str:
+        return self._names.dead(place.topic, place.partition)
+
+    def _streams(self, topic: str | None) -> Sequence[_Place]:
+        if topic is not None and topic.removesuffix(DEAD_SUFFIX) not in GROUPS:
+            raise UsageError(f"topic {topic[:80]!r} does not exist; known: {', '.join(GROUPS)}")
+        topics = list(GROUPS) if topic is None else [Topic(topic.removesuffix(DEAD_SUFFIX))]
+        return [
+            _Place(name, partition, "")
+            for name in topics
+            for partition in range(self._names.partitions)
+        ]
+
+
+def _letter(place: _Place, entry: Entry) -> DeadLetter:
+    """Parse a letter; an entry that no worker wrote is returned too, and hides no other letter."""
+    try:
+        letter = DeadLetter.from_fields(entry.fields, entry.id)
+    except (KeyError, ValueError, OverflowError):
+        added_at = instant_of(order(entry.id)[0])
+        letter = DeadLetter(
+            event=entry.fields.get(b"event", b""),
+            topic="",
+            partition=0,
+            entry_id="",
+            group="",
+            error="Unknown",
+            detail="this entry was not written by a worker",
+            attempts=0,
+            first_at=added_at,
+            last_at=added_at,
+            dead_entry_id=entry.id,
+        )
+    return replace(letter, topic=place.topic, partition=place.partition)
+
+
+def _unknown(letter_id: str) -> UsageError:
+    return UsageError(
+        f"dead letter {letter_id[:80]!r} does not exist: `headrace dead list` prints all ids"
+    )

@@ -1,0 +1,186 @@
+"""Trimming of streams: answered questions, embedded documents, changes handled by all groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from itertools import product
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
+from events.server.connection import redis_errors
+from events.streams.entries import following, is_absent, order
+
+__all__ = [
+    "changes_needed_from",
+    "read_trimmed",
+    "trim_changes",
+    "trim_chunked",
+    "trim_handled",
+    "trim_queries",
+]
+
+
+async def trim_queries(redis: Redis, names: Names, keep: timedelta = timedelta(minutes=10)) -> int:
+    """Drop answered queries that are older than ``keep``; return their number.
+
+    Trims by id, below the oldest pending query and below the group's cursor: a trim by length would
+    drop entries that are still pending.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed = 0
+    for partition in range(names.partitions):
+        key = names.stream(Topic.QUERY, partition)
+        with redis_errors():
+            trimmed += await _trim(redis, key, {GROUPS[Topic.QUERY]}, keep)
+    return trimmed
+
+
+async def trim_chunked(redis: Redis, names: Names) -> int:
+    """Drop documents whose vectors are made; return their number.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed = 0
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_chunked(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            trimmed += await _trim(redis, key, {GROUPS[topic]}, timedelta())
+    return trimmed
+
+
+async def trim_changes(redis: Redis, names: Names, keep: timedelta) -> int:
+    """Drop changes older than ``keep`` that every group has acknowledged; return their number.
+
+    A stream is not trimmed if it lacks the group of the indexer or of the archiver. Additional
+    groups also retain the changes that they have not handled.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed = 0
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_lane(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            count = await _trim(redis, key, {GROUPS[topic], ARCHIVER}, keep)
+            if count:
+                await redis.hincrby(names.trimmed(partition), lane, count)
+        trimmed += count
+    return trimmed
+
+
+async def trim_handled(redis: Redis, names: Names, topic: Topic, partition: int) -> int:
+    """Drop every entry that all groups have acknowledged, however young; return how many are left.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    key = names.stream(topic, partition)
+    expected = {GROUPS[topic], ARCHIVER} if topic.carries_changes else {GROUPS[topic]}
+    with redis_errors():
+        floor = await _handled_below(redis, key, expected)
+        if floor is not None:
+            count: int = await redis.xtrim(key, minid=floor, approximate=False)
+            if count and topic.carries_changes:
+                await redis.hincrby(names.trimmed(partition), topic.lane, count)
+        left: int = await redis.xlen(key)
+    return left
+
+
+async def read_trimmed(redis: Redis, names: Names) -> dict[tuple[Lane, int], int]:
+    """Return how many changes were trimmed from each stream since Redis was last empty.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    trimmed: dict[tuple[Lane, int], int] = {}
+    for partition in range(names.partitions):
+        with redis_errors():
+            counts: Any = await redis.hgetall(names.trimmed(partition))
+        for lane in Lane:
+            trimmed[lane, partition] = int(counts.get(lane.encode(), 0))
+    return trimmed
+
+
+async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> int | None:
+    """Return the time (ms since 1970) before which no change is needed from Redis; None if unknown.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    floors = []
+    for lane, partition in product(Lane, range(names.partitions)):
+        topic = Topic.of_lane(lane)
+        key = names.stream(topic, partition)
+        with redis_errors():
+            floors.append(
+                await _floor(redis, key, {GROUPS[topic], ARCHIVER}, keep, at_end_free=True)
+            )
+    present = [floor for floor in floors if floor is not None]
+    return min(order(floor)[0] for floor in present) if len(present) == len(floors) else None
+
+
+async def _trim(redis: Redis, key: str, expected: Collection[str], keep: timedelta) -> int:
+    """Drop the entries below the floor; return their number."""
+    floor = await _floor(redis, key, expected, keep)
+    if floor is None:
+        return 0
+    count: int = await redis.xtrim(key, minid=floor, approximate=True)
+    return count
+
+
+async def _floor(
+    redis: Redis, key: str, expected: Collection[str], keep: timedelta, *, at_end_free: bool = False
+) -> str | None:
+    """Return the id below which nothing is needed; None if an expected group can't be read.
+
+    The cursors are read before the pending entries: an entry delivered in between is above them.
+    ``at_end_free``: a group that has read to the end retains nothing.
+    """
+    groups = await _groups(redis, key)
+    names = {group["name"].decode() for group in groups}
+    if not names.issuperset(expected):
+        return None
+    async with redis.pipeline(transaction=False) as pipeline:
+        for name in sorted(names):
+            pipeline.xpending(key, name)
+        pipeline.xrevrange(key, count=1)
+        pipeline.time()
+        *pending, last, (seconds, microseconds) = await pipeline.execute(raise_on_error=False)
+    if any(is_absent(summary) for summary in pending):
+        return None
+    end = last[0][0].decode() if last else "0-0"
+    oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
+    ids: list[str] = [summary["min"].decode() for summary in pending if summary["min"]]
+    delivered = [group["last-delivered-id"].decode() for group in groups]
+    ids += [cursor for cursor in delivered if not at_end_free or order(cursor) < order(end)]
+    return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
+
+
+async def _handled_below(redis: Redis, key: str, expected: Collection[str]) -> str | None:
+    """Return the id below which all groups have handled everything; None as for ``_floor``."""
+    groups = await _groups(redis, key)
+    if not {group["name"].decode() for group in groups}.issuperset(expected):
+        return None
+    ids = []
+    for group in groups:  # its cursor was read before the pending entries, as in _floor
+        pending: Any = await redis.xpending(key, group["name"])
+        oldest = pending["min"]
+        cursor = group["last-delivered-id"].decode()
+        ids.append(oldest.decode() if oldest else following(cursor))
+    return min(ids, key=order)
+
+
+async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:
+    """Return the groups of a stream; empty if the stream does not exist."""
+    async with redis.pipeline(transaction=False) as pipeline:
+        pipeline.xinfo_groups(key)
+        (reply,) = await pipeline.execute(raise_on_error=False)
+    return [] if is_absent(reply) else reply

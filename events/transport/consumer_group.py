@@ -1,0 +1,205 @@
+"""Redis commands of one consumer of one stream.
+
+Deliveries are counted by attempts that began, not by fetches: entries are claimed with XCLAIM and
+an explicit RETRYCOUNT, after XPENDING with IDLE has listed the overdue ones. XAUTOCLAIM would count
+each fetch, return no counts, and return fewer entries than requested before the end is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from faust.types import TP
+from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+from redis.exceptions import ResponseError
+from redis.typing import EncodableT, FieldT
+
+from events.server.scripts import ForgetConsumers
+from events.transport.in_flight import HeldEntry
+
+__all__ = ["Claimed", "Group", "Pending", "is_group_missing"]
+
+_IDS_PER_COMMAND = 1000
+
+
+def is_group_missing(error: Exception) -> bool:
+    """Return whether the stream or group is missing, after a flush or failover to an old copy."""
+    return isinstance(error, ResponseError) and str(error).startswith(("NOGROUP", "UNBLOCKED"))
+
+
+@dataclass(frozen=True)
+class Pending:
+    """One row of the list of pending entries."""
+
+    id: str
+    deliveries: int
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """Entries of a claim, and the ids of entries that were trimmed while pending."""
+
+    entries: list[HeldEntry] = field(default_factory=list)
+    lost_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One consumer in the group of one stream. Methods raise the errors of redis-py."""
+
+    redis: Redis
+    tp: TP
+    stream: str
+    dead_stream: str
+    name: str
+    consumer: str
+    lease: timedelta
+
+    async def create(self) -> None:
+        """Create stream and group if they don't exist; the group starts at the first entry."""
+        try:
+            await self.redis.xgroup_create(self.stream, self.name, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    async def read(self, blocking: Redis, count: int, block: timedelta) -> list[HeldEntry]:
+        """Read new entries. Never cancel this: the entries would be pending and unknown to us."""
+        reply: Any = await blocking.xreadgroup(
+            self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
+        )
+        return [
+            HeldEntry(self.tp, entry_id.decode(), fields)
+            for _, entries in reply
+            for entry_id, fields in entries
+        ]
+
+    async def pending(
+        self, idle: timedelta, count: int, after: str = "", *, own: bool = False
+    ) -> list[Pending]:
+        """Return pending entries above an id, idle for that long, of all consumers or our own."""
+        rows: Any = await self.redis.xpending_range(
+            self.stream,
+            self.name,
+            min=f"({after}" if after else "-",
+            max="+",
+            count=count,
+            consumername=self.consumer if own else None,
+            idle=_ms(idle) or None,
+        )
+        return [Pending(row["message_id"].decode(), row["times_delivered"]) for row in rows]
+
+    async def claim(self, rows: Sequence[Pending], idle: timedelta) -> Claimed:
+        """Take over entries that are still idle; the delivery counters stay unchanged."""
+        if not rows:
+            return Claimed()
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for row in rows:
+                pipeline.xclaim(
+                    self.stream,
+                    self.name,
+                    self.consumer,
+                    _ms(idle),
+                    [row.id],
+                    retrycount=row.deliveries,
+                )
+            replies = await pipeline.execute()
+        claimed = {row.id: _fields_of(reply) for row, reply in zip(rows, replies, strict=True)}
+        entries = [
+            HeldEntry(self.tp, row.id, fields, row.deliveries + 1, counted=False)
+            for row in rows
+            if (fields := claimed[row.id])
+        ]
+        missing = [entry_id for entry_id, fields in claimed.items() if not fields]
+        return Claimed(entries, await self._trimmed(missing))
+
+    async def _trimmed(self, entry_ids: Sequence[str]) -> list[str]:
+        """Return the ids trimmed from the stream; others were just claimed by another consumer."""
+        if not entry_ids:
+            return []
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for entry_id in entry_ids:
+                pipeline.xrange(self.stream, entry_id, entry_id)
+            replies = await pipeline.execute()
+        return [entry_id for entry_id, reply in zip(entry_ids, replies, strict=True) if not reply]
+
+    async def count_attempt(self, entries: Iterable[HeldEntry]) -> None:
+        """Write the attempts of redelivered entries to the delivery counters of Redis."""
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for entry in entries:
+                self.queue_claim(pipeline, [entry.id], timedelta(), entry.attempt)
+            await pipeline.execute()
+
+    async def renew(self, entry_ids: Sequence[str]) -> set[str]:
+        """Renew the leases of the entries that are still ours; return their ids."""
+        rows = await self._own(entry_ids)
+        if rows:
+            async with self.redis.pipeline(transaction=False) as pipeline:
+                for chunk in _chunks(sorted(rows)):
+                    pipeline.xclaim(self.stream, self.name, self.consumer, 0, chunk, justid=True)
+                await pipeline.execute()
+        return rows
+
+    async def _own(self, entry_ids: Sequence[str]) -> set[str]:
+        wanted, own, after = set(entry_ids), set[str](), ""
+        while page := await self.pending(timedelta(), _IDS_PER_COMMAND, after, own=True):
+            own.update(row.id for row in page)
+            after = page[-1].id
+        return own & wanted
+
+    def queue_acknowledgements(self, pipeline: Pipeline, entry_ids: Sequence[str]) -> None:
+        """Queue the acknowledgement of finished entries, in any order."""
+        for chunk in _chunks(entry_ids):
+            pipeline.xack(self.stream, self.name, *chunk)
+
+    def queue_claim(
+        self, pipeline: Pipeline, entry_ids: Sequence[str], idle: timedelta, deliveries: int
+    ) -> None:
+        """Queue setting idle time and delivery counter, which makes an entry overdue."""
+        for chunk in _chunks(entry_ids):
+            pipeline.xclaim(
+                self.stream,
+                self.name,
+                self.consumer,
+                0,
+                chunk,
+                idle=_ms(idle),
+                retrycount=deliveries,
+                justid=True,
+            )
+
+    async def bury(self, entry_id: str, fields: dict[FieldT, EncodableT]) -> None:
+        """Add a dead letter and acknowledge its entry, in one transaction."""
+        async with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.xadd(self.dead_stream, fields)
+            pipeline.xack(self.stream, self.name, entry_id)
+            await pipeline.execute()
+
+    async def forget_consumers(self, silent_for: timedelta) -> int:
+        """Remove dead consumers without pending entries from the group; return their number."""
+        return await ForgetConsumers(self.redis)(
+            stream=self.stream, group=self.name, silent_for=silent_for
+        )
+
+    async def leave(self) -> None:
+        """Remove this consumer, unless it has pending entries: they would be dropped too."""
+        if not await self.pending(timedelta(), 1, own=True):
+            await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
+
+
+def _fields_of(reply: Any) -> dict[bytes, bytes]:
+    """Return the fields of a claimed entry; empty if not claimed, or trimmed (nil on Redis 6.2)."""
+    return reply[0][1] or {} if reply else {}
+
+
+def _chunks(entry_ids: Sequence[str]) -> Iterable[list[Any]]:
+    for start in range(0, len(entry_ids), _IDS_PER_COMMAND):
+        yield list(entry_ids[start : start + _IDS_PER_COMMAND])
+
+
+def _ms(duration: timedelta) -> int:
+    return int(duration.total_seconds() * 1000)

@@ -1,0 +1,185 @@
+"""Replays of one project or all for ``headrace replay``, and the output of their results."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any, TypeVar
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from bench.evaluation import DEPTH, load_questions, ndcg
+from gateway.output import print_json, printable
+from gateway.progress import ShowProgress
+from processors.replay.dry_run import Estimate
+from processors.replay.generations import Listed, Returned, projects_of
+from processors.replay.quality_gate import Ask, EvaluationGate
+from processors.replay.replay import Gate, Replay
+from processors.replay.report import ReplayReport
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools
+from processors.replay.verification import NotSwitched
+from runtime.errors import UsageError
+
+__all__ = [
+    "gate_of",
+    "generations_table",
+    "plan_projects",
+    "replay_projects",
+    "tell_differences",
+    "tell_plans",
+    "tell_reports",
+    "tell_returned",
+]
+
+_SHOWN_DIFFERENCES = 20
+_SHORT = ("id", "state", "documents", "chunks", "since")
+
+One = TypeVar("One", Estimate, ReplayReport)
+
+
+async def plan_projects(
+    tools: Tools, project: str | None, choice: Choice, show: ShowProgress
+) -> list[Estimate]:
+    """Estimate the work of a replay of each project."""
+    projects = await projects_of(tools, project)
+    return [await Replay(tools, name, choice, None, show).plan() for name in projects]
+
+
+async def replay_projects(
+    tools: Tools,
+    project: str | None,
+    choice: Choice,
+    gate: Gate | None,
+    show: ShowProgress,
+    reports: list[ReplayReport],
+) -> None:
+    """Replay the projects in turn, and append the report of each to ``reports``."""
+    for name in await projects_of(tools, project):
+        work = Replay(tools, name, choice, gate, show)
+        reports.append(work.report)
+        await work.run()
+
+
+def tell_plans(plans: Sequence[Estimate], json: bool) -> None:
+    """Print estimates of replays."""
+    _tell(plans, json, _plan_line)
+
+
+def tell_reports(reports: Sequence[ReplayReport], json: bool) -> None:
+    """Print reports of replays."""
+    _tell(reports, json, _report_line)
+
+
+def tell_differences(error: NotSwitched, reports: Sequence[ReplayReport], json: bool) -> None:
+    """Print the differences that kept a generation from going live, document by document."""
+    if json:
+        differences = [
+            {"agent": difference.agent or None, "uri": difference.uri, "reason": difference.reason}
+            for difference in error.differences
+        ]
+        failure = {"error": str(error), "differences": differences}
+        print_json(_joined([report.as_json() for report in reports]) | failure)
+        return
+    for difference in error.differences[:_SHOWN_DIFFERENCES]:
+        typer.echo(printable(f"  {difference}"))
+    more = len(error.differences) - _SHOWN_DIFFERENCES
+    if more > 0:
+        typer.echo(f"  and {more:,} more (--json lists all)")
+
+
+def tell_returned(returned: Returned, json: bool) -> None:
+    """Print the result of a switch or rollback."""
+    if json:
+        print_json(returned.as_json())
+        return
+    typer.echo(
+        f"{returned.project}: generation {returned.generation} is live, "
+        f"{returned.former} is kept ({returned.caught_up:,} documents caught up, "
+        f"{returned.seconds:.2f} s)"
+    )
+
+
+def generations_table(found: Sequence[Listed]) -> Table:
+    """Table with a row for each generation; times are in UTC."""
+    columns = ("project", "id", "state", "model", "chunking", "documents", "chunks", "since")
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        # long names are wrapped, so that they stay readable
+        table.add_column(column, overflow="fold", no_wrap=column in _SHORT)
+    for row in found:
+        made = row.generation
+        models = [made.recipe.model, *(f"{k}: {m}" for k, m in made.recipe.models.items())]
+        when = f"{(made.switched_at or made.created_at).astimezone(UTC):%m-%d %H:%M}"
+        sizes = f"{row.documents:,}", f"{row.chunks:,}"
+        cells = (row.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, *sizes, when)))
+    return table
+
+
+def _tell(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
+    if json:
+        print_json(_joined([result.as_json() for result in found]))
+    elif not found:
+        typer.echo("no projects yet: `headrace sync PATH` creates one")
+    else:
+        for result in found:
+            typer.echo(printable(line(result)))
+
+
+def _joined(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join results in one object; the fields of a single project are also at the top level."""
+    return {**(found[0] if len(found) == 1 else {}), "projects": found}
+
+
+def _plan_line(plan: Estimate) -> str:
+    cost = "unknown cost" if plan.cost_usd is None else f"${plan.cost_usd:,.4f}"
+    refused = f"; {plan.refused:,} documents can't be processed" if plan.refused else ""
+    return (
+        f"{plan.project}: {plan.documents:,} documents, {plan.chunks:,} chunks: "
+        f"{plan.reused:,} have a vector, {plan.embedded:,} would be embedded "
+        f"({plan.tokens:,} tokens, {cost}), in about {plan.seconds:,.0f} s{refused}"
+    )
+
+
+def _report_line(report: ReplayReport) -> str:
+    fields = report.as_json()
+    build = report.stages.seconds.get("build", 0.0)
+    rate = f", {report.chunks / build:,.0f} chunks/s" if build else ""
+    cost = "unknown cost" if fields["cost_usd"] is None else f"${fields['cost_usd']:,.4f}"
+    embedded = f"{fields['embedded']:,} embedded ({fields['tokens']:,} tokens, {cost})"
+    damage = "".join(f"\n  damaged: {path}" for path in report.damaged)
+    gate = report.gate
+    scores = f"; nDCG@10 {gate.new:.4f}, formerly {gate.live:.4f}" if gate else ""
+    return (
+        f"{report.project}: generation {report.generation} is live, {report.former} is kept; "
+        f"{report.documents:,} documents, {report.chunks:,} chunks{rate}; {embedded}; "
+        f"digest {report.digest[:16]}{scores}{damage}"
+    )
+
+
+_QUERY_CHARACTERS = 2000
+
+
+def gate_of(directory: Path, max_drop: float) -> EvaluationGate:
+    """Gate on the mean nDCG@10 over the questions of a set, whose document ids are uris.
+
+    Raises:
+        UsageError: the set is ill-formed, or the drop is not between 0 and 1.
+    """
+    if not 0 <= max_drop <= 1:
+        raise UsageError(f"--max-drop must be from 0 to 1, not {max_drop:g}")
+    questions = load_questions(directory)
+
+    async def score(ask: Ask) -> float:
+        scores = []
+        for query, text in questions.queries.items():
+            uris = list(dict.fromkeys(await ask(text[:_QUERY_CHARACTERS])))
+            scores.append(ndcg(uris, questions.grades[query], DEPTH))
+        return statistics.fmean(scores)
+
+    return EvaluationGate(score, max_drop)

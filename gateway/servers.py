@@ -1,0 +1,294 @@
+"""Servers and workers of a command: configured, those of a running ``up``, or its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+
+from events.deployment import check_partitions, read_stamp
+from events.names import Names
+from events.server.connection import connect
+from gateway.output import stderr
+from gateway.supervisor import Part
+from processors.deployment import chosen_partitions
+from runtime.child_process import ChildProcess, command_of
+from runtime.cores import model_threads, parser_processes
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+from runtime.embedded.server import DirectoryLock
+from runtime.errors import ConfigurationError, Unavailable
+from runtime.private import make_private
+from runtime.settings import Settings
+from runtime.worker_process import WorkerProcess, worker_process
+
+__all__ = [
+    "OwnServers",
+    "announced",
+    "announced_process",
+    "configured",
+    "find_running",
+    "own_servers",
+    "owner_lock",
+    "prepare_home",
+    "require_database",
+    "stack",
+    "supervised_workers",
+    "worker",
+]
+
+
+@dataclass(frozen=True)
+class OwnServers:
+    """Settings with the URLs of all servers; ``embedded`` lists those that this command started."""
+
+    settings: Settings
+    embedded: list[Part] = field(default_factory=list)
+
+
+def configured(settings: Settings) -> Settings | None:
+    """Settings with existing servers, configured or of a running ``up``; None if there are none."""
+    if settings.redis_url:
+        return settings
+    return find_running(settings)
+
+
+@asynccontextmanager
+async def stack(
+    settings: Settings, *, with_worker: bool = True, as_chosen: bool = False
+) -> AsyncIterator[Settings]:
+    """Provide settings with the URLs of running servers and the partitions of their deployment.
+
+    With ``as_chosen``, the number of partitions stays that of the settings.
+
+    If there are no servers, servers and a worker run under ``home`` until the context ends.
+
+    Raises:
+        UsageError: another command currently runs its own servers under ``home``.
+        ConfigurationError: a server or the worker can't start, or the settings name a different
+            number of partitions than the deployment has; the message gives the reason.
+    """
+    existing = configured(settings)
+    if existing is not None:
+        yield existing if as_chosen else await _with_partitions(existing)
+        return
+    async with own_servers(settings) as servers, AsyncExitStack() as exits:
+        own = servers.settings
+        if with_worker:
+            log = own.home_directory / "worker.log"
+            await exits.enter_async_context(worker(own, log=log))
+        yield own if as_chosen else await _with_partitions(own)
+
+
+async def _with_partitions(settings: Settings) -> Settings:
+    """Fill in the number of partitions of the deployment.
+
+    If Redis can't be reached, the settings stay unchanged: the command reports that in detail.
+    """
+    redis = connect(settings.redis_url)
+    try:
+        stamp = await read_stamp(redis, Names(settings.stream_prefix))
+    except Unavailable:
+        return settings
+    finally:
+        await redis.aclose()
+    if stamp is None:
+        return settings
+    partitions = check_partitions(stamp.partitions, chosen_partitions(settings))
+    return settings.model_copy(update={"partitions": partitions})
+
+
+@asynccontextmanager
+async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
+    """Start embedded servers in place of those that are not configured; migrate the database.
+
+    A configured database is migrated too if the URL of its owner is set; otherwise the workers
+    check the schema.
+    """
+    home = prepare_home(settings)
+    async with AsyncExitStack() as exits:
+        embedded: list[Part] = []
+        own = settings.model_copy(update=await _start(settings, home, exits, embedded))
+        if own.owner_database_url:
+            from store.postgres.schema import upgrade  # noqa: PLC0415 - see _import_schema
+
+            await upgrade(own.owner_database_url)
+        yield OwnServers(own, embedded)
+
+
+async def _start(
+    settings: Settings, home: Path, exits: AsyncExitStack, embedded: list[Part]
+) -> dict[str, str]:
+    """Start the servers that are not configured concurrently; returns their URLs.
+
+    They are appended to ``embedded``, and ``exits`` stops them.
+    """
+    starts = [_import_schema()]
+    if not settings.redis_url:
+        redis = EmbeddedRedis(home)
+        exits.push_async_callback(redis.stop)
+        embedded.append(redis)
+        starts.append(_start_redis(redis))
+    if not settings.database_url:
+        postgres = EmbeddedPostgres(home, worker_role=settings.worker_role)
+        exits.push_async_callback(postgres.stop)
+        embedded.append(postgres)
+        starts.append(_start_postgres(postgres))
+    urls: dict[str, str] = {}
+    # wait for all, so that none is still starting when this function returns or raises
+    for started in await asyncio.gather(*starts, return_exceptions=True):
+        if isinstance(started, BaseException):
+            raise started
+        urls |= started
+    return urls
+
+
+async def _import_schema() -> dict[str, str]:
+    """Import Alembic, which is slow, while the servers start."""
+    await asyncio.to_thread(import_module, "store.postgres.schema")
+    return {}
+
+
+async def _start_redis(redis: EmbeddedRedis) -> dict[str, str]:
+    url = await redis.start()
+    if redis.note:
+        stderr().print(redis.note, markup=False)
+    return {"redis_url": url}
+
+
+async def _start_postgres(postgres: EmbeddedPostgres) -> dict[str, str]:
+    urls = await postgres.start()
+    return {"database_url": urls.operator, "owner_database_url": urls.owner}
+
+
+def prepare_home(settings: Settings) -> Path:
+    """Create the home if necessary, close it to other users, and return it.
+
+    Raises:
+        ConfigurationError: the home can't be written to, or belongs to another user.
+    """
+    home = settings.home_directory
+    corrected = make_private(home)
+    if corrected:
+        stderr().print(corrected, markup=False)
+    return home
+
+
+def require_database(settings: Settings) -> Settings:
+    """Check that the settings name a database, for commands that read Postgres.
+
+    Raises:
+        ConfigurationError: they don't.
+    """
+    if not settings.database_url:
+        raise ConfigurationError(
+            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is; set both, or neither"
+            " to use the servers of `headrace up`"
+        )
+    return settings
+
+
+_FILE = "up.json"
+_SHARED = ("redis_url", "database_url", "owner_database_url")
+
+
+@contextmanager
+def announced(settings: Settings) -> Iterator[None]:
+    """Publish the servers of ``settings`` to other commands until the context ends."""
+    path = settings.home_directory / _FILE
+    announcement = {"pid": os.getpid()} | {name: getattr(settings, name) for name in _SHARED}
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)  # the URLs hold passwords
+    draft.write_text(json.dumps(announcement))
+    draft.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def find_running(settings: Settings) -> Settings | None:
+    """Fill in the servers of a running ``up``. Returns None if none runs."""
+    try:
+        announcement = json.loads(_path_of(settings).read_text())
+        alive = (
+            "headrace" in (command := command_of(int(announcement["pid"]))) or "gateway" in command
+        )
+        urls = {name: str(announcement[name]) for name in _SHARED}
+    except (OSError, ValueError, KeyError):
+        return None
+    return settings.model_copy(update=urls) if alive else None
+
+
+def announced_process(settings: Settings) -> int | None:
+    """Process id of the ``up`` that was announced last. Returns None if none is announced."""
+    try:
+        return int(json.loads(_path_of(settings).read_text())["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def owner_lock(home: Path) -> DirectoryLock:
+    """Lock that a running ``up`` holds on its home, from start to end."""
+    return DirectoryLock(home, "up.lock")
+
+
+def _path_of(settings: Settings) -> Path:
+    return settings.home_directory / _FILE
+
+
+_MARGIN = timedelta(seconds=5)
+
+
+def worker(
+    settings: Settings, *, log: Path | None = None
+) -> AbstractAsyncContextManager[ChildProcess]:
+    """Worker that uses the servers of ``settings``; without ``log``, it logs to our output.
+
+    Raises (when entered):
+        ConfigurationError: it is not ready in time, or ended; the message holds its last log lines.
+    """
+    return worker_process(
+        environment=_environment(settings, 1), stop_timeout=_stop_timeout(settings), log=log
+    )
+
+
+def supervised_workers(settings: Settings, count: int) -> list[WorkerProcess]:
+    """Workers, not yet started, that share the cores of this machine.
+
+    Each logs to its own file in the home.
+    """
+    return [
+        WorkerProcess(
+            environment=_environment(settings, count),
+            stop_timeout=_stop_timeout(settings),
+            log=settings.home_directory / f"worker-{number}.log",
+            name="the worker" if count == 1 else f"worker {number}",
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def _environment(settings: Settings, workers: int) -> dict[str, str]:
+    return {
+        "HEADRACE_REDIS_URL": settings.redis_url,
+        "HEADRACE_DATABASE_URL": settings.database_url,
+        "HEADRACE_OWNER_DATABASE_URL": settings.owner_database_url,
+        "HEADRACE_MODEL_THREADS": str(model_threads(settings, workers)),
+        "HEADRACE_CHUNKING_PROCESSES": str(parser_processes(settings, workers)),
+    }
+
+
+def _stop_timeout(settings: Settings) -> timedelta:
+    return settings.shutdown_timeout + _MARGIN

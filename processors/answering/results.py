@@ -1,0 +1,116 @@
+"""Assembly of results with citations, and of a context that fits a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
+
+from events.models import Citation, Kind, LegScore, Query, Scores, SearchResult
+from processors.answering.fusion import Fused
+from store.generations.catalog import Generation
+from store.search.search import Search
+from store.types import ChunkRow
+
+__all__ = ["Assembler", "permalink"]
+
+CountTokens = Callable[[Sequence[str]], list[int]]
+
+
+class Assembler:
+    """Fetches the chunks of an answer and cites the source of each."""
+
+    def __init__(self, search: Search, count_tokens: CountTokens) -> None:
+        self._search = search
+        self._count_tokens = count_tokens
+
+    async def assemble(
+        self, query: Query, ranked: Sequence[Fused], generation: Generation
+    ) -> tuple[tuple[SearchResult, ...], str | None]:
+        """Return results in rank order, and the context, or None if the query asks for none.
+
+        A chunk that was deleted since it was retrieved is left out.
+        """
+        ids = [chunk.chunk_id for chunk in ranked]
+        rows = await self._search.rows(generation, query.agent, ids)
+        results = tuple(
+            _result(rows[chunk.chunk_id], chunk, query.explain)
+            for chunk in ranked
+            if chunk.chunk_id in rows
+        )
+        if query.context_tokens is None:
+            return results, None
+        return results, self._context(results, query.context_tokens)
+
+    def _context(self, results: Sequence[SearchResult], budget_tokens: int) -> str:
+        """Join whole chunks in rank order, each under its citation, that fit the budget."""
+        passages = [_passage(number, result) for number, result in enumerate(results, 1)]
+        kept: list[str] = []
+        for passage, tokens in zip(passages, self._count_tokens(passages), strict=True):
+            if tokens <= budget_tokens:
+                budget_tokens -= tokens
+                kept.append(passage)
+        return "\n\n".join(kept)
+
+
+def _passage(number: int, result: SearchResult) -> str:
+    where = result.citation
+    return f"[{number}] {where.uri}:{where.start_line}-{where.end_line}\n{result.content}"
+
+
+def _result(row: ChunkRow, fused: Fused, explain: bool) -> SearchResult:
+    scores = Scores(vector=fused.vector, keyword=fused.keyword, fused=fused.score)
+    return SearchResult(
+        chunk_id=row.chunk_id,
+        content=row.content,
+        kind=Kind(row.kind),
+        title=row.title,
+        citation=_citation(row),
+        scores=scores,
+        match_type=fused.match_type,
+        metadata=dict(row.metadata),
+        explanation=_explanation(scores) if explain else None,
+    )
+
+
+def _citation(row: ChunkRow) -> Citation:
+    return Citation(
+        uri=row.uri,
+        start_line=row.start_line,
+        end_line=row.end_line,
+        page=row.page,
+        symbol=row.symbol,
+        heading_path=row.heading_path,
+        commit=row.commit,
+        permalink=permalink(row),
+    )
+
+
+def permalink(row: ChunkRow) -> str | None:
+    """Fill commit, path and lines into the document's permalink template, if it has one."""
+    if row.permalink_template is None:
+        return None
+    values = {
+        "{commit}": quote(row.commit or "HEAD", safe=""),
+        "{path}": quote(row.uri),
+        "{start}": str(row.start_line),
+        "{end}": str(row.end_line),
+    }
+    link = row.permalink_template
+    for placeholder, value in values.items():
+        link = link.replace(placeholder, value)
+    return link
+
+
+def _explanation(scores: Scores) -> str:
+    parts = [
+        _leg("meaning", "cosine", scores.vector),
+        _leg("words", "BM25", scores.keyword),
+        f"together {scores.fused:.3f}",
+    ]
+    return "; ".join(parts)
+
+
+def _leg(name: str, unit: str, leg: LegScore | None) -> str:
+    if leg is None:
+        return f"{name}: not among the candidates"
+    return f"{name}: rank {leg.rank} ({unit} {leg.score:.3f})"

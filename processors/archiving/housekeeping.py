@@ -1,0 +1,167 @@
+"""Periodic maintenance by the archiver: trim streams, compact the archive, release contents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+
+import structlog
+from redis.asyncio import Redis
+
+from events.names import Names
+from events.streams.trim import changes_needed_from, trim_changes
+from processors.archiving.archiver import Archiver, pause
+from processors.archiving.outbox_relay import Republisher
+from runtime import metrics
+from store.archive import Archive
+from store.documents.contents import release_contents
+from store.postgres.pool import Database
+from store.projects import Projects
+from store.purge.projects import DeletedProjects, remove_project
+
+__all__ = ["Archiving", "Upkeep"]
+
+log = structlog.get_logger(__name__)
+
+_LOOK_EVERY = timedelta(seconds=5)
+_TRIM_EVERY = timedelta(minutes=1)
+_RELEASE_EVERY = timedelta(minutes=10)
+_COUNT_EVERY = timedelta(minutes=10)
+_FIRST_COMPACTION = timedelta(minutes=15)
+_MANY_FILES = 5_000
+"""Number of new files of a project that causes a compaction before it is due."""
+
+_CLOCKS_DIFFER_BY = timedelta(hours=1)
+
+
+@dataclass
+class _Chore:
+    name: str
+    every: timedelta
+    run: Callable[[], Awaitable[None]]
+    due_at: float
+
+
+class Upkeep:
+    """Chores that run while the archiver of the same process holds the lock."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        names: Names,
+        database: Database,
+        archive: Archive,
+        *,
+        stream_retention: timedelta,
+        archive_retention: timedelta,
+        compaction_interval: timedelta,
+    ) -> None:
+        self._redis = redis
+        self._names = names
+        self._database = database
+        self._archive = archive
+        self._stream_retention = stream_retention
+        self._archive_retention = archive_retention
+        self._files: dict[str, int] = {}
+        first_compaction = min(_FIRST_COMPACTION, compaction_interval)
+        self._chores = [
+            _due("trimming", _TRIM_EVERY, self.trim),
+            _due("releasing", _RELEASE_EVERY, self.release),
+            _due("merging", _COUNT_EVERY, self.merge),
+            _due("deleted projects", _COUNT_EVERY, self.remove_deleted),
+            _due("compaction", compaction_interval, self.compact, first=first_compaction),
+        ]
+
+    async def run(self, stop: asyncio.Event, is_active: Callable[[], bool]) -> None:
+        """Run due chores until ``stop`` is set; a failed chore is logged, and runs next time."""
+        while not stop.is_set():
+            if is_active():
+                for chore in self._chores:
+                    await _run_if_due(chore)
+            await pause(stop, _LOOK_EVERY)
+
+    async def trim(self) -> None:
+        """Remove changes from Redis that are old, indexed and archived."""
+        trimmed = await trim_changes(self._redis, self._names, self._stream_retention)
+        metrics.CHANGES_TRIMMED.inc(trimmed)
+
+    async def compact(self) -> None:
+        """Compact the archive of every project."""
+        for project in await Projects(self._database).all():
+            await self._compact(project)
+
+    async def merge(self, many: int = _MANY_FILES) -> None:
+        """Compact projects with ``many`` files more than after their last compaction.
+
+        Infrequent changes create many small files.
+        """
+        for project in await Projects(self._database).all():
+            if await self._count(project) - self._files.get(project, 0) >= many:
+                await self._compact(project)
+
+    async def _compact(self, project: str) -> None:
+        await self._archive.compact(project, datetime.now(UTC) - self._archive_retention)
+        self._files[project] = await self._count(project)
+
+    async def _count(self, project: str) -> int:
+        statistics = await self._archive.statistics(project)
+        return 0 if statistics is None else statistics.files
+
+    async def remove_deleted(self) -> None:
+        """Remove the archives of projects that were deleted before the retention began."""
+        before = datetime.now(UTC) - self._archive_retention
+        for project in await DeletedProjects(self._database).all():
+            if project.deleted_at < before:
+                await remove_project(self._database, self._archive, project.id)
+
+    async def release(self) -> None:
+        """Delete contents from Postgres that were sent by reference, are archived and old."""
+        needed = await changes_needed_from(self._redis, self._names, self._stream_retention)
+        if needed is None:
+            return
+        before = datetime.fromtimestamp(needed / 1000, UTC) - _CLOCKS_DIFFER_BY
+        for project_id in (await Projects(self._database).all()).values():
+            await release_contents(self._database, project_id, before)
+
+
+def _due(
+    name: str,
+    every: timedelta,
+    run: Callable[[], Awaitable[None]],
+    *,
+    first: timedelta = timedelta(),
+) -> _Chore:
+    return _Chore(name, every, run, monotonic() + first.total_seconds())
+
+
+async def _run_if_due(chore: _Chore) -> None:
+    if monotonic() < chore.due_at:
+        return
+    try:
+        await chore.run()
+    except Exception as error:  # noqa: BLE001 - failing maintenance must not end the worker
+        log.warning("archive.upkeep_failed", chore=chore.name, error=str(error) or repr(error))
+    chore.due_at = monotonic() + chore.every.total_seconds()
+
+
+@dataclass(frozen=True)
+class Archiving:
+    """The three loops of the archiver, which end when ``stop`` is set."""
+
+    archiver: Archiver
+    upkeep: Upkeep
+    republisher: Republisher
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Archive, maintain and republish lost events, while no other worker does."""
+
+        def is_active() -> bool:
+            return self.archiver.is_active
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.archiver.run(stop))
+            tasks.create_task(self.upkeep.run(stop, is_active))
+            tasks.create_task(self.republisher.run(stop, is_active))

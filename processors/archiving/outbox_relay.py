@@ -1,0 +1,150 @@
+"""Outbox relay: publishes durable events again if they never reached the archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from time import monotonic
+
+import structlog
+from redis.exceptions import RedisError
+
+from events.client.republisher import Republishing, Trace, is_lost
+from events.names import Position
+from events.outbox import Placed, WaitingEvent
+from processors.archiving.archiver import pause
+from runtime import metrics
+from runtime.errors import HeadraceError
+from store.outbox import PostgresOutbox
+
+__all__ = ["Republisher"]
+
+log = structlog.get_logger(__name__)
+
+AGE = timedelta(seconds=15)
+"""Younger events are still being published, or are on their way into the archive."""
+
+_LOOK_EVERY = timedelta(seconds=15)
+_WHILE_INACTIVE = timedelta(seconds=1)
+_REST = 10
+"""Duty cycle: after a scan of the outbox, rest at least this many times as long as it took."""
+
+_BODIES = 32
+
+Lost = tuple[WaitingEvent, Trace]
+
+
+class Republisher:
+    """Relay of lost events from the outbox to the streams.
+
+    An event is lost if Redis does not have it: it was removed by a flush or a failover, or its
+    publisher died before sending it. It is appended to its stream with the log position that it
+    had, or probably should have had, as its asserted position, so that it overrides nothing newer.
+    Publishing twice, or in two processes at once, adds nothing.
+    """
+
+    def __init__(
+        self, republishing: Republishing, outbox: PostgresOutbox, *, age: timedelta = AGE
+    ) -> None:
+        self._republishing = republishing
+        self._outbox = outbox
+        self._age = age
+
+    async def run(self, stop: asyncio.Event, is_active: Callable[[], bool] = lambda: True) -> None:
+        """Scan regularly until ``stop`` is set; failures are logged, and the next scan retries."""
+        while not stop.is_set():
+            await pause(stop, await self._turn() if is_active() else _WHILE_INACTIVE)
+
+    async def _turn(self) -> timedelta:
+        """Scan once; return how long to rest afterwards."""
+        began = monotonic()
+        try:
+            await self.run_once()
+        except (HeadraceError, RedisError) as error:
+            log.warning("outbox.republishing_failed", error=str(error))
+        return max(_LOOK_EVERY, timedelta(seconds=_REST * (monotonic() - began)))
+
+    async def run_once(self) -> int:
+        """Scan the whole outbox; return how many events were published again.
+
+        Raises:
+            Unavailable: Redis or Postgres can't be reached.
+            LogFull: Redis is near its memory limit.
+        """
+        return sum([await self._look_at(project) for project in await self._outbox.projects()])
+
+    async def _look_at(self, project: str) -> int:
+        count = 0
+        after = ""
+        while True:
+            archived = await self._republishing.archived()
+            waiting = await self._outbox.waiting(project, self._age, after=after)
+            if not waiting:
+                return count
+            sound = [event for event in waiting if self._republishing.leads_somewhere(event)]
+            count += await self._republish_lost(project, sound, archived)
+            after = waiting[-1].event_id
+
+    async def _republish_lost(
+        self, project: str, waiting: Sequence[WaitingEvent], archived: Mapping[str, str]
+    ) -> int:
+        traces = await self._republishing.traces(waiting)
+        await self._note_places(waiting, traces)
+        lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
+        count = 0
+        for batch in _batches(lost):
+            count += await self._republish(project, batch)
+        return count
+
+    async def _note_places(self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]) -> None:
+        """Store log positions that publishers did not store, because they died before."""
+        await self._outbox.place(
+            [
+                Placed(event.project, event.event_id, trace.token)
+                for event, trace in zip(waiting, traces, strict=True)
+                if event.position is None and trace.token is not None
+            ]
+        )
+
+    async def _republish(self, project: str, lost: Sequence[Lost]) -> int:
+        bodies = await self._outbox.bodies(project, [event.event_id for event, _ in lost])
+        places = await self._places(project, lost)
+        placed: list[Placed] = []
+        count = 0
+        for event, trace in lost:
+            if event.event_id in bodies:
+                receipt = await self._republishing.republish(
+                    event, bodies[event.event_id], places[event.event_id], trace
+                )
+                placed.append(Placed(project, event.event_id, receipt.token))
+                count += not receipt.duplicate
+        await self._outbox.place(placed)
+        _report(project, count)
+        return count
+
+    async def _places(self, project: str, lost: Sequence[Lost]) -> dict[str, Position]:
+        """Best known log position of each event: from publisher, Redis, index or clock."""
+        nowhere = [e.event_id for e, trace in lost if e.position is None and trace.token is None]
+        handled = await self._outbox.handled(project, nowhere) if nowhere else {}
+        places: dict[str, Position] = {}
+        for event, trace in lost:
+            if trace.token is not None:
+                places[event.event_id] = Position.from_token(trace.token)
+            elif event.event_id in handled:
+                number = handled[event.event_id]
+                places[event.event_id] = Position.from_number(number, event.partition)
+            else:
+                places[event.event_id] = event.place
+        return places
+
+
+def _batches(lost: Sequence[Lost]) -> Iterator[Sequence[Lost]]:
+    for start in range(0, len(lost), _BODIES):
+        yield lost[start : start + _BODIES]
+
+
+def _report(project: str, count: int) -> None:
+    if count:
+        metrics.CHANGES_REPUBLISHED.inc(count)
+        log.warning("outbox.republished", project=project, events=count)

@@ -1,0 +1,101 @@
+"""Registry of chunkers by kind of content."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Self
+
+from processors.chunking.chunkers.code import chunk_code
+from processors.chunking.chunkers.conversation import chunk_conversation
+from processors.chunking.chunkers.markdown import chunk_markdown
+from processors.chunking.chunkers.openapi import chunk_openapi
+from processors.chunking.chunkers.rst import chunk_rst
+from processors.chunking.chunkers.text import chunk_text
+from processors.chunking.packing.outline import SIZES
+from processors.chunking.types import Chunk, Chunker, CountTokens, Source
+from runtime.errors import UnsupportedContent, UsageError
+
+__all__ = ["CHUNKERS", "CHUNKING_VERSION", "Chunking", "chunk"]
+
+_LINE_END = re.compile(r"\r+\n")
+
+CHUNKERS: dict[str, Chunker] = {
+    "code": chunk_code,
+    "conversation": chunk_conversation,
+    "markdown": chunk_markdown,
+    "openapi": chunk_openapi,
+    "rst": chunk_rst,
+    "text": chunk_text,
+}
+
+
+def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+    """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
+
+    Raises:
+        UnsupportedContent: this kind has no chunker.
+        LimitExceeded: the limit is too small for a single character.
+    """
+    source = _with_plain_line_ends(source)
+    chunker = CHUNKERS.get(source.kind)
+    if chunker is None:
+        kinds = ", ".join(CHUNKERS)
+        raise UnsupportedContent(
+            f"no chunker for kind {source.kind!r}: publish it as one of {kinds}"
+        )
+    return chunker(source, limit_tokens, count)
+
+
+def _with_plain_line_ends(source: Source) -> Source:
+    r"""Remove ``\r``: a terminal would interpret it, and equal texts would count as different.
+
+    Lines keep their numbers: a ``\r`` without ``\n`` becomes a blank.
+    """
+    if "\r" not in source.content:
+        return source
+    return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))
+
+
+CHUNKING_VERSION = 1
+"""Increased when the same document would be cut differently; older versions stay for a while."""
+
+_KNOWN = (1,)
+_FORM = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """A version of the chunkers, optionally with the most tokens that a chunk may have."""
+
+    version: int = CHUNKING_VERSION
+    limit_tokens: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``1``, or ``1:128`` for chunks of at most 128 tokens.
+
+        Raises:
+            UsageError: the form or the version is unknown, or the limit is too small.
+        """
+        parts = _FORM.fullmatch(text)
+        if parts is None or int(parts["version"]) not in _KNOWN:
+            versions = ", ".join(map(str, _KNOWN))
+            raise UsageError(
+                f"no chunking {text!r}: name one of the versions {versions}, "
+                f"optionally with the most tokens of a chunk, as in {CHUNKING_VERSION}:128"
+            )
+        limit = None if parts["limit"] is None else int(parts["limit"])
+        if limit is not None and limit < SIZES.minimum_tokens:
+            raise UsageError(
+                f"chunking {text!r}: a chunk must be allowed {SIZES.minimum_tokens} tokens at least"
+            )
+        return cls(int(parts["version"]), limit)
+
+    def __str__(self) -> str:
+        """Format as ``parse`` reads it."""
+        return str(self.version) + ("" if self.limit_tokens is None else f":{self.limit_tokens}")
+
+    def limit(self, model_tokens: int) -> int:
+        """Most tokens of a chunk for a model with a limit of ``model_tokens``."""
+        return model_tokens if self.limit_tokens is None else min(model_tokens, self.limit_tokens)

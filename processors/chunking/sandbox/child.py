@@ -1,0 +1,106 @@
+"""Parser process: reads documents from its input, writes their chunks to its output.
+
+It has no secrets, limits its own memory and time, and ends with its input, so that it cannot
+outlive its parent. Time is processor time per document, so that no document fails on a busy
+machine; ``SIGPROF`` ends a process that exceeds it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from processors.chunking.sandbox.frames import (
+    LENGTH_BYTES,
+    error_message,
+    frame,
+    length_of,
+    result_message,
+    source_from,
+)
+from processors.chunking.sandbox.token_counter import WordwiseCounter, is_wordwise
+from processors.chunking.types import Chunk, CountTokens
+from processors.embedders.local.tokenizer import TokenCounter
+from runtime.errors import LimitExceeded
+from runtime.process_health import settle_heap
+
+__all__ = ["OUT_OF_MEMORY", "main"]
+
+_NICENESS = 10
+"""Questions share the cores with the parsers, and have priority."""
+
+OUT_OF_MEMORY = 77
+"""Exit code of a process that exceeded its memory limit."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until the input ends. ``arguments`` is one JSON object, see ``ParserSettings``."""
+    settings = json.loads(arguments[0])
+    requests = sys.stdin.buffer
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    _limit(settings["memory_bytes"])
+    count = _counter(Path(settings["tokenizer"]))
+    chunk = import_module(settings["chunkers"]).chunk
+    settle_heap()
+    _answer(answers, {"ready": True})
+    while (body := _read(requests)) is not None:
+        signal.setitimer(signal.ITIMER_PROF, settings["timeout_seconds"])
+        answer = _work(chunk, body, count, settings["max_chunks"])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _answer(answers, answer)
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _counter(tokenizer: Path) -> CountTokens:
+    count = TokenCounter(tokenizer)
+    return WordwiseCounter(count) if is_wordwise(tokenizer) else count
+
+
+def _work(chunk: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[str, Any]:
+    source, limit_tokens = source_from(body)
+    try:
+        return result_message(_bounded(chunk(source, limit_tokens, count), max_chunks))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except Exception as error:  # noqa: BLE001 - any error of a parser concerns this document
+        return error_message(error)
+
+
+def _bounded(chunks: list[Chunk], most: int) -> list[Chunk]:
+    if len(chunks) > most:
+        raise LimitExceeded(
+            f"{len(chunks):,} chunks, over the limit of {most:,}; split the document, "
+            "or raise HEADRACE_MAX_CHUNKS_PER_DOCUMENT"
+        )
+    return chunks
+
+
+def _read(requests: BinaryIO) -> bytes | None:
+    head = requests.read(LENGTH_BYTES)
+    if len(head) < LENGTH_BYTES:
+        return None
+    return requests.read(length_of(head))
+
+
+def _answer(answers: BinaryIO, message: dict[str, Any]) -> None:
+    answers.write(frame(message))
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,111 @@
+"""Checks of Postgres: version, settings, and a role that row-level security applies to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from processors.doctor.findings import Condition
+from store.inspection.environment import PostgresFacts, inspect_server
+from store.postgres.connection import connect, explained
+from store.postgres.revision import Schema, head_revision
+from store.postgres.roles import take_role
+
+__all__ = ["judge_postgres", "postgres_facts"]
+
+_OLDEST_VERSION = 15
+_OLDEST_VECTOR = (0, 8)
+_PER_MAJOR = 10_000
+_MIB = 2**20
+
+
+async def postgres_facts(url: str, role: str) -> PostgresFacts:
+    """Read facts about the server with the rights of a worker.
+
+    Raises:
+        Unavailable: the server can't be reached.
+        ConfigurationError: the server refuses the connection, or the URL is wrong.
+    """
+    connection = await connect(url, server_settings={"application_name": "headrace"})
+    try:
+        with explained():
+            if role:
+                await take_role(connection, role)
+            return await inspect_server(connection)
+    finally:
+        await connection.close()
+
+
+def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
+    """Judge version, extension, schema, role, durability and memory."""
+    yield _version(facts.version)
+    yield _extension(facts.vector_version)
+    yield _schema(facts.schema)
+    yield _role(facts)
+    yield _durability(facts)
+    yield _memory(facts)
+
+
+def _version(version: int) -> Condition:
+    text = f"{version // _PER_MAJOR}.{version % _PER_MAJOR}"
+    if version < _OLDEST_VERSION * _PER_MAJOR:
+        cure = f"upgrade Postgres to {_OLDEST_VERSION} or later"
+        return Condition.problem("postgres.version", text, cure)
+    return Condition.ok("postgres.version", text)
+
+
+def _extension(version: str | None) -> Condition:
+    name = "postgres.pgvector"
+    if version is None:
+        return Condition.problem(name, "not installed in the database", "run `headrace migrate`")
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
+        cure = "install pgvector 0.8 or later, then `alter extension vector update`"
+        return Condition.problem(name, version, cure)
+    return Condition.ok(name, version)
+
+
+def _schema(schema: Schema) -> Condition:
+    if schema.flaw is not None:
+        return Condition.problem("postgres.schema", *schema.flaw)
+    detail = f"revision {schema.revision}"
+    if schema.is_newer:
+        detail += f", newer than this version's {head_revision()}, which may use it"
+    return Condition.ok("postgres.schema", detail)
+
+
+def _role(facts: PostgresFacts) -> Condition:
+    flaws = {
+        "is a superuser": facts.is_a_superuser,
+        "can bypass row-level security": facts.has_bypassrls,
+        "owns tables": facts.owns_tables,
+    }
+    present = [flaw for flaw, holds in flaws.items() if holds]
+    if present:
+        return Condition.problem(
+            "postgres.role",
+            f"{facts.role} {' and '.join(present)}: row-level security does not apply to it",
+            "set HEADRACE_WORKER_ROLE=headrace_worker",
+        )
+    detail = f"{facts.role}, restricted by row-level security"
+    if facts.user_is_superuser:
+        detail += "; its user is a superuser: `headrace access` creates users with fewer rights"
+    return Condition.ok("postgres.role", detail)
+
+
+def _durability(facts: PostgresFacts) -> Condition:
+    if not facts.fsync:
+        return Condition.problem(
+            "postgres.durability", "fsync is off: a crash corrupts the database", "set `fsync = on`"
+        )
+    return Condition.ok("postgres.durability", "fsync is on")
+
+
+def _memory(facts: PostgresFacts) -> Condition:
+    buffers, indexes = facts.shared_buffers_bytes / _MIB, facts.vector_index_bytes / _MIB
+    detail = f"shared_buffers {buffers:,.0f} MiB, vector indexes {indexes:,.0f} MiB"
+    if indexes > buffers:
+        return Condition.warning(
+            "postgres.memory",
+            f"{detail}: queries read from disk",
+            "raise `shared_buffers` above the size of the vector indexes",
+        )
+    return Condition.ok("postgres.memory", detail)

@@ -1,0 +1,100 @@
+"""Checks of Redis: whether it is fit to store a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.server.connection import redis_errors
+from processors.doctor.findings import Condition
+
+__all__ = ["judge_redis", "redis_facts"]
+
+_OLDEST = (6, 2)
+_FULL = 0.95
+_NEARLY_FULL = 0.8
+_MIB = 2**20
+
+
+async def redis_facts(redis: Redis) -> Mapping[str, Any]:
+    """Read facts about the server.
+
+    Raises:
+        Unavailable: the server can't be reached.
+    """
+    with redis_errors():
+        async with redis.pipeline(transaction=False) as pipeline:
+            for section in ("server", "memory", "persistence"):
+                pipeline.info(section)
+            pipeline.acl_whoami()
+            *parts, user = await pipeline.execute()
+    facts = {name: value for part in parts for name, value in part.items()}
+    return {**facts, "user": str(user)}
+
+
+def judge_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
+    """Judge version, persistence, eviction, memory and our user."""
+    yield _version(str(facts["redis_version"]))
+    yield _persistence(facts)
+    yield _eviction(str(facts["maxmemory_policy"]))
+    yield _memory(facts)
+    yield _user(str(facts["user"]))
+
+
+def _version(version: str) -> Condition:
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if numbers < _OLDEST:
+        return Condition.problem("redis.version", version, "upgrade Redis to 6.2 or later")
+    return Condition.ok("redis.version", version)
+
+
+def _persistence(facts: Mapping[str, Any]) -> Condition:
+    name = "redis.persistence"
+    if not facts.get("aof_enabled"):
+        return Condition.warning(
+            name,
+            "no append-only file: a crash loses everything since the last snapshot",
+            "set `appendonly yes` in Redis",
+        )
+    if facts.get("aof_last_write_status") != "ok":
+        return Condition.problem(
+            name, "the append-only file can't be written", "free up space on the disk of Redis"
+        )
+    return Condition.ok(name, "append-only file")
+
+
+def _eviction(policy: str) -> Condition:
+    if policy != "noeviction":
+        return Condition.problem(
+            "redis.eviction",
+            f"{policy}: whole streams are lost when the memory is full",
+            "set `maxmemory-policy noeviction` in Redis",
+        )
+    return Condition.ok("redis.eviction", policy)
+
+
+def _memory(facts: Mapping[str, Any]) -> Condition:
+    name = "redis.memory"
+    used, limit = int(facts["used_memory"]), int(facts["maxmemory"])
+    whole = limit or int(facts.get("total_system_memory") or 0)
+    of = "" if not whole else f" of {whole / _MIB:,.0f} MiB" + ("" if limit else " in the machine")
+    detail = f"{used / _MIB:,.0f} MiB{of}"
+    cure = "run an archiver to trim the streams (`headrace worker`), or give Redis more memory"
+    share = used / whole if whole else 0.0
+    if share >= _FULL:
+        return Condition.problem(name, f"{detail}: publishing is refused", cure)
+    if share >= _NEARLY_FULL:
+        return Condition.warning(name, detail, cure)
+    return Condition.ok(name, detail)
+
+
+def _user(name: str) -> Condition:
+    """Note the default user. This is not a problem: a private server does not need other users."""
+    if name == "default":
+        return Condition.ok(
+            "redis.user",
+            "default, which has all rights: `headrace access` creates users with fewer",
+        )
+    return Condition.ok("redis.user", name)

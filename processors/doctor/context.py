@@ -1,0 +1,175 @@
+"""One project under examination, with the data that its checks read."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import asyncpg
+
+from events.server.connection import redis_errors
+from events.streams.changes import LoggedChange
+from events.streams.entries import entries_of
+from processors.doctor.findings import Drift, Severity, Subject
+from processors.doctor.stream_snapshot import StreamEntry, Streams, logged
+from processors.replay.fold import Fold, Key, Order
+from processors.replay.tools import Tools
+from store.archive import Archive, DamagedSegment
+from store.documents.digests import StoredDigest
+from store.generations.catalog import Generation, Recipe
+
+__all__ = ["Case", "Desk", "Evidence", "gather", "texts_in_streams", "whole_changes"]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Dependencies of every examination.
+
+    ``wanted`` is the recipe of the settings, or None if they do not choose one. ``lease``: a
+    pending entry that is idle for this long has no owner any more.
+    """
+
+    tools: Tools
+    wanted: Recipe | None
+    lease: timedelta
+
+
+@dataclass(frozen=True)
+class Case:
+    """A project, its live generation, its log, and a snapshot of its rows.
+
+    ``sources``: names of the registered sources by id.
+    """
+
+    project: str
+    generation: Generation
+    desk: Desk
+    evidence: Evidence
+    connection: asyncpg.Connection
+    documents: Mapping[Key, StoredDigest]
+    sources: Mapping[str, str]
+
+    def label(self, key: Key) -> str:
+        """Readable name of a document, with its source or private agent if it has one."""
+        agent, uri = key
+        if agent:
+            return f"{uri} (private to {agent})"
+        stored, last = self.documents.get(key), self.evidence.fold.last.get(key)
+        origin = None if last is None else last.change.event.data.origin
+        if origin is None and stored is not None:
+            origin = stored.origin
+        if origin is None:
+            return uri
+        return f"{uri} (source {self.sources.get(origin.source, origin.source)})"
+
+    def drift(
+        self,
+        name: str,
+        subjects: list[Subject],
+        meaning: str,
+        *,
+        cure: str = "",
+        severity: Severity = Severity.DRIFT,
+    ) -> list[Drift]:
+        """A list with one drift, or an empty list if there are no subjects.
+
+        The default ``cure`` is the doctor's repair command.
+        """
+        if not subjects:
+            return []
+        cure = cure or f"headrace doctor --project {self.project} --repair"
+        return [Drift(name, self.project, tuple(subjects), meaning, cure, severity)]
+
+
+@dataclass
+class Evidence:
+    """The log of one project.
+
+    ``archived``: log positions of the changes in the streams that the archive contains too.
+    ``positions``: positions of all changes read. ``letters``: ids of dead letters by the log
+    position of their change. ``damaged``: archive files that can't be read completely, by path.
+    """
+
+    streams: Streams
+    entries: Sequence[StreamEntry]
+    fold: Fold
+    letters: Mapping[Order, str]
+    archived: set[Order] = field(default_factory=set)
+    positions: array[int] = field(default_factory=lambda: array("q"))
+    damaged: dict[str, DamagedSegment] = field(default_factory=dict)
+
+    def handled(self, group: str) -> set[Order]:
+        """Log positions of the changes in the streams that a group has acknowledged."""
+        return {entry.change.order for entry in self.entries if self.streams.handled(group, entry)}
+
+
+async def gather(
+    project: str,
+    archive: Archive,
+    streams: Streams,
+    rejected: set[Order],
+    letters: Mapping[Order, str],
+) -> Evidence:
+    """Fold the log.
+
+    The streams were read first: a change that was trimmed since then is in the archive.
+    ``rejected`` changes have no effect.
+
+    Raises:
+        Unavailable: the archive can't be read.
+    """
+    evidence = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
+    for entry in evidence.entries:
+        evidence.fold.add(entry.change)
+        evidence.positions.append(entry.change.position)
+    in_streams = {entry.change.order for entry in evidence.entries}
+
+    def note(error: DamagedSegment) -> None:
+        evidence.damaged[error.path] = error
+
+    async for change in archive.events(project, damaged=note):
+        evidence.fold.add(change)
+        evidence.positions.append(change.position)
+        if change.order in in_streams:
+            evidence.archived.add(change.order)
+    return evidence
+
+
+async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str]:
+    """Read texts by hash in hex, as far as the streams have them.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    wanted = {
+        reference.sha256: entry
+        for entry in case.evidence.entries
+        if (reference := entry.change.event.data.content_ref) is not None
+        and reference.sha256 in hashes
+    }
+    texts: dict[str, str] = {}
+    for sha256, entry in wanted.items():
+        async for change in whole_changes(case, [entry]):
+            text = change.event.data.content
+            if text is not None:
+                texts[sha256] = text
+    return texts
+
+
+async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIterator[LoggedChange]:
+    """Read changes with their contents; changes that were trimmed since the look are left out.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    tools = case.desk.tools
+    for entry in entries:
+        key = tools.names.stream(*entry.place)
+        with redis_errors():
+            reply = await tools.redis.xrange(key, entry.entry_id, entry.entry_id)
+        for stored in entries_of(reply):
+            change = logged(stored, entry.place)
+            if change is not None:
+                yield change

@@ -1,0 +1,90 @@
+"""Repair of stream entries, dead letters and ledger rows of applied changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from events.client.outcomes import Outcomes
+from events.models import DocumentIndexed, DocumentIndexedData
+from events.server.connection import redis_errors
+from events.streams.dead_letters import DeadLetters
+from processors.doctor.context import Case
+from processors.doctor.findings import Subject
+from processors.doctor.stream_snapshot import INDEXER, StreamEntry
+from runtime.errors import UsageError
+from store.documents.ledger import Entry, claimed_by
+from store.inspection.corrections import enter_outcome
+
+__all__ = ["acknowledge", "drop_letters", "enter_outcomes"]
+
+
+_NOBODY = ""
+"""Placeholder claimant for an event whose bytes are unavailable; it matches no other entry."""
+
+
+async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Enter missing outcomes of changes into the ledger, if the documents prove them."""
+    failures = []
+    for entry in _entries(case, subjects):
+        change = entry.change
+        data = change.event.data
+        uris = [data.uri] if data.old_uri is None else [data.uri, data.old_uri]
+        entered = await enter_outcome(
+            case.desk.tools.database,
+            case.generation,
+            [(data.agent or "", uri) for uri in uris],
+            change.rank,
+            Entry(
+                (change.partition, change.position),
+                change.event.id,
+                "indexed",
+                change.event.time,
+                claimed_by(None if entry.is_at_own_place else _NOBODY),
+            ),
+        )
+        if not entered:
+            failures.append(
+                f"{case.label((data.agent or '', data.uri))}: its change is not applied"
+            )
+    return failures
+
+
+async def acknowledge(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Publish the outcomes of applied changes to waiting clients, then acknowledge the entries."""
+    tools = case.desk.tools
+    outcomes = Outcomes(tools.redis, tools.names)
+    for entry in _entries(case, subjects):
+        await outcomes.publish([DocumentIndexed(data=_duplicate(entry))])
+        with redis_errors():
+            await tools.redis.xack(tools.names.stream(*entry.place), INDEXER, entry.entry_id)
+    return []
+
+
+async def drop_letters(case: Case, subjects: Sequence[Subject]) -> list[str]:
+    """Forget dead letters whose changes are applied."""
+    letters = DeadLetters(case.desk.tools.redis, case.desk.tools.names)
+    for subject in subjects:
+        with suppress(UsageError):  # it was dropped or redriven since the look
+            await letters.drop(str(subject.key))
+    return []
+
+
+def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
+    event = entry.change.event
+    elapsed = datetime.now(UTC) - event.time
+    return DocumentIndexedData(
+        event_id=event.id,
+        token=entry.token,
+        project=event.data.project,
+        uri=event.data.uri,
+        change=event.data.change,
+        outcome="duplicate",
+        searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+    )
+
+
+def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
+    wanted = {subject.key for subject in subjects}
+    return [entry for entry in case.evidence.entries if (entry.place, entry.entry_id) in wanted]

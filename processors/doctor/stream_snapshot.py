@@ -1,0 +1,207 @@
+"""The current document streams: their entries, and how far each group has read them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from events.models import DocumentChunked
+from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
+from events.server.connection import redis_errors
+from events.streams.changes import Admit, LoggedChange, StreamedChange, streamed_change
+from events.streams.entries import Entry, entries_of, is_absent, order
+from processors.replay.fold import Order
+from runtime.errors import MalformedEvent
+from store.archive.claims import claim
+
+__all__ = ["INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "logged", "read_streams"]
+
+INDEXER = GROUPS[Topic.CHANGED_LIVE]
+EMBEDDER = GROUPS[Topic.CHUNKED_LIVE]
+
+_PAGE = 1_000
+
+Place = tuple[Topic, int]
+"""A stream: topic and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """A change in a stream, without its content."""
+
+    place: Place
+    entry_id: str
+    change: LoggedChange
+
+    @property
+    def token(self) -> str:
+        """The token that its publisher received."""
+        return self._own.token
+
+    @property
+    def is_at_own_place(self) -> bool:
+        """True if its log position is its own, not kept by a redrive or asserted by a publisher."""
+        return self._own.number == self.change.position
+
+    @property
+    def _own(self) -> Position:
+        topic, partition = self.place
+        return Position(topic.lane, partition, self.entry_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Progress of a group in a stream. ``pending``: idle time (ms) by id of in-flight entries.
+
+    A group that does not exist has read nothing.
+    """
+
+    delivered: str = "0-0"
+    pending: Mapping[str, int] = field(default_factory=dict)
+
+    def handled(self, entry_id: str) -> bool:
+        """Return whether the group has acknowledged an entry."""
+        return order(entry_id) <= order(self.delivered) and entry_id not in self.pending
+
+
+@dataclass(frozen=True)
+class Streams:
+    """All document streams. ``began``: the least position that a change after the look can have.
+
+    ``requests``: log positions of changes whose vectors are requested from an embedder and not
+    delivered yet, by project and generation.
+    """
+
+    began: int
+    cursors: Mapping[tuple[str, Place], Cursor]
+    entries: Mapping[str, Sequence[StreamEntry]]
+    requests: Mapping[tuple[str, int], Set[Order]] = field(default_factory=dict)
+
+    def of(self, project: str) -> Sequence[StreamEntry]:
+        """The changes of one project."""
+        return self.entries.get(project, ())
+
+    def requested(self, project: str, generation_id: int) -> Set[Order]:
+        """Log positions of changes whose vectors are requested."""
+        return self.requests.get((project, generation_id), frozenset())
+
+    def handled(self, group: str, entry: StreamEntry) -> bool:
+        """Return whether a group has acknowledged an entry."""
+        return self.cursors[group, entry.place].handled(entry.entry_id)
+
+
+async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -> Streams:
+    """Read cursors, then entries, then vector requests.
+
+    The cursors come first, so that everything before them was handled before any later read.
+    ``admit`` selects the changes that count; without it, all do.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    places = [(Topic.of_lane(lane), p) for lane in Lane for p in range(names.partitions)]
+    with redis_errors():
+        began = await _position_of_now(redis)
+        cursors = {
+            (group, place): await _cursor(redis, names.stream(*place), group)
+            for place in places
+            for group in (INDEXER, ARCHIVER)
+        }
+        entries: defaultdict[str, list[StreamEntry]] = defaultdict(list)
+        for place in places:
+            async for entry in _entries(redis, names, place, admit):
+                entries[entry.change.event.data.project].append(entry)
+        # after the cursors: an indexer requests vectors before it acknowledges the change
+        requests = await _requests(redis, names)
+    return Streams(began, cursors, entries, requests)
+
+
+async def _requests(redis: Redis, names: Names) -> Mapping[tuple[str, int], Set[Order]]:
+    requests: defaultdict[tuple[str, int], set[Order]] = defaultdict(set)
+    for lane in Lane:
+        for partition in range(names.partitions):
+            key = names.stream(Topic.of_chunked(lane), partition)
+            cursor = await _cursor(redis, key, EMBEDDER)
+            async for page in _pages(redis, key):
+                for entry in page:
+                    if not cursor.handled(entry.id):
+                        _add_request(requests, entry)
+    return requests
+
+
+def _add_request(requests: Mapping[tuple[str, int], set[Order]], entry: Entry) -> None:
+    try:
+        data = DocumentChunked.from_bytes(entry.fields.get(b"event", b"")).data
+    except MalformedEvent:
+        return
+    position = Position.from_token(data.token)
+    requests[data.project, data.generation].add((position.number, position.partition))
+
+
+async def _position_of_now(redis: Redis) -> int:
+    seconds, microseconds = await redis.time()
+    milliseconds = int(seconds) * 1000 + int(microseconds) // 1000
+    return Position(Lane.BULK, 0, f"{milliseconds}-0").number
+
+
+async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
+    try:
+        groups: Sequence[Mapping[str, Any]] = await redis.xinfo_groups(key)
+    except ResponseError as error:
+        is_absent(error)
+        return Cursor()
+    for info in groups:
+        if info["name"] == group.encode():
+            delivered = info["last-delivered-id"].decode()
+            return Cursor(delivered, await _pending(redis, key, group))
+    return Cursor()
+
+
+async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
+    idle_ms: dict[str, int] = {}
+    after = "-"
+    while True:
+        rows: Any = await redis.xpending_range(key, group, after, "+", _PAGE)
+        idle_ms |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
+        if len(rows) < _PAGE:
+            return idle_ms
+        after = f"({rows[-1]['message_id'].decode()}"
+
+
+async def _entries(
+    redis: Redis, names: Names, place: Place, admit: Admit | None
+) -> AsyncIterator[StreamEntry]:
+    async for page in _pages(redis, names.stream(*place)):
+        streamed = [_streamed(entry, place) for entry in page]
+        changes: Sequence[StreamedChange] = [change for change in streamed if change is not None]
+        for change in changes if admit is None else await admit(changes):
+            yield StreamEntry(place, change.own.entry_id, claim([change.change]).changes[0])
+
+
+async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
+    after = "-"
+    while True:
+        page: Any = await redis.xrange(key, after, "+", _PAGE)
+        yield entries_of(page)
+        if len(page) < _PAGE:
+            return
+        after = f"({page[-1][0].decode()}"
+
+
+def logged(entry: Entry, place: Place) -> LoggedChange | None:
+    """Parse the change in an entry. Returns None if the entry is not a change."""
+    streamed = _streamed(entry, place)
+    return None if streamed is None else streamed.change
+
+
+def _streamed(entry: Entry, place: Place) -> StreamedChange | None:
+    topic, partition = place
+    try:
+        return streamed_change(topic.lane, partition, entry)
+    except MalformedEvent:
+        return None

@@ -1,0 +1,103 @@
+"""Rate limiting of requests: they wait here, so that the provider need not refuse them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from time import monotonic
+from typing import Protocol
+
+from processors.embedders.embedder import Urgency
+from runtime import metrics
+from runtime.errors import RateLimited
+
+__all__ = ["LONGEST_WAITS", "Queue", "Turns"]
+
+LONGEST_WAITS = {
+    Urgency.QUERY: timedelta(seconds=1),
+    Urgency.LIVE: timedelta(seconds=60),
+    Urgency.BULK: timedelta(seconds=60),
+}
+"""Longest waits. After that, a question is answered without the model, and a change stays in its
+stream."""
+
+_JITTER = 0.1
+
+
+class Turns(Protocol):
+    """Rate limiter for a provider, shared by all workers."""
+
+    def tokens_per_minute(self, provider: str) -> int:
+        """Return the provider's limit of tokens; 0 means no limit."""
+        ...
+
+    async def take(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
+        """Acquire a request. Returns zero, or the time to wait before trying again."""
+        ...
+
+    async def hold_back(self, provider: str, wait: timedelta) -> None:
+        """Block all requests to the provider for ``wait``."""
+        ...
+
+
+class Queue:
+    """Queue of this process's requests to one provider.
+
+    If ``turns`` is None, requests do not wait.
+    """
+
+    def __init__(self, provider: str, turns: Turns | None) -> None:
+        self._provider = provider
+        self._turns = turns
+        self._waiting = 0
+
+    @property
+    def counts_tokens(self) -> bool:
+        """True if the provider has a limit of tokens."""
+        return self._turns is not None and self._turns.tokens_per_minute(self._provider) > 0
+
+    def most_tokens(self, otherwise: int) -> int:
+        """Most tokens of one request: ``otherwise``, or a small part of the limit per minute."""
+        limit = 0 if self._turns is None else self._turns.tokens_per_minute(self._provider)
+        return min(otherwise, max(1, limit // 20)) if limit else otherwise
+
+    async def turn(self, tokens: int, urgency: Urgency) -> None:
+        """Wait until the rate limiter admits a request.
+
+        Raises:
+            RateLimited: the wait is longer than ``LONGEST_WAITS``.
+            Unavailable: Redis cannot be reached.
+        """
+        if self._turns is None:
+            return
+        begun = monotonic()
+        self._waits(1)
+        try:
+            await self._wait(self._turns, tokens, urgency)
+        finally:
+            self._waits(-1)
+            metrics.MODEL_TURN_SECONDS.observe(monotonic() - begun, provider=self._provider)
+
+    async def hold_back(self, wait: timedelta) -> None:
+        """Block all workers' requests, as the provider asks for it; raises as ``turn``."""
+        if self._turns is not None:
+            await self._turns.hold_back(self._provider, wait)
+
+    async def _wait(self, turns: Turns, tokens: int, urgency: Urgency) -> None:
+        left = LONGEST_WAITS[urgency]
+        urgent = urgency is Urgency.QUERY
+        while wait := await turns.take(self._provider, tokens, urgent=urgent):
+            if wait > left:
+                raise RateLimited(
+                    f"{self._provider} is at its limit of requests or tokens for the next "
+                    f"{wait.total_seconds():.1f} s",
+                    wait,
+                )
+            left -= wait
+            pause = wait * random.uniform(1, 1 + _JITTER)  # noqa: S311 - jitter needs no secrecy
+            await asyncio.sleep(pause.total_seconds())
+
+    def _waits(self, more: int) -> None:
+        self._waiting += more
+        metrics.MODEL_TURNS.set(self._waiting, provider=self._provider)

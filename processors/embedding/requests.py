@@ -1,0 +1,96 @@
+"""Repair of lost requests for vectors, after Redis was emptied or a stream was deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from datetime import timedelta
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from events.models import DocumentChunked, DocumentChunkedData
+from events.names import GROUPS, Lane, Names, Position, Topic
+from events.streams.backlog import read_backlog
+from events.streams.chunked import ChunkedStreams
+from events.streams.trim import trim_chunked
+from runtime.errors import HeadraceError
+from store.documents.pending import PendingDocument, PendingVectors
+from store.generations.catalog import Generation
+
+__all__ = ["VectorRequests", "request_for"]
+
+log = structlog.get_logger(__name__)
+
+_LEASES = 2
+"""Leases after which a request is overdue: another worker would have taken it over by then."""
+_MOST_DOCUMENTS = 1_000
+_STREAMS = {topic: GROUPS[topic] for topic in (Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK)}
+
+
+class VectorRequests:
+    """Keeps the streams of requests short and complete."""
+
+    def __init__(self, redis: Redis, names: Names, pending: PendingVectors) -> None:
+        self._redis = redis
+        self._names = names
+        self._pending = pending
+        self._streams = ChunkedStreams(redis, names)
+
+    async def run(self, stop: asyncio.Event, lease: timedelta) -> None:
+        """Trim and repair every two leases until ``stop`` is set; failures are logged."""
+        overdue = _LEASES * lease
+        while not stop.is_set():
+            try:
+                await trim_chunked(self._redis, self._names)
+                await self.repair(overdue)
+            except (HeadraceError, RedisError) as error:
+                log.warning("vector_requests.failed", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), overdue.total_seconds())
+
+    async def repair(self, older_than: timedelta) -> int:
+        """Request vectors that no entry of the streams asks for; return the number of documents.
+
+        Nothing is requested while entries are pending: they may request the same documents.
+
+        Raises:
+            Unavailable: Redis or Postgres cannot be reached.
+        """
+        backlog = await read_backlog(self._redis, self._names, _STREAMS)
+        if any(stream.oldest_unacknowledged is not None for stream in backlog):
+            return 0
+        overdue = await self._pending.overdue(older_than.total_seconds(), _MOST_DOCUMENTS)
+        for project, (generation, documents) in overdue.items():
+            await self.request(project, generation, documents)
+        return sum(len(documents) for _, documents in overdue.values())
+
+    async def request(
+        self, project: str, generation: Generation, documents: Iterable[PendingDocument]
+    ) -> None:
+        """Request the vectors of documents from the embedders.
+
+        Raises:
+            Unavailable: Redis cannot be reached.
+        """
+        events = [request_for(project, generation, document) for document in documents]
+        await self._streams.publish(events, Lane.BULK)
+        log.info("vectors.requested_again", project=project, documents=len(events))
+
+
+def request_for(project: str, generation: Generation, document: PendingDocument) -> DocumentChunked:
+    """Build the event that requests the vectors of a document."""
+    return DocumentChunked(
+        data=DocumentChunkedData(
+            event_id=document.event_id,
+            token=Position.from_number(document.position, document.partition).token,
+            project=project,
+            uri=document.uri,
+            agent=document.agent or None,
+            generation=generation.id,
+            chunks=document.chunks,
+            published_at=document.published_at,
+        )
+    )

@@ -1,0 +1,202 @@
+"""Embedding of texts into the project's cache, each text once for all concurrent callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol, TypeVar
+
+import numpy as np
+import structlog
+
+from processors.embedders.embedder import Embedder, Urgency
+from runtime import metrics
+from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
+from store.documents.pending import PendingVectors
+
+__all__ = ["Embedded", "Models", "Share", "SharedEmbedding", "divide"]
+
+log = structlog.get_logger(__name__)
+
+Payer = TypeVar("Payer", bound=Hashable)
+Key = tuple[str, str, bytes]
+"""Project, model and content hash."""
+
+
+class Models(Protocol):
+    """The models that recipes name."""
+
+    async def embedder(self, model: str) -> Embedder:
+        """Return the model of a full name, ready for use."""
+        ...
+
+
+@dataclass
+class Embedded:
+    """Number and cost of the texts sent to a model; ``refused`` are reasons by content hash."""
+
+    texts: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    refused: dict[bytes, str] = field(default_factory=dict)
+
+    def add(self, other: Embedded) -> None:
+        """Add the counts of another call."""
+        self.texts += other.texts
+        self.tokens += other.tokens
+        self.cost_usd += other.cost_usd
+        self.refused |= other.refused
+
+
+@dataclass
+class Share:
+    """One payer's part of the texts sent to a model, and of their cost."""
+
+    texts: int = 0
+    tokens: float = 0.0
+    cost_usd: float = 0.0
+
+
+def divide(
+    texts: Mapping[bytes, str], payers: Mapping[bytes, Payer], tokens: int, cost_usd: float
+) -> dict[Payer, Share]:
+    """Divide a total among payers by length of text, as models report totals only.
+
+    ``texts`` and ``payers`` are by content hash.
+    """
+    total = sum(map(len, texts.values())) or 1
+    shares: defaultdict[Payer, Share] = defaultdict(Share)
+    for content_hash, text in texts.items():
+        share = shares[payers[content_hash]]
+        share.texts += 1
+        share.tokens += tokens * len(text) / total
+        share.cost_usd += cost_usd * len(text) / total
+    return shares
+
+
+class SharedEmbedding:
+    """Embeds texts and puts their vectors into the project's cache.
+
+    If another call of this process is already embedding a text, its result is awaited instead.
+    """
+
+    def __init__(self, models: Models, pending: PendingVectors) -> None:
+        self._models = models
+        self._pending = pending
+        self._in_flight: dict[Key, asyncio.Future[Embedded]] = {}
+
+    async def embed(
+        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+    ) -> Embedded:
+        """Embed texts by content hash; afterwards the cache has every vector but the refused ones.
+
+        Texts of other calls are counted by those calls. Vectors made before a failure stay cached.
+
+        Raises:
+            Unavailable: the model or a server is down, or the call that embeds a text has failed.
+            ConfigurationError: the model has no key, or sends vectors of another width than before.
+        """
+        others = {
+            self._in_flight[project, model, content_hash]
+            for content_hash in texts
+            if (project, model, content_hash) in self._in_flight
+        }
+        own = {
+            content_hash: text
+            for content_hash, text in texts.items()
+            if (project, model, content_hash) not in self._in_flight
+        }
+        total = await self._embed(project, model, own, urgency) if own else Embedded()
+        # shielded: a caller that is cancelled must not cancel the others' future
+        for part in await asyncio.gather(*map(asyncio.shield, others)):
+            total.refused |= {
+                content_hash: reason
+                for content_hash, reason in part.refused.items()
+                if content_hash in texts
+            }
+        return total
+
+    async def _embed(
+        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+    ) -> Embedded:
+        future: asyncio.Future[Embedded] = asyncio.get_running_loop().create_future()
+        keys = [(project, model, content_hash) for content_hash in texts]
+        self._in_flight |= dict.fromkeys(keys, future)
+        try:
+            total = await self._embed_parts(project, model, texts, urgency)
+        except BaseException as error:
+            _fail(future, error)
+            raise
+        else:
+            future.set_result(total)
+            return total
+        finally:
+            for key in keys:
+                del self._in_flight[key]
+
+    async def _embed_parts(
+        self, project: str, model: str, texts: Mapping[bytes, str], urgency: Urgency
+    ) -> Embedded:
+        """Embed all parts at once. If one fails, the others are completed: they are paid for."""
+        embedder = await self._models.embedder(model)
+        parts = _parts(texts, embedder.texts_per_call)
+        results = await asyncio.gather(
+            *(self._embed_part(project, embedder, part, urgency) for part in parts),
+            return_exceptions=True,
+        )
+        total = Embedded()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            total.add(result)
+        return total
+
+    async def _embed_part(
+        self, project: str, embedder: Embedder, texts: Mapping[bytes, str], urgency: Urgency
+    ) -> Embedded:
+        try:
+            result = await embedder.embed(list(texts.values()), urgency)
+        except UnsupportedContent as error:
+            return await self._embed_around(project, embedder, texts, urgency, error)
+        vectors = {
+            content_hash: vector.astype(np.float16)
+            for content_hash, vector in zip(texts, result.vectors, strict=True)
+        }
+        await self._pending.remember(project, embedder.model, vectors)
+        metrics.CHUNKS_EMBEDDED.inc(len(texts))
+        return Embedded(len(texts), result.tokens, result.cost_usd)
+
+    async def _embed_around(
+        self,
+        project: str,
+        embedder: Embedder,
+        texts: Mapping[bytes, str],
+        urgency: Urgency,
+        error: UnsupportedContent,
+    ) -> Embedded:
+        """Halve refused texts until each refusal concerns a single text."""
+        if len(texts) == 1:
+            log.warning("text.refused", project=project, model=embedder.model, reason=str(error))
+            return Embedded(refused=dict.fromkeys(texts, str(error)))
+        total = Embedded()
+        for part in _parts(texts, (len(texts) + 1) // 2):
+            total.add(await self._embed_part(project, embedder, part, urgency))
+        return total
+
+
+def _fail(future: asyncio.Future[Embedded], error: BaseException) -> None:
+    """Pass an error to the future; a cancelled call must not cancel the calls that wait for it."""
+    if not isinstance(error, HeadraceError):
+        error = Unavailable(f"the call that embeds the same text has failed: {error!r}")
+    future.set_exception(error)
+    future.exception()  # asyncio would log an error that no other call waits for
+
+
+def _parts(texts: Mapping[bytes, str], size: int) -> Iterator[dict[bytes, str]]:
+    items: Sequence[tuple[bytes, str]] = list(texts.items())
+    rest = iter(items)
+    while part := dict(islice(rest, size)):
+        yield part

@@ -1,0 +1,139 @@
+"""Heartbeats of a worker: every few seconds it reports its state and its in-flight events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import structlog
+
+from events.heartbeats import Heartbeats
+from events.transport import App
+from processors.embedders import Inference
+from runtime import metrics
+from runtime.process_health import LoopLag, memory_bytes
+
+__all__ = ["BEAT_EVERY", "Heart", "WorkerState"]
+
+log = structlog.get_logger(__name__)
+
+BEAT_EVERY = timedelta(seconds=2)
+_FORGET_EVERY_BEATS = 30
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """State of one worker, as reported in its heartbeat.
+
+    ``in_work`` counts the events being handled, by topic; ``in_hand`` all that were taken from the
+    stream and not settled. ``loop_lag_s`` is the longest lag since the last beat. ``transport`` and
+    ``metrics`` count since the start.
+    """
+
+    host: str
+    pid: int
+    roles: list[str]
+    version: str
+    started_at: str
+    in_work: Mapping[str, int]
+    in_hand: Mapping[str, int]
+    circuits: list[Mapping[str, Any]]
+    memory_bytes: int
+    loop_lag_s: float
+    transport: Mapping[str, int]
+    metrics: Mapping[str, float]
+
+
+class Heart:
+    """Sends heartbeats until the worker ends.
+
+    Args:
+        heartbeats: the store of heartbeats in Redis.
+        roles: the worker's roles.
+        app: the app with the worker's agents. It is None for a worker without agents.
+        inference: the worker's models. It is None for a worker without models.
+    """
+
+    def __init__(
+        self,
+        heartbeats: Heartbeats,
+        roles: Collection[str],
+        app: App | None = None,
+        inference: Inference | None = None,
+    ) -> None:
+        self._heartbeats = heartbeats
+        self._roles = sorted(roles)
+        self._app = app
+        self._inference = inference
+        self._host = socket.gethostname()
+        self._name = f"{self._host}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._version = _version()
+        self._lag = LoopLag()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send heartbeats until ``stop`` is set, then remove this worker's entry.
+
+        Redis outages are tolerated.
+        """
+        watching = asyncio.create_task(self._lag.watch(stop), name="loop lag")
+        beats = 0
+        try:
+            while not stop.is_set():
+                await self._try(self._beat)
+                if beats % _FORGET_EVERY_BEATS == 0:
+                    await self._try(self._heartbeats.forget)
+                beats += 1
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_EVERY.total_seconds()):
+                        await stop.wait()
+        finally:
+            watching.cancel()
+        await self._try(lambda: self._heartbeats.leave(self._name))
+
+    @property
+    def state(self) -> WorkerState:
+        """Current state of the worker."""
+        memory = memory_bytes()
+        metrics.MEMORY_BYTES.set(memory)
+        circuits = [] if self._inference is None else self._inference.circuits
+        held = self._app.held() if self._app is not None else {}
+        return WorkerState(
+            host=self._host,
+            pid=os.getpid(),
+            roles=self._roles,
+            version=self._version,
+            started_at=self._started_at,
+            in_work={topic: count.in_work for topic, count in held.items()},
+            in_hand={topic: count.in_hand for topic, count in held.items()},
+            circuits=[dataclasses.asdict(circuit) for circuit in circuits],
+            memory_bytes=memory,
+            loop_lag_s=round(self._lag.longest_seconds(), 3),
+            transport={} if self._app is None else self._app.counts(),
+            metrics={name: round(value, 4) for name, value in metrics.snapshot().items()},
+        )
+
+    async def _beat(self) -> None:
+        await self._heartbeats.beat(self._name, dataclasses.asdict(self.state))
+
+    async def _try(self, action: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await action()
+        except Exception as error:  # noqa: BLE001 - a failed heartbeat must not end the worker
+            log.info("heartbeat.failed", error=str(error))
+
+
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "unknown"

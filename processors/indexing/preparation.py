@@ -1,0 +1,178 @@
+"""Preparation of changes for the write into one generation: resolve → cut → embed.
+
+A document that cannot be processed fails alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from events.models import DocumentChange, content_hash
+from events.streams.changes import LoggedChange
+from processors.chunking.detect import kind_of, language_of
+from processors.chunking.registry import Chunking
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.chunking.types import Chunk, Source
+from processors.embedders.embedder import Embedder, Urgency
+from processors.indexing.documents import CutDocument, EmbeddedDocument, Failure, ResolvedDocument
+from runtime.errors import LimitExceeded, MalformedEvent, Poison
+from store.generations.catalog import Generation, Recipe
+from store.search.keyword.tokenizer import require_known_terms
+
+__all__ = ["Cutter", "FetchContent", "Models", "Prepared", "Preparer", "Resolver", "VectorStep"]
+
+
+class VectorStep(Protocol):
+    """The last step before the write: adds the vectors that are available by then."""
+
+    async def embed(
+        self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
+    ) -> Sequence[EmbeddedDocument]:
+        """Return documents ready to be written to a generation, in the order given."""
+        ...
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Documents that can be written, and changes that failed."""
+
+    documents: Sequence[EmbeddedDocument]
+    failures: Sequence[Failure]
+
+
+class Preparer:
+    """The steps before the write, by a generation's recipe."""
+
+    def __init__(self, resolver: Resolver, cutter: Cutter, embedding: VectorStep) -> None:
+        self._resolver = resolver
+        self._cutter = cutter
+        self._embedding = embedding
+
+    async def prepare(
+        self, changes: Sequence[LoggedChange], generation: Generation, urgency: Urgency
+    ) -> Prepared:
+        """Turn every change into a write to ``generation``, in no particular order.
+
+        Raises:
+            OperatorError: the recipe names an unknown chunking or version of keyword terms, or a
+                model without its key.
+            Unavailable: a server or a model is down.
+        """
+        if changes:
+            require_known_terms(changes[0].event.data.project, generation)
+        resolved, unresolved = await self._resolver.resolve(changes)
+        cut, uncut = await self._cutter.cut(resolved, generation.recipe)
+        documents = await self._embedding.embed(cut, generation, urgency)
+        return Prepared(documents, unresolved + uncut)
+
+
+class Models(Protocol):
+    """The models that recipes name."""
+
+    async def embedder(self, model: str) -> Embedder:
+        """Return the model of a full name, ready for use."""
+        ...
+
+    async def loaded(self, model: str) -> Embedder:
+        """Return the model of a full name with its limits loaded; it may not be started yet."""
+        ...
+
+
+class Cutter:
+    """Cuts documents in child processes, with the limits of a recipe and of each kind's model."""
+
+    def __init__(self, pool: ChunkingPool, models: Models) -> None:
+        self._pool = pool
+        self._models = models
+
+    async def cut(
+        self, documents: Sequence[ResolvedDocument], recipe: Recipe
+    ) -> tuple[list[CutDocument], list[Failure]]:
+        """Cut documents into chunks (deletes have none); unparsable ones become failures.
+
+        Raises:
+            OperatorError: the recipe names an unknown chunking, or a model without its key.
+            Unavailable: the parsers cannot be started.
+        """
+        chunking = Chunking.parse(recipe.chunking)
+        cut: list[CutDocument] = []
+        by_limit: defaultdict[int, list[ResolvedDocument]] = defaultdict(list)
+        for document in documents:
+            if document.data.change == "delete":
+                cut.append(_document(document, (), recipe))
+                continue
+            model = await self._models.loaded(recipe.model_of(document.kind))
+            by_limit[chunking.limit(model.limit_tokens)].append(document)
+        failures: list[Failure] = []
+        for limit_tokens, group in by_limit.items():
+            sources = [_source(document) for document in group]
+            results = await self._pool.chunk(sources, limit_tokens)
+            for document, result in zip(group, results, strict=True):
+                if isinstance(result, Poison):
+                    failures.append(Failure(document.change, result))
+                else:
+                    cut.append(_document(document, result, recipe))
+        return cut, failures
+
+
+def _document(document: ResolvedDocument, chunks: Sequence[Chunk], recipe: Recipe) -> CutDocument:
+    return CutDocument(document, tuple(chunks), recipe.model_of(document.kind))
+
+
+def _source(document: ResolvedDocument) -> Source:
+    data = document.data
+    language = language_of(data.uri, data.media_type, document.content)
+    return Source(data.uri, document.content, document.kind, language, data.title, data.media_type)
+
+
+FetchContent = Callable[[str, str], Awaitable[str]]
+"""Fetch content by project and SHA-256 in hex; raises ``UnsupportedContent`` if it is missing."""
+
+
+class Resolver:
+    """Fetches content that was published by reference."""
+
+    def __init__(self, fetch: FetchContent, max_document_bytes: int) -> None:
+        self._fetch = fetch
+        self._max_document_bytes = max_document_bytes
+
+    async def resolve(
+        self, changes: Sequence[LoggedChange]
+    ) -> tuple[list[ResolvedDocument], list[Failure]]:
+        """Load the content of changes; those whose content cannot be used become failures."""
+        resolved: list[ResolvedDocument] = []
+        failures: list[Failure] = []
+        for change in changes:
+            try:
+                resolved.append(await self._resolve(change))
+            except Poison as error:
+                failures.append(Failure(change, error))
+        return resolved, failures
+
+    async def _resolve(self, change: LoggedChange) -> ResolvedDocument:
+        data = change.event.data
+        content = await self._content(data)
+        self._check_size(data, len(content.encode()))
+        kind = data.kind or kind_of(data.uri, data.media_type, content)
+        return ResolvedDocument(change, content, str(kind))
+
+    async def _content(self, data: DocumentChange) -> str:
+        if data.content_ref is None:
+            return data.content or ""
+        self._check_size(data, data.content_ref.size_bytes)
+        content = await self._fetch(data.project, data.content_ref.sha256)
+        if content_hash(content) != data.content_ref.sha256:
+            raise MalformedEvent(
+                f"{data.uri}: the stored content does not match the SHA-256 in content_ref"
+            )
+        return content
+
+    def _check_size(self, data: DocumentChange, size: int) -> None:
+        if size > self._max_document_bytes:
+            raise LimitExceeded(
+                f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}; "
+                "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES"
+            )

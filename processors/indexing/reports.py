@@ -1,0 +1,120 @@
+"""Reports of applied changes: their outcomes, and the documents that wait for vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from events.client.outcomes import Outcomes
+from events.models import (
+    DocumentChanged,
+    DocumentChunked,
+    DocumentChunkedData,
+    DocumentIndexed,
+    DocumentIndexedData,
+)
+from events.names import Lane, Position
+from events.streams.chunked import ChunkedStreams
+from processors.deliveries import Delivery
+from processors.indexing.documents import EmbeddedDocument
+from runtime import metrics
+from runtime.failpoints import kill_point
+from store.types import Applied
+
+__all__ = ["Change", "Reporter", "Result", "result_of"]
+
+log = structlog.get_logger(__name__)
+
+Change = Delivery[DocumentChanged]
+Result = tuple[Change, DocumentIndexedData]
+
+
+class Reporter:
+    """Publishes outcomes and requests for vectors after a commit, then acknowledges the changes.
+
+    Outcomes are published first, so that ``document.embedded`` never overtakes
+    ``document.indexed``.
+    """
+
+    def __init__(self, outcomes: Outcomes, chunked: ChunkedStreams) -> None:
+        self._outcomes = outcomes
+        self._chunked = chunked
+
+    async def finish(self, results: Sequence[Result], generation_id: int) -> None:
+        """Report changes that were applied to a generation.
+
+        Raises:
+            Unavailable: Redis cannot be reached; the changes stay pending.
+        """
+        await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
+        kill_point("indexing.told")
+        await self._request_vectors(results, generation_id)
+        kill_point("indexing.requested")
+        for delivery, data in results:
+            delivery.done()
+            _count(data)
+
+    async def _request_vectors(self, results: Sequence[Result], generation_id: int) -> None:
+        by_lane: defaultdict[Lane, list[DocumentChunked]] = defaultdict(list)
+        for delivery, data in results:
+            if data.chunks_pending:
+                lane = Lane.LIVE if delivery.topic.is_live else Lane.BULK
+                by_lane[lane].append(_chunked(delivery, data, generation_id))
+        for lane, events in by_lane.items():
+            await self._chunked.publish(events, lane)
+
+
+def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) -> DocumentChunked:
+    return DocumentChunked(
+        data=DocumentChunkedData(
+            event_id=data.event_id,
+            token=data.token,
+            project=data.project,
+            uri=data.uri,
+            agent=delivery.event.data.agent,
+            generation=generation_id,
+            chunks=data.chunks_pending,
+            published_at=delivery.event.time,
+        )
+    )
+
+
+def result_of(
+    delivery: Change, applied: Applied, document: EmbeddedDocument | None = None
+) -> Result:
+    """Pair a change with its outcome. ``document`` is None if another attempt applied it."""
+    assert applied.outcome != "rejected", "a rejected change goes to the dead letters"
+    event = delivery.event
+    elapsed = datetime.now(UTC) - event.time
+    return delivery, DocumentIndexedData(
+        event_id=event.id,
+        token=Position.from_number(delivery.number, delivery.partition).token,
+        project=event.data.project,
+        uri=event.data.uri,
+        change=event.data.change,
+        outcome=applied.outcome,
+        chunks_kept=applied.chunks_kept,
+        chunks_added=applied.chunks_added,
+        chunks_removed=applied.chunks_removed,
+        chunks_pending=applied.chunks_pending,
+        chunks_embedded=0 if document is None else document.chunks_embedded,
+        tokens_embedded=0 if document is None else document.tokens_embedded,
+        cost_usd=0.0 if document is None else document.cost_usd,
+        searchable_after_ms=max(0.0, elapsed.total_seconds() * 1000),
+    )
+
+
+def _count(data: DocumentIndexedData) -> None:
+    metrics.DOCUMENTS.inc(outcome=data.outcome)
+    metrics.FRESHNESS_SECONDS.observe(data.searchable_after_ms / 1000)
+    log.debug(
+        "document.indexed",
+        event_id=data.event_id,
+        project=data.project,
+        uri=data.uri,
+        outcome=data.outcome,
+        token=data.token,
+    )

@@ -1,0 +1,219 @@
+"""Build of a generation: several batches at once, each read → cut → written; then vectors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from events.positions import Rank
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.embedders import Inference
+from processors.embedders.embedder import Urgency
+from processors.embedding.live import LiveEmbedding
+from processors.embedding.single_flight import SharedEmbedding
+from processors.embedding.stage import Spent, VectorStage
+from processors.indexing.documents import Failure
+from processors.indexing.preparation import Cutter, Preparer, Resolver
+from processors.replay.fold import Key, LastChange, Order
+from processors.replay.project_log import Contents
+from runtime.errors import Poison
+from runtime.failpoints import kill_point
+from store.documents.bulk import BulkWriter
+from store.documents.copy import carried
+from store.documents.pending import PendingVectors
+from store.generations.catalog import Generation
+from store.postgres.pool import Database
+from store.store import Store
+from store.types import DocumentWrite
+
+__all__ = ["Builder", "Progress", "Workshop", "batches"]
+
+BATCH_BYTES = 2 * 2**20
+BATCH_DOCUMENTS = 1_000
+BATCHES_AT_ONCE = 3
+
+Progress = Callable[[int, int], None]
+"""Called with the number of documents done, and their total."""
+
+Work = Callable[[Sequence[LastChange]], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Dependencies for building generations of a project.
+
+    ``max_document_bytes``: larger documents are refused.
+    """
+
+    database: Database
+    store: Store
+    pending: PendingVectors
+    contents: Contents
+    models: Inference
+    pool: ChunkingPool
+    max_document_bytes: int
+
+
+@dataclass
+class Builder:
+    """Writer of documents of one project into one of its generations that isn't live.
+
+    ``stored`` is the rank of each document there; it stays current, as there is no other writer.
+    ``refused``: why a change can't be processed, by its log position. ``in_bulk``: documents that
+    are not in ``stored`` have no rows at all, so that they can be written by COPY. ``guard``
+    raises if nothing may be written any more. ``spent``: cost of its vectors so far.
+    """
+
+    project: str
+    generation: Generation
+    stored: dict[Key, Rank]
+    workshop: Workshop
+    refused: dict[Order, Poison] = field(default_factory=dict)
+    in_bulk: bool = True
+    guard: Callable[[], None] = lambda: None
+    spent: Spent = field(default_factory=Spent)
+
+    async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
+        """Build documents from the log; documents that can't be processed stay unchanged.
+
+        Texts without a cached vector wait until ``embed``. A rename that can't be processed does
+        not delete its old uri either.
+
+        Raises:
+            Unavailable: a server is down; what was written stays.
+            OperatorError: a model has no key any more, for example.
+        """
+        await self._build([last for last in missing if not last.deleted], progress)
+        gone = [last for last in missing if last.deleted and last.order not in self.refused]
+        await self._build(gone, progress)
+
+    async def embed(self, progress: Progress) -> None:
+        """Make the vectors that the generation lacks, with the stage that workers use.
+
+        Raises:
+            Unavailable: a server or a model is down; what was written stays.
+            ConfigurationError: a model has no key any more, for example.
+        """
+        total = (await self.workshop.pending.count(self.generation)).pending
+        if not total:
+            return
+        pending = self.workshop.pending
+        stage = VectorStage(pending, SharedEmbedding(self.workshop.models, pending))
+        generation_id = self.generation.id
+        spent = await stage.run_all(
+            self.project, generation_id, show=lambda done: progress(done, total)
+        )
+        self.spent.add(spent)
+
+    async def carry(
+        self, source: Generation, chosen: Sequence[LastChange], progress: Progress
+    ) -> None:
+        """Copy documents that have no row here yet from another generation.
+
+        Documents that have changed there since are skipped. Damaged documents are built from the
+        log instead: a copy would record the damage as the intended contents.
+
+        Raises:
+            Unavailable: Postgres is down; what was written stays.
+        """
+
+        async def copy(batch: Sequence[LastChange]) -> None:
+            wanted = {last.key: last.order for last in batch}
+            database = self.workshop.database
+            copies = await carried(database, self.project, source, list(wanted), self.generation)
+            still = [
+                document
+                for document in copies
+                if wanted[_key(document.write)] == document.write.order
+            ]
+            await self._write([document.write for document in still if document.whole])
+            damaged = {_key(document.write) for document in still if not document.whole}
+            if damaged:
+                await self._add([last for last in batch if last.key in damaged])
+
+        await _in_batches(chosen, copy, progress)
+
+    async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
+        new = [last for last in missing if self.in_bulk and last.key not in self.stored]
+        changed = [last for last in missing if not self.in_bulk or last.key in self.stored]
+        await _in_batches(new, self._add, progress)
+        await _in_batches(changed, self._change, progress)
+
+    async def _add(self, batch: Sequence[LastChange]) -> None:
+        await self._write(await self._prepared(batch))
+
+    async def _change(self, batch: Sequence[LastChange]) -> None:
+        writes = await self._prepared(batch)
+        self.guard()
+        await self.workshop.store.rebuild(self.generation, writes)
+        self._note(writes)
+
+    async def _write(self, writes: Sequence[DocumentWrite]) -> None:
+        self.guard()
+        if writes:
+            generation = self.generation
+            writer = BulkWriter(self.workshop.database, generation.project_id, generation)
+            await writer.write(writes)
+        self._note(writes)
+
+    async def _prepared(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
+        shop = self.workshop
+        changes = [last.alone() for last in batch]
+        texts = await shop.contents.of(changes)
+        preparer = Preparer(
+            Resolver(texts.fetch, shop.max_document_bytes),
+            Cutter(shop.pool, shop.models),
+            LiveEmbedding(shop.store, None),
+        )
+        prepared = await preparer.prepare(changes, self.generation, Urgency.BULK)
+        self._refuse(prepared.failures)
+        return [document.write for document in prepared.documents]
+
+    def _refuse(self, failures: Sequence[Failure]) -> None:
+        self.refused |= {failure.change.order: failure.error for failure in failures}
+
+    def _note(self, writes: Sequence[DocumentWrite]) -> None:
+        self.stored |= {_key(write): write.rank for write in writes}
+        kill_point("replay.building")
+
+
+def _key(write: DocumentWrite) -> Key:
+    return write.agent or "", write.uri
+
+
+async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:
+    """Process several batches at once; the first failure ends all of them."""
+    free = asyncio.Semaphore(BATCHES_AT_ONCE)
+    done = 0
+
+    async def run(batch: Sequence[LastChange]) -> None:
+        nonlocal done
+        try:
+            await work(batch)
+        finally:
+            free.release()
+        done += len(batch)
+        progress(done, len(items))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for batch in batches(items):
+                await free.acquire()
+                group.create_task(run(batch))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+
+
+def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
+    """Split documents into batches, limited by number and amount of text."""
+    start = size = 0
+    for at, last in enumerate(items):
+        if at - start == BATCH_DOCUMENTS or (
+            at > start and size + last.content_bytes > BATCH_BYTES
+        ):
+            yield items[start:at]
+            start, size = at, 0
+        size += last.content_bytes
+    if start < len(items):
+        yield items[start:]

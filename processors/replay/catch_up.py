@@ -1,0 +1,206 @@
+"""Catch-up of a generation with the live one: rebuilds the few documents that differ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from processors.replay.builder import Builder, Progress
+from processors.replay.fold import Fold, Key, LastChange
+from processors.replay.project_log import ProjectLog
+from processors.replay.verification import Difference, NotSwitched
+from runtime.errors import Unavailable
+from runtime.failpoints import kill_point
+from store.generations import catalog
+from store.generations.catalog import Generation
+from store.generations.document_positions import Standing, Standings
+from store.generations.switch import exclusive, switch
+from store.postgres.connection import WriteConflict
+from store.postgres.locks import ReplayLock
+from store.postgres.pool import Database
+
+__all__ = ["CatchUp", "make_live"]
+
+FEW_DOCUMENTS = 64
+"""Number of documents that can be brought up to date while writers wait."""
+
+MOST_ROUNDS = 50
+
+
+@dataclass
+class CatchUp:
+    """Comparison of a generation with the live one, and build of what it lacks from the log.
+
+    ``compared``: the moment of the last comparison of all documents; what it found is built.
+    """
+
+    live: Generation
+    log: ProjectLog
+    fold: Fold
+    standings: Standings
+    builder: Builder
+    compared: int | None = None
+
+    async def approach(self, progress: Progress) -> None:
+        """Catch up until little is missing, while workers continue to write changes.
+
+        Raises:
+            NotSwitched: the log lacks a change, or one can't be processed with this recipe.
+            Unavailable: a server or a model is down; what was written stays.
+        """
+        for _ in range(MOST_ROUNDS):
+            kill_point("replay.catching_up")
+            moment = await self.standings.moment(self.live.project_id)
+            behind = await self.standings.newer(self.live, self.builder.generation)
+            if behind:
+                await self._bring(behind, progress)
+            await self.builder.embed(progress)
+            self.compared = moment
+            if len(behind) <= FEW_DOCUMENTS:
+                return
+
+    async def finish(self) -> bool:
+        """Catch up completely, while no change can be written.
+
+        Returns False if too much is missing for that. Compares only what was written since
+        ``approach`` compared everything: the wait of writers does not grow with the index.
+
+        Raises:
+            NotSwitched, Unavailable: see ``approach``.
+        """
+        behind = await self._behind()
+        if len(behind) > FEW_DOCUMENTS:
+            return False
+        if behind:
+            await self._bring(behind, lambda _done, _total: None)
+            self._require(not await self._behind(), "it could not be caught up: try again")
+        return True
+
+    async def _behind(self) -> list[Standing]:
+        return await self.standings.newer(self.live, self.builder.generation, self.compared)
+
+    async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
+        changes = await self._look_up(behind)
+        lost = [standing for standing in behind if standing.key not in changes]
+        if lost:
+            raise self._refusal("the log lacks the last change", lost)
+        wanted = [changes[standing.key] for standing in behind]
+        await self.builder.build(wanted, progress)
+        refused = [change for change in wanted if change.order in self.builder.refused]
+        if refused:
+            raise NotSwitched(
+                self._message("can't be processed with its recipe"),
+                [
+                    Difference.of(change.key, str(self.builder.refused[change.order]))
+                    for change in refused
+                ],
+                self.builder.generation.id,
+            )
+
+    async def _look_up(self, behind: Sequence[Standing]) -> dict[Key, LastChange]:
+        """Find the changes that produced live versions: in the fold, the streams, the archive.
+
+        Exactly these changes are used, even if the ledger rejected one before it was redriven. A
+        later change that no worker has applied yet may still be rejected: it is used only if the
+        log lacks the exact one.
+        """
+        exact = Fold(only={standing.order for standing in behind})
+        for standing in behind:
+            last = self.fold.last.get(standing.key)
+            if last is not None and last.order == standing.order:
+                exact.last[standing.key] = last
+        first = min(standing.position for standing in behind)
+        if not all(standing.key in exact.last for standing in behind):
+            await self.log.read_new(exact, first)
+        if not all(standing.key in exact.last for standing in behind):
+            await self.log.read_archive(exact, first - 1)
+        later = {
+            standing.key: last
+            for standing in behind
+            if (last := self.fold.last.get(standing.key)) is not None and last.rank > standing.rank
+        }
+        return later | exact.last
+
+    def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
+        damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
+        return NotSwitched(
+            self._message("are newer in the live generation than in the log")
+            + (f" ({damage})" if damage else ""),
+            [
+                Difference.of(standing.key, str(self.builder.refused.get(standing.order, reason)))
+                for standing in lost
+            ],
+            self.builder.generation.id,
+        )
+
+    def _message(self, reason: str) -> str:
+        return (
+            f"generation {self.builder.generation.id} of {self.log.project} was not made live: "
+            f"documents {reason}: {{documents}}"
+        )
+
+    def _require(self, holds: bool, message: str) -> None:
+        if not holds:
+            raise NotSwitched(f"generation {self.builder.generation.id}: {message}")
+
+
+log = structlog.get_logger(__name__)
+
+MOST_TRIES = 120
+PAUSE_SECONDS = 0.25
+LIMIT_SECONDS = 10.0
+"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
+
+
+async def make_live(
+    database: Database, catch_up: CatchUp, lock: ReplayLock, progress: Progress
+) -> None:
+    """Catch a generation up and make it live. Queries are not blocked; writers wait at the end.
+
+    Raises:
+        NotSwitched: it can't be caught up.
+        Unavailable: a server failed, or the write load is too high. The live generation is
+            unchanged, unless the connection broke during the commit and could not be restored.
+    """
+    chosen, project = catch_up.builder.generation, catch_up.log.project
+    for tried in range(MOST_TRIES):
+        await catch_up.approach(progress)
+        await lock.prove()
+        try:
+            done = await _switched(database, catch_up)
+        except (Unavailable, TimeoutError) as error:
+            done = await _is_live(database, chosen)
+            if not done and not isinstance(error, WriteConflict | TimeoutError):
+                raise
+            log.info("switch.postponed", project=project, tried=tried, error=str(error), done=done)
+        if done:
+            log.info("generation.switched", project=project, generation=chosen.id)
+            return
+        await asyncio.sleep(PAUSE_SECONDS)
+    raise Unavailable(
+        f"generation {chosen.id} of {project} could not be made live: the write load is too high; "
+        "try again when fewer changes arrive"
+    )
+
+
+async def _is_live(database: Database, chosen: Generation) -> bool:
+    """Return whether the generation is live: the commit may have succeeded without a reply."""
+    async with database.scope(chosen.project_id) as connection:
+        return (await catalog.live(connection, chosen.project_id)).id == chosen.id
+
+
+async def _switched(database: Database, catch_up: CatchUp) -> bool:
+    """Try to switch once. Returns False if too much is missing to catch up while writers wait."""
+    live, chosen = catch_up.live, catch_up.builder.generation
+    async with (
+        asyncio.timeout(LIMIT_SECONDS),
+        exclusive(database, live.project_id) as connection,
+    ):
+        if not await catch_up.finish():
+            return False
+        await switch(connection, live, chosen)
+        kill_point("replay.switching")
+    return True

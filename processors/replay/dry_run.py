@@ -1,0 +1,150 @@
+"""Dry run: estimate what a replay would embed, without writing anything.
+
+Every document is cut as in the replay, so that the counts are exact. Local models embed a sample
+of the texts to measure their speed; remote models do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from processors.embedders import Inference
+from processors.embedders.embedder import Urgency
+from processors.indexing.documents import CutDocument
+from processors.indexing.preparation import Cutter, Resolver
+from processors.replay.builder import Progress, Workshop, batches
+from processors.replay.fold import LastChange
+from store.generations.catalog import Recipe
+
+__all__ = ["Estimate", "estimate", "prices_of"]
+
+_SAMPLE_TEXTS = 64
+_REMOTE_TEXTS_PER_SECOND = 384.0
+"""Guess: four concurrent requests of 96 texts per second, which most providers can serve."""
+
+_WRITTEN_PER_SECOND = 8_000.0
+"""Chunks that are stored per second."""
+
+_LOCAL_PREFIX = "local/"
+
+
+@dataclass
+class Estimate:
+    """Estimated work of a replay. ``cost_usd`` is None if the price of a model is unknown.
+
+    ``tokens`` are counted with each model's own tokenizer, if it is available.
+    """
+
+    project: str
+    documents: int = 0
+    chunks: int = 0
+    reused: int = 0
+    embedded: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    seconds: float = 0.0
+    refused: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        rounded = {"seconds": round(self.seconds, 1)}
+        if self.cost_usd is not None:
+            rounded["cost_usd"] = round(self.cost_usd, 6)
+        return {"dry_run": True} | asdict(self) | rounded
+
+
+async def prices_of(inference: Inference, recipe: Recipe) -> dict[str, float | None]:
+    """Read the price of each model in US dollars per token, or None if it is unknown."""
+    return {model: await inference.usd_per_token(model) for model in recipe.model_names}
+
+
+async def estimate(
+    chosen: Sequence[LastChange],
+    project: str,
+    recipe: Recipe,
+    workshop: Workshop,
+    prices: Mapping[str, float | None],
+    progress: Progress,
+) -> Estimate:
+    """Cut every document, and count the texts that have no vector yet. Nothing is written.
+
+    ``prices``: US dollars per token by model, or None if the price is unknown.
+
+    Raises:
+        Unavailable, OperatorError: for the same reasons as in a replay.
+    """
+    begin = perf_counter()
+    plan = Estimate(project, documents=len(chosen))
+    missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
+    done = 0
+    for batch in batches(chosen):
+        cut = await _cut(batch, recipe, workshop)
+        plan.refused += len(batch) - len(cut)
+        plan.chunks += sum(len(document.chunks) for document in cut)
+        await _collect(project, cut, missing, workshop)
+        done += len(batch)
+        progress(done, len(chosen))
+    plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
+    for model, texts in missing.items():
+        await _price(plan, model, list(texts.values()), prices[model], workshop)
+    plan.reused = plan.chunks - plan.embedded
+    return plan
+
+
+async def _cut(
+    batch: Sequence[LastChange], recipe: Recipe, workshop: Workshop
+) -> list[CutDocument]:
+    changes = [last.alone() for last in batch]
+    texts = await workshop.contents.of(changes)
+    resolver = Resolver(texts.fetch, workshop.max_document_bytes)
+    resolved, _ = await resolver.resolve(changes)
+    cut, _ = await Cutter(workshop.pool, workshop.models).cut(resolved, recipe)
+    return cut
+
+
+async def _collect(
+    project: str,
+    documents: Sequence[CutDocument],
+    missing: Mapping[str, dict[bytes, str]],
+    workshop: Workshop,
+) -> None:
+    by_model: dict[str, dict[bytes, str]] = {}
+    for document in documents:
+        by_model.setdefault(document.model, {}).update(
+            zip(document.hashes, document.texts, strict=True)
+        )
+    for model, texts in by_model.items():
+        cached = await workshop.store.known_hashes(project, model, list(texts))
+        missing[model].update(
+            {text_hash: text for text_hash, text in texts.items() if text_hash not in cached}
+        )
+
+
+async def _price(
+    found: Estimate,
+    model: str,
+    texts: Sequence[str],
+    usd_per_token: float | None,
+    workshop: Workshop,
+) -> None:
+    if not texts:
+        return
+    embedder = await workshop.models.embedder(model)
+    tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
+    found.embedded += len(texts)
+    found.tokens += tokens
+    if usd_per_token is None or found.cost_usd is None:
+        found.cost_usd = None
+    else:
+        found.cost_usd += tokens * usd_per_token
+    rate = _REMOTE_TEXTS_PER_SECOND
+    if model.startswith(_LOCAL_PREFIX):
+        sample = texts[:: max(1, len(texts) // _SAMPLE_TEXTS)][:_SAMPLE_TEXTS]
+        begin = perf_counter()
+        await embedder.embed(sample, Urgency.BULK)
+        rate = len(sample) / (perf_counter() - begin)
+    found.seconds += len(texts) / rate

@@ -1,0 +1,243 @@
+"""Switch to a former generation: a chosen one, or the one that was live before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+from processors.replay.builder import Builder, Progress
+from processors.replay.catch_up import CatchUp, make_live
+from processors.replay.fold import Fold
+from processors.replay.start import live_generation
+from processors.replay.tools import Tools, project_log, request_vectors, workshop
+from runtime import protocol_limits
+from runtime.errors import UsageError
+from runtime.failpoints import kill_point
+from store.generations.catalog import Generation
+from store.generations.drop import drop_rows, forget, let_go
+from store.postgres.locks import replay_lock
+from store.postgres.pool import Database
+from store.projects import unknown_project
+
+__all__ = [
+    "Listed",
+    "Returned",
+    "drop",
+    "find_generation",
+    "generation_before",
+    "list_generations",
+    "projects_of",
+    "return_to",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Result of a switch. ``caught_up``: number of documents that had changed since."""
+
+    project: str
+    generation: int
+    former: int
+    caught_up: int
+    seconds: float
+    switched: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Generation]:
+    """Find a generation of any project; return the project's name and the generation.
+
+    Raises:
+        UsageError: no generation has this id.
+    """
+    for project in sorted(await tools.projects.all()):
+        for generation in await tools.store.generations(project):
+            if generation.id == generation_id:
+                return project, generation
+    raise UsageError(f"there is no generation {generation_id} (`headrace replay list` lists all)")
+
+
+async def generation_before(tools: Tools, project: str) -> Generation:
+    """The generation that was live before the current one.
+
+    Raises:
+        UsageError: there is no former generation, or no such project.
+    """
+    await live_generation(tools, project)
+    former = [
+        generation
+        for generation in await tools.store.generations(project)
+        if generation.state == "former"
+    ]
+    if not former:
+        raise UsageError(f"{project} has no former generation to go back to")
+    return max(
+        former,
+        key=lambda generation: (generation.switched_at or generation.created_at, generation.id),
+    )
+
+
+async def return_to(tools: Tools, project: str, chosen: Generation, progress: Progress) -> Returned:
+    """Catch a former generation up with its own recipe, and make it live.
+
+    Raises:
+        UsageError: it is not a former generation, or the project is being replayed.
+        NotSwitched: it can't be caught up.
+        Unavailable: a server or a model is down; the live generation is unchanged.
+    """
+    begin = perf_counter()
+    project_id = await tools.projects.require(project)
+    async with replay_lock(tools.database, project, project_id) as lock:
+        live = await live_generation(tools, project)
+        _, chosen = await find_generation(tools, chosen.id)
+        _check_chosen(chosen)
+        shop = workshop(tools, project)
+        builder = Builder(project, chosen, {}, shop, in_bulk=False, guard=lock.check)
+        fold = Fold(await tools.standings.rejected(live.project_id))
+        catch_up = CatchUp(live, project_log(tools, project), fold, tools.standings, builder)
+        await make_live(tools.database, catch_up, lock, progress)
+        await request_vectors(tools, project, chosen)
+    seconds = perf_counter() - begin
+    return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
+
+
+def _check_chosen(chosen: Generation) -> None:
+    reasons = {
+        "live": "is live already",
+        "building": "is half built: `headrace replay` with the options of that replay finishes it",
+        "dropping": "is being dropped",
+    }
+    if chosen.state != "former":
+        raise UsageError(f"generation {chosen.id} {reasons[chosen.state]}")
+
+
+ShowDeleted = Callable[[int], None]
+"""Called with the number of rows deleted so far."""
+
+
+async def drop(tools: Tools, generation_id: int, progress: ShowDeleted) -> int:
+    """Delete a generation with all its rows, in batches; return how many rows there were.
+
+    An interrupted drop can be repeated.
+
+    Raises:
+        UsageError: the generation does not exist, is live, or may still be read by queries that
+            began while it was; or the project is being replayed.
+        Unavailable: Postgres can't be reached, or an index of the generation is being built.
+    """
+    project, _ = await find_generation(tools, generation_id)
+    async with replay_lock(tools.database, project, await tools.projects.require(project)):
+        _, generation = await find_generation(tools, generation_id)
+        live = await live_generation(tools, project)
+        listed = await tools.store.generations(project)
+        _check_droppable(generation, _replaced_at(generation, live, listed), datetime.now(UTC))
+        if not await let_go(tools.database, generation):
+            raise _is_live(generation)
+        await tools.indexes.drop(generation.project_id, generation.id)
+        return await _drop_rows(tools.database, generation, progress)
+
+
+async def _drop_rows(database: Database, generation: Generation, progress: ShowDeleted) -> int:
+    gone = 0
+    async for rows in drop_rows(database, generation):
+        gone += rows
+        progress(gone)
+        kill_point("replay.dropping")
+    await forget(database, generation)
+    return gone
+
+
+def _replaced_at(
+    generation: Generation, live: Generation, known: Sequence[Generation]
+) -> datetime | None:
+    """Latest time when a query can have begun to read a generation: the first switch after its own.
+
+    Returns None if it was never live. The switch to a generation that was dropped or became live
+    again is not recorded any more; such a switch can only have been earlier.
+    """
+    if generation.switched_at is None:
+        return None
+    later = [other.switched_at for other in known if other.switched_at is not None]
+    return min((at for at in later if at > generation.switched_at), default=live.switched_at)
+
+
+def _check_droppable(generation: Generation, replaced_at: datetime | None, now: datetime) -> None:
+    if generation.state == "live":
+        raise _is_live(generation)
+    if replaced_at is None:
+        return
+    rest = replaced_at + protocol_limits.QUERY_DEADLINE - now
+    if generation.state == "former" and rest > timedelta():
+        raise UsageError(
+            f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
+            f"and queries may still read it: drop it in {rest.total_seconds():.0f} s"
+        )
+
+
+def _is_live(generation: Generation) -> UsageError:
+    return UsageError(
+        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A generation with its number of documents (without deleted ones) and chunks."""
+
+    project: str
+    generation: Generation
+    documents: int
+    chunks: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        generation = self.generation
+        return {
+            "project": self.project,
+            "generation": generation.id,
+            "state": generation.state,
+            "model": generation.recipe.model,
+            "models": dict(generation.recipe.models),
+            "chunking": generation.recipe.chunking,
+            "tokens": generation.recipe.tokens,
+            "scope": dict(generation.scope),
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "created_at": generation.created_at.isoformat(),
+            "switched_at": None
+            if generation.switched_at is None
+            else generation.switched_at.isoformat(),
+        }
+
+
+async def projects_of(tools: Tools, project: str | None) -> list[str]:
+    """The named project, or all projects if ``project`` is None.
+
+    Raises:
+        UsageError: no such project.
+    """
+    projects = sorted(await tools.projects.all())
+    if project is None:
+        return projects
+    if project not in projects:
+        raise unknown_project(project)
+    return [project]
+
+
+async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
+    """List all generations of one project, or of all projects, oldest first.
+
+    Raises:
+        UsageError: no such project.
+    """
+    return [
+        Listed(name, generation, *await tools.standings.sizes(generation))
+        for name in await projects_of(tools, project)
+        for generation in await tools.store.generations(name)
+    ]

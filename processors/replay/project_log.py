@@ -1,0 +1,160 @@
+"""The log of one project: the changes in the archive and in the streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.names import Lane, Names, Position, Topic
+from events.server.connection import redis_errors
+from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
+from processors.replay.fold import Fold
+from runtime.errors import UnsupportedContent
+from store.archive import Archive, DamagedSegment
+
+__all__ = ["Contents", "ProjectLog", "Texts", "entry_id_before", "stream_ends"]
+
+
+@dataclass
+class ProjectLog:
+    """Reader of the log of a project.
+
+    ``admit`` selects the changes of the streams that count; archived changes always count.
+    ``damaged``: archive files that can't be read completely, by path.
+    """
+
+    project: str
+    archive: Archive
+    redis: Redis
+    names: Names
+    admit: Admit
+    damaged: dict[str, DamagedSegment] = field(default_factory=dict)
+    _ends: Mapping[str, str] = field(default_factory=dict)
+    _streams_begin: int | None = None
+
+    async def read(self, fold: Fold) -> None:
+        """Fold all changes that were published and not removed by compaction.
+
+        The streams are read first: a change that is trimmed afterwards is in the archive already.
+
+        Raises:
+            Unavailable: Redis, Postgres or the archive can't be read.
+        """
+        self.damaged.clear()
+        self._ends = await stream_ends(self.redis, self.names)
+        async for change in self._streams({}):
+            fold.add(change)
+        self._streams_begin = fold.earliest
+        await self.read_archive(fold, -1)
+
+    async def beginning(self, fold: Fold) -> int | None:
+        """Position from which the log is complete. Returns None if the log is empty."""
+        archived = await self.archive.beginning(self.project)
+        if archived is None:
+            return fold.earliest
+        return min(archived.position, self._streams_begin or archived.position)
+
+    async def read_new(self, fold: Fold, first: int | None = None) -> None:
+        """Fold changes added to the streams since the last read, or from position ``first`` on.
+
+        Raises:
+            Unavailable: Redis can't be read.
+        """
+        begin, self._ends = self._ends, await stream_ends(self.redis, self.names)
+        if first is not None:
+            begin = dict.fromkeys(self._ends, entry_id_before(first))
+        async for change in self._streams(begin):
+            fold.add(change)
+
+    async def read_archive(self, fold: Fold, after: int) -> None:
+        """Fold changes of the archive after a position.
+
+        Raises:
+            Unavailable: Postgres or the archive can't be read.
+        """
+        async for change in self._archived(after):
+            fold.add(change)
+
+    async def _streams(self, after: Mapping[str, str]) -> AsyncIterator[LoggedChange]:
+        async for change in read_changes(self.redis, self.names, after, self._admit):
+            yield change
+
+    async def _admit(self, changes: Sequence[StreamedChange]) -> Sequence[StreamedChange]:
+        return await self.admit([change for change in changes if change.project == self.project])
+
+    async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
+        async for change in self.archive.events(self.project, after, damaged=self._note):
+            yield change
+
+    def _note(self, error: DamagedSegment) -> None:
+        self.damaged[error.path] = error
+
+
+async def stream_ends(redis: Redis, names: Names) -> dict[str, str]:
+    """Read the id of the last entry of each stream of changes, by key; '0-0' if it is empty.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    ends: dict[str, str] = {}
+    with redis_errors():
+        for lane, partition in product(Lane, range(names.partitions)):
+            key = names.stream(Topic.of_lane(lane), partition)
+            last: Any = await redis.xrevrange(key, count=1)
+            ends[key] = last[0][0].decode() if last else "0-0"
+    return ends
+
+
+def entry_id_before(position: int) -> str:
+    """Entry id that precedes every entry whose position may be ``position`` or later."""
+    milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
+    return f"{max(0, milliseconds - 1)}-0"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Contents by SHA-256 in hex. ``damaged``: archive files whose contents can't be read."""
+
+    by_hash: Mapping[str, str]
+    damaged: tuple[DamagedSegment, ...] = ()
+
+    async def fetch(self, project: str, sha256: str) -> str:
+        """Return one of the contents.
+
+        Raises:
+            UnsupportedContent: it is not among them.
+        """
+        if sha256 in self.by_hash:
+            return self.by_hash[sha256]
+        if self.damaged:
+            raise UnsupportedContent(f"its content can't be read: {self.damaged[0]}")
+        raise UnsupportedContent(
+            f"its content {sha256[:12]}… is neither in the archive nor in Postgres: "
+            f"publish it to {project} again"
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Contents that the changes of a project refer to."""
+
+    project: str
+    archive: Archive
+
+    async def of(self, changes: Iterable[LoggedChange]) -> Texts:
+        """Read the texts that changes refer to, as far as they can be read.
+
+        Raises:
+            Unavailable: Postgres or the archive can't be reached.
+        """
+        references = (change.event.data.content_ref for change in changes)
+        wanted = {reference.sha256 for reference in references if reference is not None}
+        if not wanted:
+            return Texts({})
+        damaged: list[DamagedSegment] = []
+        by_hash = await self.archive.contents(self.project, wanted, damaged=damaged.append)
+        return Texts(by_hash, tuple(damaged))

@@ -1,0 +1,88 @@
+"""Quality gate: a new generation must not answer known questions much worse than the live one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from uuid import uuid4
+
+from events.models import Query
+from events.streams.replies import Replies
+from events.streams.watermark import read_watermark
+from processors.answering.freshness import Freshness
+from processors.answering.pipeline import Answering
+from processors.answering.query_vectors import QueryVectors
+from processors.answering.results import Assembler
+from processors.recipes import RecipeNotices
+from processors.replay.report import GateScores
+from processors.replay.tools import Tools
+from runtime.errors import UsageError
+from store.generations.catalog import Generation
+from store.search.search import Search
+
+__all__ = ["Ask", "EvaluationGate"]
+
+Ask = Callable[[str], Awaitable[Sequence[str]]]
+"""Asks one question; returns the uri of each chunk found, best first."""
+
+Score = Callable[[Ask], Awaitable[float]]
+
+_CHUNKS_ASKED = 100
+_PATIENCE = timedelta(seconds=30)
+_REPLY_KEY = "gate"
+
+
+@dataclass(frozen=True)
+class EvaluationGate:
+    """Quality gate. ``score`` rates answers from 0 to 1; it may fall by at most ``max_drop``."""
+
+    score: Score
+    max_drop: float
+
+    async def __call__(
+        self, tools: Tools, project: str, live: Generation, new: Generation
+    ) -> GateScores:
+        """Score both generations.
+
+        Raises:
+            UsageError: the live generation finds no expected answer, so that none can be worse.
+            Unavailable: a server or a model is down.
+        """
+        answering = _answering(tools)
+        before = await self.score(_asking(answering, project, live))
+        if not before:
+            raise UsageError(
+                f"the quality gate has no baseline: the live index of {project} returns none of "
+                "the expected documents (the gate's document ids must be uris of documents)"
+            )
+        return GateScores(
+            live=before,
+            new=await self.score(_asking(answering, project, new)),
+            max_drop=self.max_drop,
+        )
+
+
+def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
+    async def ask(text: str) -> Sequence[str]:
+        query = Query(project=project, text=text, limit=_CHUNKS_ASKED, reply_to=_REPLY_KEY)
+        answer = await answering.answer(str(uuid4()), query, _PATIENCE, generation)
+        return [result.citation.uri for result in answer.results]
+
+    return ask
+
+
+def _answering(tools: Tools) -> Answering:
+    settings = tools.settings
+    search = Search(tools.database, ef_search=settings.hnsw_ef_search)
+    return Answering(
+        search,
+        QueryVectors(tools.inference),
+        Freshness(tools.store, tools.pending, partial(read_watermark, tools.redis, tools.names)),
+        Assembler(search, lambda texts: [len(text) for text in texts]),
+        RecipeNotices(None),
+        Replies(tools.redis, tools.names),
+        settings.default_deadline,
+        settings.query_concurrency,
+    )

@@ -1,0 +1,264 @@
+"""Replay: builds a new index beside the live one, and switches to it.
+
+read the log → begin or resume → fill → embed → index → catch up → verify → gate → switch
+
+A failure before the switch leaves the live generation unchanged; the next replay resumes the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from processors.replay.builder import Builder
+from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
+from processors.replay.dry_run import Estimate, estimate, prices_of
+from processors.replay.fold import Fold, Key, LastChange
+from processors.replay.report import GateScores, ReplayReport
+from processors.replay.scope import Choice, choose_recipe
+from processors.replay.start import (
+    begin_or_resume,
+    check_complete,
+    live_generation,
+    note_findings,
+    prove_models,
+    scope_of,
+    unfinished,
+)
+from processors.replay.tools import Tools, project_log, request_vectors, workshop
+from processors.replay.verification import NotSwitched, verify
+from runtime.errors import Unavailable, UsageError
+from runtime.failpoints import kill_point
+from store.generations.catalog import Generation
+from store.postgres.locks import replay_lock
+
+__all__ = ["Gate", "Replay", "Show"]
+
+MOST_ROUNDS = 100
+
+Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
+"""Scores the answers of a project's live generation and of the new one."""
+
+Show = Callable[[str, int, int], None]
+"""Called with the current step, how many items are done, and their total (0 if unknown)."""
+
+
+class Replay:
+    """The replay of one project."""
+
+    def __init__(
+        self, tools: Tools, project: str, choice: Choice, gate: Gate | None, show: Show
+    ) -> None:
+        self._tools = tools
+        self._project = project
+        self._choice = choice
+        self._gate = gate
+        self._show = show
+        self.report = ReplayReport(project)
+
+    async def run(self) -> ReplayReport:
+        """Replay, verify and switch.
+
+        Raises:
+            UsageError: the options can't be used, or another process replays the project.
+            NotSwitched: the new generation differs from the log, or fails the quality gate.
+            ConfigurationError, Unavailable: a model or a server fails; the next replay resumes.
+        """
+        project_id = await self._tools.projects.require(self._project)
+        async with replay_lock(self._tools.database, self._project, project_id) as self._lock:
+            await self._read()
+            await self._begin()
+            await self._fill()
+            await self._embed()
+            await self._index()
+            await self._catch_up()
+            await self._verify()
+            await self._pass_gate()
+            await self._switch()
+        return self.report
+
+    async def plan(self) -> Estimate:
+        """Estimate what ``run`` would embed, and the cost of that. Nothing is written.
+
+        Raises:
+            UsageError, NotSwitched, ConfigurationError, Unavailable: see ``run``.
+        """
+        tools = self._tools
+        await self._read()
+        half = await unfinished(tools, self._live)
+        stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
+        missing = self._fold.newer_than({key: standing.rank for key, standing in stored.items()})
+        return await estimate(
+            [last for last in missing if not (self._is_carried(last) or last.deleted)],
+            self._project,
+            self._recipe,
+            workshop(tools, self._project),
+            await prices_of(tools.inference, self._recipe),
+            self._progress("documents looked at"),
+        )
+
+    async def _read(self) -> None:
+        """Determine recipe and scope, read the log, and check that it has all live versions.
+
+        The change that produced a live version counts even if a worker rejected it after an earlier
+        replay had applied it.
+        """
+        self._live = live = await live_generation(self._tools, self._project)
+        self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
+        await prove_models(self._tools, live.recipe, self._recipe)
+        with self.report.stages("read"):
+            rejected = await self._tools.standings.rejected(live.project_id)
+            self._standings = await self._tools.standings.of(live)
+            self._log = project_log(self._tools, self._project)
+            taken_in = {standing.order for standing in self._standings.values()}
+            self._fold = Fold(rejected - taken_in, sought=self._choice.since)
+            await self._log.read(self._fold)
+        self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
+        self._show("reading the log", len(self._fold), len(self._fold))
+        self.report.damaged = tuple(self._log.damaged)
+        check_complete(self._project, self._fold, self._standings, self._log)
+        self._members = await self._members_of_scope()
+
+    async def _begin(self) -> None:
+        """Create a generation, or resume the one that an earlier replay left half built."""
+        generation, self.report.resumed = await begin_or_resume(
+            self._tools, self._live, self._recipe, self._scope, self._project
+        )
+        self.report.generation, self.report.former = generation.id, self._live.id
+        stored = await self._tools.standings.of(generation)
+        self._builder = Builder(
+            self._project,
+            generation,
+            {key: standing.rank for key, standing in stored.items()},
+            workshop(self._tools, self._project),
+            guard=self._lock.check,
+            spent=self.report.bill,
+        )
+
+    async def _fill(self) -> None:
+        """Build until the generation has every change that was read from the log."""
+        moved: set[Key] = set()
+        with self.report.stages("build"):
+            for _ in range(MOST_ROUNDS):
+                missing = self._missing()
+                if not missing:
+                    return
+                carried = [
+                    last
+                    for last in missing
+                    if last.key not in self._builder.stored
+                    and last.key not in moved
+                    and self._is_carried(last)
+                ]
+                left = {last.key for last in carried}
+                made = [last for last in missing if last.key not in left]
+                await self._builder.carry(self._live, carried, self._progress("carried over"))
+                await self._builder.build(made, self._progress("documents built"))
+                await self._leave_out_poison()
+                moved |= left - self._builder.stored.keys()
+                if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
+                    await self._log.read_new(self._fold)
+        raise Unavailable("changes arrive faster than they can be indexed: try again later")
+
+    async def _embed(self) -> None:
+        """Embed the texts that have no vector yet."""
+        with self.report.stages("embed"):
+            await self._builder.embed(self._progress("texts embedded"))
+
+    async def _index(self) -> None:
+        """Build the search indexes before the generation is used."""
+        show = self._progress("vector and keyword indexes")
+        show(0, 1)
+        with self.report.stages("index"):
+            generation = self._builder.generation
+            await self._tools.maintenance.tidy_keywords(generation)
+            await self._tools.indexes.refresh(generation.project_id, generation.id, wait=True)
+        show(1, 1)
+
+    async def _catch_up(self) -> None:
+        """Add what was published since the log was read."""
+        kill_point("replay.catching_up")
+        await self._log.read_new(self._fold)
+        await self._fill()
+        await self._embed()
+
+    async def _verify(self) -> None:
+        generation = self._builder.generation
+        kill_point("replay.verifying")
+        with self.report.stages("verify"):
+            verified = await verify(
+                self._tools.database, generation, self._fold, self._builder.refused
+            )
+        self.report.documents, self.report.chunks = verified.documents, verified.chunks
+        self.report.digest = verified.digest
+        if not verified.sound:
+            raise NotSwitched(
+                f"generation {generation.id} of {self._project} differs from the log, and was not "
+                f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
+                "again",
+                verified.differences,
+                generation.id,
+            )
+        kill_point("replay.verified")
+
+    async def _pass_gate(self) -> None:
+        if self._gate is None:
+            return
+        new = self._builder.generation
+        with self.report.stages("gate"):
+            scores = await self._gate(self._tools, self._project, self._live, new)
+        self.report.gate = scores
+        if not scores.passed:
+            raise NotSwitched(
+                f"generation {new.id} of {self._project} was not made live: its nDCG@10 is "
+                f"{scores.new:.4f}, and that of the live one is {scores.live:.4f}: "
+                f"the drop is larger than {scores.max_drop:g}",
+                generation=new.id,
+            )
+
+    async def _switch(self) -> None:
+        catch_up = CatchUp(self._live, self._log, self._fold, self._tools.standings, self._builder)
+        await note_findings(self._tools, self._builder.generation, self.report.as_json())
+        with self.report.stages("switch"):
+            await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
+        await request_vectors(self._tools, self._project, self._builder.generation)
+        self.report.switched = True
+
+    def _missing(self) -> list[LastChange]:
+        return [
+            last
+            for last in self._fold.newer_than(self._builder.stored)
+            if last.order not in self._builder.refused
+        ]
+
+    async def _members_of_scope(self) -> set[Key]:
+        collection = self._scope.collection
+        if collection is None:
+            return set()
+        members = await self._tools.standings.members(self._live, collection)
+        if not members:
+            raise UsageError(f"no document of {self._project} is in the collection {collection!r}")
+        return members
+
+    def _is_carried(self, last: LastChange) -> bool:
+        """Return whether the live version can be carried over: same change, and out of scope."""
+        stored = self._standings.get(last.key)
+        return (
+            not self._scope.is_all
+            and stored is not None
+            and stored.order == last.order
+            and not self._scope.covers(last, stored, self._members)
+        )
+
+    async def _leave_out_poison(self) -> None:
+        """Exclude changes that workers reject too: their documents keep the former version."""
+        places = self._builder.refused.keys() - self._fold.left_out
+        if not places:
+            return
+        outcomes = await self._tools.standings.outcomes(self._live.project_id, places)
+        poison = {place for place in places if outcomes.get(place, "rejected") == "rejected"}
+        if poison:
+            self._fold = Fold(self._fold.left_out | poison)
+            await self._log.read(self._fold)
+
+    def _progress(self, what: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._show(f"{self._project}: {what}", done, total)

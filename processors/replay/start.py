@@ -1,0 +1,124 @@
+"""Preconditions of a replay: validate the request, and determine scope and generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from processors.replay.fold import Fold, Key
+from processors.replay.project_log import ProjectLog
+from processors.replay.scope import Choice, Scope, choose_scope, instant_of
+from processors.replay.tools import Tools
+from processors.replay.verification import Difference, NotSwitched
+from runtime.errors import UsageError
+from store.generations import catalog
+from store.generations.catalog import Generation, Recipe
+from store.generations.document_positions import Standing
+
+__all__ = [
+    "begin_or_resume",
+    "check_complete",
+    "live_generation",
+    "note_findings",
+    "prove_models",
+    "scope_of",
+    "unfinished",
+]
+
+
+async def live_generation(tools: Tools, project: str) -> Generation:
+    """Read the generation that a replay will replace. The caller must hold the replay lock.
+
+    Raises:
+        UsageError: no such project.
+    """
+    project_id = await tools.projects.require(project)
+    async with tools.database.scope(project_id) as connection:
+        return await catalog.live(connection, project_id)
+
+
+async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
+    """Make sure that every model has its key, and that new models respond.
+
+    No request is sent to models in use already: the replay may not need them.
+
+    Raises:
+        ConfigurationError: no such model, its key is missing, or its provider refuses the key.
+        Unavailable: a new model can't be reached.
+    """
+    for model in recipe.model_names:
+        await tools.inference.loaded(model)
+        if model not in made_by.model_names:
+            await tools.inference.embedder(model)
+
+
+async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
+    """Determine the documents that the replay is limited to.
+
+    Raises:
+        UsageError: the log has no such event, or does not cover the given time.
+    """
+    since = choice.since
+    if since is not None and fold.found is None and instant_of(since) is None:
+        fold.found = await tools.archive.position_of(log.project, since)
+    return choose_scope(choice, fold, await log.beginning(fold), datetime.now(UTC))
+
+
+def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: ProjectLog) -> None:
+    """Make sure that the log has the last change of every live document.
+
+    Raises:
+        NotSwitched: the log lacks one; nothing was built.
+    """
+    lost = fold.older_than({key: standing.rank for key, standing in live.items()})
+    if not lost:
+        return
+    damage = "".join(f"; {error}" for error in log.damaged.values())
+    raise NotSwitched(
+        f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
+        f"{{documents}}{damage}; the live generation is unchanged: publish these documents again"
+        " (`headrace doctor` shows details)",
+        [Difference.of(key, "its last change can't be read") for key in lost],
+    )
+
+
+async def unfinished(tools: Tools, live: Generation) -> Generation | None:
+    """The generation that a replay left half built, or None if there is none."""
+    async with tools.database.scope(live.project_id) as connection:
+        listed = await catalog.listed(connection, live.project_id)
+    return next((generation for generation in listed if generation.state == "building"), None)
+
+
+async def begin_or_resume(
+    tools: Tools, live: Generation, recipe: Recipe, scope: Scope, project: str
+) -> tuple[Generation, bool]:
+    """Create the generation to build, or resume it; return it and whether it was resumed.
+
+    Raises:
+        UsageError: a generation is half built with another recipe or for other documents.
+    """
+    half_built = await unfinished(tools, live)
+    if half_built is None:
+        async with tools.database.scope(live.project_id) as connection:
+            new = await catalog.begin(connection, live.project_id, recipe, scope.as_json())
+        return new, False
+    if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
+        raise UsageError(
+            f"generation {half_built.id} of {project} is half built with other options "
+            f"({_described(half_built)}): finish it with those, "
+            f"or run `headrace replay drop {half_built.id}`"
+        )
+    return half_built, True
+
+
+def _described(generation: Generation) -> str:
+    recipe = generation.recipe
+    parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
+    return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
+
+
+async def note_findings(tools: Tools, generation: Generation, findings: Mapping[str, Any]) -> None:
+    """Store findings with the generation."""
+    async with tools.database.scope(generation.project_id) as connection:
+        await catalog.note(connection, generation, findings)

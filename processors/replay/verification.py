@@ -1,0 +1,188 @@
+"""Comparison of a generation with the log: every document, chunk, vector and posting."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from processors.replay.fold import Fold, Key, LastChange, Order
+from runtime.errors import OperatorError, Poison
+from store.documents.digests import DocumentDigest, StoredDigest, index_digest, stored_documents
+from store.generations.catalog import Generation
+from store.inspection.postings import chunk_owners, survey_postings
+from store.inspection.vectors import VectorFlaw, find_vector_flaws
+from store.postgres.pool import EVERY_AGENT, Database
+
+__all__ = ["Difference", "NotSwitched", "Verified", "compare", "verify"]
+
+_FLAWS = {
+    "missing": "no vector of their model",
+    "foreign": "a vector of another model than the recipe names",
+    "changed": "a vector that does not belong to their text",
+}
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Contents of a generation, and its differences from the log. Both digests are in hex.
+
+    ``expected`` is computed from the log and the digests recorded when documents were written;
+    ``digest`` from the current rows.
+    """
+
+    documents: int
+    chunks: int
+    expected: str
+    digest: str
+    differences: tuple[Difference, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Return whether the generation may go live."""
+        return not self.differences and self.expected == self.digest
+
+
+async def verify(
+    database: Database, generation: Generation, fold: Fold, refused: dict[Order, Poison]
+) -> Verified:
+    """Read a whole generation and compare it with the fold that it was built from.
+
+    Raises:
+        Unavailable: Postgres can't be reached.
+    """
+    place = generation.project_id, EVERY_AGENT, generation.id
+    stored: dict[Key, StoredDigest] = {}
+    async with database.scope(*place) as connection:
+        async for row in stored_documents(connection, generation.id):
+            stored[row.agent, row.uri] = row
+        postings = [difference async for difference in _unposted(connection, generation)]
+        flaws = await find_vector_flaws(connection, generation)
+    differences = list(compare(fold, stored, refused))
+    named = {(difference.agent, difference.uri) for difference in differences}
+    differences += [
+        *postings,
+        *(difference for key, difference in _flawed(flaws) if key not in named),
+    ]
+    living = [row for row in stored.values() if not row.deleted]
+    return Verified(
+        documents=len(living),
+        chunks=sum(row.chunks for row in living),
+        expected=index_digest(_expected(fold, stored)).hex(),
+        digest=index_digest(stored.values()).hex(),
+        differences=tuple(sorted(differences)),
+    )
+
+
+async def _unposted(
+    connection: asyncpg.Connection, generation: Generation
+) -> AsyncIterator[Difference]:
+    """Yield chunks without postings, and bad segments.
+
+    The segments are stable: only those of live generations are merged.
+    """
+    survey = await survey_postings(connection, generation.id)
+    owners = await chunk_owners(connection, generation.id, survey.missing)
+    for key, chunks in Counter((owner.agent, owner.uri) for owner in owners).items():
+        yield Difference.of(key, f"{chunks} chunks have no postings")
+    for segment in survey.to_rewrite:
+        reason = survey.broken.get(segment, "other segments contain its chunks, too")
+        yield Difference("", f"keyword segment {segment}", reason)
+
+
+def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
+    counts = Counter(((finding.agent, finding.uri), finding.flaw) for finding in flaws)
+    for (key, flaw), chunks in counts.items():
+        yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
+
+
+def compare(
+    fold: Fold, stored: dict[Key, StoredDigest], refused: dict[Order, Poison]
+) -> Iterator[Difference]:
+    """Differences between the fold of the log and the rows, at most one for each document."""
+    for last in fold:
+        if last.order in refused:
+            yield Difference.of(last.key, f"can't be processed: {refused[last.order]}")
+            continue
+        reason = _reason(last, stored.get(last.key))
+        if reason is not None:
+            yield Difference.of(last.key, reason)
+    for key in stored.keys() - fold.last.keys():
+        yield Difference.of(key, "the log has no such document")
+
+
+def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
+    if row is None:
+        return "it is missing"
+    if (row.position, row.partition) != last.order:
+        return f"it is at position {row.position}, but at {last.order[0]} in the log"
+    if row.deleted != last.deleted:
+        return "it is deleted" if row.deleted else "it should be deleted"
+    if row.content_hash != last.content_hash:
+        return "it was made from other content"
+    if row.origin != last.change.event.data.origin:
+        return "it is of another source"
+    if row.recorded != row.digest:
+        return "its rows are not what was written"
+    bare = row.chunks - row.vectors - row.refused
+    if bare:
+        return f"{bare} of its chunks have no vector of their model"
+    return None
+
+
+def _expected(fold: Fold, stored: dict[Key, StoredDigest]) -> Iterable[DocumentDigest]:
+    for last in fold:
+        row = stored.get(last.key)
+        yield DocumentDigest(
+            agent=last.key[0],
+            uri=last.uri,
+            position=last.order[0],
+            partition=last.order[1],
+            deleted=last.deleted,
+            content_hash=last.content_hash,
+            digest=b"" if row is None or row.recorded is None else row.recorded,
+        )
+
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    """A document or keyword segment that differs from what it should be.
+
+    ``agent``: '' for shared documents.
+    """
+
+    agent: str
+    uri: str
+    reason: str
+
+    @classmethod
+    def of(cls, key: Key, reason: str) -> Difference:
+        """Build a difference for the document with this key."""
+        return cls(*key, reason)
+
+    def __str__(self) -> str:
+        owner = f" (private to {self.agent})" if self.agent else ""
+        return f"{self.uri}{owner}: {self.reason}"
+
+
+class NotSwitched(OperatorError):
+    """The new generation was not made live; the live generation is unchanged.
+
+    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
+    in the message.
+    """
+
+    def __init__(
+        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
+    ) -> None:
+        self.differences = tuple(differences)
+        self.generation = generation
+        named = "; ".join(map(str, self.differences[:_NAMED]))
+        more = len(self.differences) - _NAMED
+        rest = f"; and {more:,} more" if more > 0 else ""
+        super().__init__(message.replace("{documents}", f"{named}{rest}"))

@@ -1,0 +1,41 @@
+"""Construction of the archiver role from the settings."""
+
+from __future__ import annotations
+
+from events.client.republisher import Republishing
+from processors.archiving.archiver import Archiver, Intake
+from processors.archiving.consumer import LogGroup
+from processors.archiving.housekeeping import Archiving, Upkeep
+from processors.archiving.outbox_relay import Republisher
+from processors.wiring.servers import Servers
+from runtime.settings import Settings
+from store.outbox import PostgresOutbox
+
+__all__ = ["archiving_of"]
+
+
+def archiving_of(servers: Servers, settings: Settings) -> Archiving:
+    """Build the archiver with its upkeep; it needs neither models nor parsers."""
+    outbox = PostgresOutbox(servers.database, servers.projects)
+    return Archiving(
+        Archiver(
+            servers.database,
+            settings.stream_prefix,
+            LogGroup(servers.redis, servers.names),
+            servers.archive,
+            Intake(servers.admission, outbox),
+        ),
+        Upkeep(
+            servers.redis,
+            servers.names,
+            servers.database,
+            servers.archive,
+            stream_retention=settings.stream_retention,
+            archive_retention=settings.archive_retention,
+            compaction_interval=settings.archive_compaction_interval,
+        ),
+        Republisher(
+            Republishing(servers.redis, servers.names),
+            outbox,
+        ),
+    )

@@ -1,0 +1,98 @@
+"""Connections to Redis, Postgres and the archive, which every process needs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from events.deployment import Stamp
+from events.names import Names
+from events.server.connection import check_server, connect
+from processors.admission import Admission, KeyRing
+from processors.deployment import DeploymentWatch, claim_archive, compare, join
+from processors.recipes import recipe_of
+from runtime.settings import Settings
+from store.archive import Archive
+from store.documents.pending import PendingVectors
+from store.generations.catalog import Recipe
+from store.generations.document_positions import Standings
+from store.postgres.pool import Database
+from store.postgres.roles import ANSWERER
+from store.projects import Projects
+from store.publisher_keys import PublisherKeys
+from store.store import Store
+
+__all__ = ["Servers", "deployment_watch", "open_servers"]
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Redis, Postgres and the archive, the objects that access them, and the admission of changes.
+
+    ``stamp`` identifies the deployment. ``recipe`` is built from the settings, for new projects.
+    """
+
+    stamp: Stamp
+    names: Names
+    redis: Redis
+    database: Database
+    recipe: Recipe
+    projects: Projects
+    store: Store
+    pending: PendingVectors
+    archive: Archive
+    key_ring: KeyRing
+    admission: Admission
+
+
+@asynccontextmanager
+async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Servers]:
+    """Connect to the servers and check them; connections are closed in reverse order.
+
+    ``role`` is the role in Postgres; if it is empty, the workers' role is used. With a ``role``,
+    statements have no time limit.
+
+    Raises:
+        ConfigurationError: versions, roles or settings do not match, or the servers belong to
+            different deployments.
+        Unavailable: Redis or Postgres cannot be reached.
+    """
+    recipe = recipe_of(settings)
+    async with AsyncExitStack() as stack:
+        redis = connect(settings.redis_url)
+        stack.push_async_callback(redis.aclose)
+        await check_server(redis)
+        database = await Database.open(
+            settings.database_url,
+            role=role or settings.worker_role,
+            statement_timeout=None if role else settings.statement_timeout,
+        )
+        stack.push_async_callback(database.close)
+        only_reads = role or settings.worker_role == ANSWERER
+        stamp = await (compare if only_reads else join)(redis, database, settings)
+        if role:
+            await claim_archive(database, settings, writes=False)
+        projects = Projects(database, recipe)
+        key_ring = KeyRing(PublisherKeys(database, projects).read)
+        yield Servers(
+            stamp=stamp,
+            names=Names(stamp.prefix, stamp.partitions),
+            redis=redis,
+            database=database,
+            recipe=recipe,
+            projects=projects,
+            store=Store(database, recipe),
+            pending=PendingVectors(database, projects),
+            archive=Archive(database, projects, settings.archive_location),
+            key_ring=key_ring,
+            admission=Admission(key_ring, projects, Standings(database)),
+        )
+
+
+def deployment_watch(servers: Servers, settings: Settings) -> DeploymentWatch:
+    """Build the watch that ends a worker when its deployment is changed."""
+    writes = settings.worker_role != ANSWERER
+    return DeploymentWatch(servers.redis, servers.stamp, writes=writes)

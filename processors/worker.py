@@ -1,0 +1,203 @@
+"""Composition root of a worker: runs the agents and chores of its roles until ``stop`` is set."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from functools import partial
+
+import structlog
+from redis.exceptions import RedisError
+
+from events.heartbeats import Heartbeats
+from events.names import Names, Topic
+from events.server.acl import require_reading
+from events.server.connection import connect
+from events.transport import App, Options
+from processors.agents import batch_agent
+from processors.agents import run_worker as run_agents
+from processors.handlers import HANDLERS, SUBSCRIPTIONS
+from processors.heartbeat import Heart
+from processors.limits import Limits
+from processors.wiring.archiver import archiving_of
+from processors.wiring.servers import deployment_watch, open_servers
+from processors.wiring.worker import WAITING_PER_WORKING, Services, open_services
+from runtime.errors import HeadraceError
+from runtime.lifespan import OwnedTasks
+from runtime.settings import Settings
+from store.postgres.roles import ANSWERER, WORKER
+from store.postgres.schema_watch import SchemaWatch
+
+__all__ = ["ROLES", "run_worker"]
+
+log = structlog.get_logger(__name__)
+
+ROLES: dict[str, frozenset[Topic]] = {
+    "indexer": frozenset({Topic.CHANGED_LIVE, Topic.CHANGED_BULK}),
+    "embedder": frozenset({Topic.CHUNKED_LIVE, Topic.CHUNKED_BULK}),
+    "answerer": frozenset({Topic.QUERY}),
+    "archiver": frozenset(),
+}
+"""Roles that a worker can be limited to, and the topics that each role's agents read."""
+
+LIVE_BATCH = 16
+LIVE_PATIENCE = timedelta(milliseconds=5)
+BULK_PATIENCE = timedelta(milliseconds=100)
+EMBEDDING_BATCH = 16
+"""Documents per bulk batch of the embedder. It works on one batch more than an indexer does: while
+one is read and one is written, a third keeps the model's threads busy."""
+
+TRIM_EVERY = timedelta(minutes=1)
+
+CHORE_PATIENCE = timedelta(seconds=2)
+"""Grace period of chores at shutdown. An index build can take minutes; if it is interrupted, the
+next worker starts it again."""
+
+
+async def run_worker(
+    settings: Settings,
+    *,
+    stop: asyncio.Event,
+    only: Collection[str] = tuple(ROLES),
+    ready: Callable[[], None] | None = None,
+) -> None:
+    """Handle events until ``stop`` is set. ``ready`` is called once agents receive events.
+
+    Raises:
+        ConfigurationError: versions, roles, models or settings do not match.
+        Unavailable: Redis or Postgres cannot be reached at the start.
+    """
+    settings = _with_least_role(settings, only)
+    if not any(ROLES[role] for role in only):
+        await _archive(settings, stop, ready)
+        return
+    async with open_services(settings, only, stop) as services:
+        await _require_reading(settings, services.names, only)
+        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
+        chores.start("schema", services.schema_watch.run(stop))
+        chores.start("deployment", services.deployment_watch.run(stop))
+        if "indexer" in only:
+            chores.start("maintenance", services.maintenance.run(stop))
+        if "embedder" in only:
+            chores.start("vector requests", services.vector_requests.run(stop, settings.lease))
+        if "answerer" in only:
+            chores.start("trimming", _trim(services, stop))
+        if "archiver" in only:
+            chores.start("archiving", services.archiving.run(stop))
+        app = _app(settings, services, only)
+        chores.start("heart", Heart(services.heartbeats, only, app, services.inference).run(stop))
+        try:
+            await _run_agents(app, stop, ready)
+        finally:
+            await chores.close()
+
+
+def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
+    """Use the read-only role of Postgres for a worker that only answers queries."""
+    if set(only) != {"answerer"} or settings.worker_role != WORKER:
+        return settings
+    return settings.model_copy(update={"worker_role": ANSWERER})
+
+
+async def _require_reading(settings: Settings, names: Names, only: Collection[str]) -> None:
+    """Raise ConfigurationError if this Redis user may not read: agents would retry forever."""
+    if settings.broker_url:
+        return
+    redis = connect(settings.redis_url)
+    try:
+        await require_reading(redis, names, frozenset().union(*(ROLES[role] for role in only)))
+    finally:
+        await redis.aclose()
+
+
+async def _archive(
+    settings: Settings, stop: asyncio.Event, ready: Callable[[], None] | None
+) -> None:
+    """Run only the archiver, without loading models."""
+    async with open_servers(settings) as servers:
+        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
+        chores.start("schema", SchemaWatch(servers.database).run(stop))
+        chores.start("deployment", deployment_watch(servers, settings).run(stop))
+        chores.start("archiving", archiving_of(servers, settings).run(stop))
+        heartbeats = Heartbeats(servers.redis, servers.names)
+        chores.start("heart", Heart(heartbeats, ["archiver"]).run(stop))
+        try:
+            if ready is not None:
+                ready()
+            await stop.wait()
+        finally:
+            await chores.close()
+
+
+async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:
+    flowing = asyncio.Event()
+
+    async def announce() -> None:
+        await flowing.wait()
+        if ready is not None:
+            ready()
+
+    announcement = asyncio.create_task(announce())
+    try:
+        await run_agents(app, stop, flowing)
+    finally:
+        announcement.cancel()
+
+
+def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
+    app = App(
+        "headrace",
+        broker=settings.broker_url or settings.redis_url,
+        options=Options(
+            prefix=settings.stream_prefix,
+            partitions=services.names.partitions,
+            lease=settings.lease,
+            max_deliveries=settings.max_deliveries,
+            retry_delay=settings.retry_delay,
+            shutdown_timeout=settings.shutdown_timeout,
+        ),
+        on_dead=services.burial,
+    )
+    # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis
+    roles = set(roles) - {"embedder"} if settings.broker_url else roles
+    for topic in sorted(frozenset().union(*(ROLES[role] for role in roles))):
+        _subscribe(app, topic, services, settings)
+    return app
+
+
+def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -> None:
+    event = SUBSCRIPTIONS[topic]
+    size, patience, concurrency = _pace(topic, settings)
+    batch_agent(
+        app,
+        topic,
+        decode=Limits.of(settings).decoder(event),
+        handle=partial(HANDLERS[event], services),
+        max_size=size,
+        within=patience,
+        concurrency=concurrency,
+        hold=services.inference.available if topic in ROLES["embedder"] else None,
+    )
+
+
+def _pace(topic: Topic, settings: Settings) -> tuple[int, timedelta, int]:
+    """Batch size, longest wait for a full batch, and number of concurrent batches."""
+    if topic is Topic.QUERY:
+        return 1, timedelta(), settings.query_concurrency * (1 + WAITING_PER_WORKING)
+    if topic.is_live:
+        return LIVE_BATCH, LIVE_PATIENCE, settings.concurrency
+    if topic in ROLES["embedder"]:
+        return EMBEDDING_BATCH, BULK_PATIENCE, settings.concurrency + 1
+    return settings.batch_documents, BULK_PATIENCE, settings.concurrency
+
+
+async def _trim(services: Services, stop: asyncio.Event) -> None:
+    while not stop.is_set():
+        try:
+            await services.trim()
+        except (HeadraceError, RedisError) as error:
+            log.warning("queries.trim_failed", error=str(error))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), TRIM_EVERY.total_seconds())

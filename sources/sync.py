@@ -1,0 +1,286 @@
+"""One sync of a source: the changes to publish and the state to save."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+
+from events.models import content_hash
+from sources.comparison import Basis, Step, match_renames
+from sources.inspection import rules_digest, to_document
+from sources.state import GONE, Known, State, mark_of, skip_of
+from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
+
+__all__ = ["Sync"]
+
+
+class Sync:
+    """Changes that one sync of a source has to publish, read lazily; iterate only once.
+
+    An interrupted sync loses no change, and leaves no document in the index that the source lacks,
+    if the caller saves ``state(doubtful)`` with the uris that it is about to publish (``touched``),
+    calls ``published`` for each change, and saves ``state()`` at the end.
+
+    Args:
+        source: source of the documents.
+        listing: current content of the source.
+        basis: content of the index from this source.
+        max_bytes: larger files are skipped.
+        read_all: read all files with unknown text immediately, so that ``steps`` is complete.
+
+    Raises:
+        UsageError: the source no longer exists, or can't be read.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+        basis: Basis,
+        max_bytes: int,
+        *,
+        read_all: bool = False,
+    ) -> None:
+        self._source = source
+        self._listing = listing
+        self._basis = basis
+        self._max_bytes = max_bytes
+        self._rules = f"{max_bytes} {rules_digest(listing.included)}"
+        self._files = self._known()
+        self._pending = dict(basis.state.pending)
+        self._rejected = dict(basis.state.rejected)
+        self.report = Report(
+            found=len(listing.files) + len(listing.skipped_paths),
+            skipped_paths=dict(listing.skipped_paths),
+        )
+        self.position = 0
+        """Number of steps that have been iterated over."""
+        self.steps = self._plan(read_all=read_all)
+
+    @property
+    def total(self) -> int:
+        """Upper limit of the number of changes; files that turn out to be unchanged yield none."""
+        return len(self.steps)
+
+    def touched(self, start: int, stop: int) -> frozenset[str]:
+        """Uris of the steps from ``start`` to ``stop``."""
+        steps = islice(self.steps, start, stop)
+        return frozenset(uri for step in steps for uri in (step.uri, step.old_uri) if uri)
+
+    def published(self, change: Change, token: str) -> None:
+        """Record the token of a change until its outcome is known."""
+        self._pending[change.uri] = token, change.want
+        self._rejected.pop(change.uri, None)
+        if change.old_uri is not None:
+            self._pending[change.old_uri] = token, GONE
+            self._rejected.pop(change.old_uri, None)
+
+    def settled(self, uri: str, token: str) -> None:
+        """Remove a pending change whose outcome is known, and which the index now reflects."""
+        if self._pending.get(uri, ("",))[0] == token:
+            del self._pending[uri]
+
+    def state(self, doubtful: Collection[str] = ()) -> State:
+        """State to save. ``doubtful`` are the uris that are about to be published."""
+        return replace(
+            self._basis.state,
+            files=self._files,
+            pending=self._pending,
+            rejected=self._rejected,
+            doubtful=frozenset(doubtful),
+            commit=self._listing.commit,
+            committed_at=self._listing.committed_at,
+            rules=self._rules,
+        )
+
+    def __iter__(self) -> Iterator[Change]:
+        """Yield the changes; each content is read just before its change.
+
+        Raises:
+            UsageError: the source no longer exists.
+        """
+        with self._source.reader(self._max_bytes) as read:
+            for step in self.steps:
+                self.position += 1
+                if step.change == "delete":
+                    yield self._delete(step.uri, step.why or Why.DELETED)
+                else:
+                    yield from self._read(step, read)
+
+    def _known(self) -> dict[str, Known]:
+        """Results of earlier syncs for files that have not changed, if the rules are the same."""
+        state = self._basis.state
+        if self._basis.full or state.rules != self._rules:
+            return {}
+        files = state.files
+        return {
+            uri: entry
+            for uri, fingerprint in self._listing.files.items()
+            if (entry := files.get(uri)) and entry[0] == fingerprint
+        }
+
+    def _plan(self, *, read_all: bool) -> list[Step]:
+        files, expected = self._listing.files, self._basis.expected
+        gone = {uri: wanted for uri, wanted in expected.items() if uri not in files}
+        self._learn_marks(gone, read_all=read_all)
+        added = {uri: self._mark(uri) for uri in files if uri not in expected}
+        renames = self._renames(gone, added)
+        moved = set(renames.values())
+        return [
+            *(
+                Step("rename", uri, Why.RENAMED, files[uri], old_uri)
+                for uri, old_uri in sorted(renames.items())
+            ),
+            *self._upserts(renames),
+            *self._deletes(moved),
+        ]
+
+    def _renames(self, gone: Mapping[str, str], added: Mapping[str, str | None]) -> dict[str, str]:
+        if not gone or not added or self._basis.full:
+            return {}
+        state = self._basis.state
+        texts = {
+            uri: mark
+            for uri, mark in added.items()
+            if uri not in state.doubtful
+            and uri not in state.rejected
+            and (mark is None or skip_of(mark) is None)
+        }
+        similar = self._source.renames(state.commit, self._listing)
+        return match_renames(gone, texts, similar)
+
+    def _upserts(self, renames: Collection[str]) -> list[Step]:
+        basis, files, expected = self._basis, self._files, self._basis.expected
+        state = basis.state
+        # fast path without calls for the common case: a hundred thousand unchanged files
+        is_plain = not (basis.full or basis.collections or state.doubtful or self._rejected)
+        steps = []
+        for uri, fingerprint in self._listing.files.items():
+            mark = files[uri][1] if uri in files else None
+            if is_plain and mark is not None and expected.get(uri) == mark:
+                self._count(uri)
+            elif uri not in renames and (mark is None or (why := self._why(uri, mark))):
+                steps.append(Step("upsert", uri, None if mark is None else why, fingerprint))
+        return sorted(steps, key=attrgetter("uri"))
+
+    def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
+        """Delete documents whose file is gone, or is known not to be a document."""
+        basis = self._basis
+        refused = {uri for uri, (_, want) in basis.state.rejected.items() if want == GONE}
+        uris = basis.expected.keys() | basis.state.doubtful | refused
+        gone = uris - self._listing.files.keys()
+        gone |= uris & self.report.skipped_paths.keys()
+        for uri in sorted(gone - set(moved)):
+            why = basis.why_delete(uri)
+            if why is None:
+                continue
+            if (reason := basis.refusal(uri, GONE)) is not None:
+                self.report.rejected[uri] = reason
+            else:
+                yield Step("delete", uri, why)
+
+    def _why(self, uri: str, mark: str) -> Why | None:
+        """Reason to publish a file with this mark; if None, the file is counted in the report."""
+        reason = skip_of(mark)
+        if reason is not None:
+            self.report.skipped_paths[uri] = reason
+            return None
+        why = self._basis.why(uri, mark)
+        if why is None:
+            self._rejected.pop(uri, None)
+            self._count(uri)
+            return None
+        if (refusal := self._basis.refusal(uri, self._basis.wanted(mark))) is not None:
+            self.report.rejected[uri] = refusal
+            return None
+        return why
+
+    def _count(self, uri: str) -> None:
+        """Count a file whose document is as wanted."""
+        if uri in self._pending:
+            self.report.waiting += 1
+        else:
+            self.report.unchanged += 1
+
+    def _mark(self, uri: str) -> str | None:
+        entry = self._files.get(uri)
+        return None if entry is None else entry[1]
+
+    def _learn_marks(self, gone: Mapping[str, str], *, read_all: bool) -> None:
+        """Read the texts of new files if others are gone, because they may be renamed files."""
+        files, basis = self._listing.files, self._basis
+        if not read_all and (not gone or basis.full):
+            return
+        unread = [uri for uri in files if uri not in self._files]
+        if not read_all and basis.state.rules == self._rules:
+            old = {entry[0]: entry[1] for uri in gone if (entry := basis.state.files.get(uri))}
+            self._files |= {
+                uri: (files[uri], old[files[uri]])
+                for uri in unread
+                if uri not in basis.expected and files[uri] in old
+            }
+        if not read_all:
+            unread = [u for u in unread if u not in self._files and u not in basis.expected]
+        self._read_marks(unread)
+
+    def _read_marks(self, uris: Sequence[str]) -> None:
+        if not uris:
+            return
+        with self._source.reader(self._max_bytes) as read:
+            for uri in uris:
+                try:
+                    content = read(uri, self._listing.files[uri])
+                except OSError:
+                    continue
+                text = self._text(uri, content)
+                mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+                self._files[uri] = content.fingerprint, mark
+
+    def _read(self, step: Step, read: Read) -> Iterator[Change]:
+        try:
+            content = read(step.uri, step.fingerprint)
+        except OSError:
+            self._files.pop(step.uri, None)
+            yield from self._skip(step, Skip.UNREADABLE)
+            return
+        text = self._text(step.uri, content)
+        mark = mark_of(text) if isinstance(text, Skip) else content_hash(text)
+        self._files[step.uri] = content.fingerprint, mark
+        if isinstance(text, Skip):
+            yield from self._skip(step, text)
+            return
+        why = step.why if step.change == "rename" else self._why(step.uri, mark)
+        if why is not None:
+            self.report.published += 1
+            yield self._upsert(step, mark, text, why)
+
+    def _text(self, uri: str, content: Content) -> str | Skip:
+        if len(content.raw) > self._max_bytes:
+            return Skip.OVERSIZED
+        return to_document(uri, content.raw, included=uri in self._listing.included)
+
+    def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
+        """Count a skipped file, and delete its document (or that of its old uri) from the index."""
+        self.report.skipped_paths[step.uri] = reason
+        for uri in filter(None, (step.old_uri, step.uri)):
+            why = self._basis.why_delete(uri)
+            if why is not None:
+                yield self._delete(uri, why)
+
+    def _delete(self, uri: str, why: Why) -> Change:
+        self.report.deleted += 1
+        return Change("delete", uri, GONE, why, commit=self._listing.commit)
+
+    def _upsert(self, step: Step, mark: str, text: str, why: Why) -> Change:
+        return Change(
+            change=step.change,
+            uri=step.uri,
+            want=self._basis.wanted(mark),
+            why=why,
+            old_uri=step.old_uri,
+            content=text,
+            commit=self._listing.commit,
+            permalink_template=self._listing.permalink_template,
+        )

@@ -1,0 +1,113 @@
+"""Compaction: drops what is past retention, merges small files, and removes leftovers.
+
+It is safe to kill at any moment, and to run beside appends and readers: one transaction makes new
+files valid and old ones invalid, and no file is removed before its readers had time to finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from store.archive.compaction.content_merge import ContentMerging
+from store.archive.compaction.event_merge import EventMerging
+from store.archive.compaction.replacement import Replacing
+from store.archive.compaction.retention import Retention, position_at
+from store.archive.damage import DamagedSegment
+from store.archive.files import Files
+from store.archive.index import Index
+from store.archive.orphans import remove_retired, take_in_orphans
+
+__all__ = ["GRACE", "Compacted", "Compactor"]
+
+log = structlog.get_logger(__name__)
+
+GRACE = timedelta(hours=1)
+"""Time for which a retired file stays readable, and the age from which a file may be an orphan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Result of one run. ``damaged``: files that were not changed because they are damaged."""
+
+    freed_bytes: int = 0
+    dropped_events: int = 0
+    dropped_contents: int = 0
+    removed_files: int = 0
+    damaged: tuple[DamagedSegment, ...] = ()
+
+
+class Compactor:
+    """Compacts one project at a time."""
+
+    def __init__(self, index: Index, replacing: Replacing, storage: Files) -> None:
+        self._index = index
+        self._replacing = replacing
+        self._storage = storage
+
+    async def compact(
+        self,
+        project: str,
+        project_id: int,
+        older_than: datetime,
+        rejected: Collection[tuple[int, int]] | None,
+        grace: timedelta,
+    ) -> Compacted:
+        """Compact a project's archive: see ``Archive.compact``."""
+        async with self._replacing.alone(project_id) as is_mine:
+            if not is_mine:
+                return Compacted()
+            removed = await self._tidy(project, project_id, datetime.now(UTC) - grace)
+            if rejected is None:
+                rejected = await self._index.rejected(project_id)
+            retention = Retention(position_at(older_than), rejected)
+            events = await self._events(project, project_id, retention)
+            contents = ContentMerging(
+                project_id, self._index, self._storage, self._replacing, older_than
+            )
+            await contents.run()
+        done = Compacted(
+            events.freed_bytes + contents.freed_bytes,
+            events.dropped_events,
+            contents.dropped_contents,
+            removed,
+            (*events.damaged, *contents.damaged),
+        )
+        _log(project_id, done)
+        return done
+
+    async def _tidy(self, project: str, project_id: int, before: datetime) -> int:
+        removed = await take_in_orphans(self._index, self._storage, project, project_id, before)
+        return removed + await remove_retired(self._index, self._storage, project_id, before)
+
+    async def _events(self, project: str, project_id: int, retention: Retention) -> EventMerging:
+        folder = await self._index.folder(project_id)
+        merging = EventMerging(
+            project, project_id, folder, self._storage, self._replacing, retention
+        )
+        await merging.run(await self._index.segments(project_id))
+        if merging.foreign:
+            log.warning(
+                "archive.foreign_files",
+                project=project,
+                paths=[segment.path for segment in merging.foreign],
+            )
+            await self._index.forget(
+                project_id, [segment.segment_id for segment in merging.foreign]
+            )
+        return merging
+
+
+def _log(project_id: int, done: Compacted) -> None:
+    log.info(
+        "archive.compacted",
+        project_id=project_id,
+        freed_bytes=done.freed_bytes,
+        dropped_events=done.dropped_events,
+        dropped_contents=done.dropped_contents,
+    )
+    for error in done.damaged:
+        log.warning("archive.damaged", project_id=project_id, path=error.path, reason=error.reason)

@@ -1,0 +1,165 @@
+"""Purges documents from files: removes their text from changes, and drops unreferenced contents.
+
+A change becomes a delete, with the same log position, id and time. So the log stays complete, and
+once a purged document is deleted, the log has the same result for every document as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from store.archive.compaction.content_merge import ContentMerging
+from store.archive.compaction.event_merge import read_records
+from store.archive.compaction.replacement import Replacing
+from store.archive.compaction.retention import Document, Record
+from store.archive.damage import DamagedSegment
+from store.archive.event_files import Line
+from store.archive.files import Files
+from store.archive.index import Index, Segment
+from store.archive.orphans import find_orphans, remove_retired, take_in_orphans
+from store.archive.writer import Writing, writing
+
+__all__ = ["Purged", "Redactor", "redacted"]
+
+Order = tuple[int, int]
+"""Position and partition."""
+
+_KEPT = ("project", "agent", "origin")
+_AHEAD = timedelta(days=1)
+
+
+@dataclass(slots=True)
+class Purged:
+    """Effect of a purge on the files of a project, or its extent before the purge.
+
+    ``changes``: number of changes with text to remove. ``hashes`` (hex): contents that the
+    documents' changes refer to; ``needed``: contents that other changes refer to. ``places``:
+    partition and position of the documents' changes. ``young``: number of files that are not in
+    the index, but too young to count as orphans.
+    """
+
+    changes: int = 0
+    files: int = 0
+    contents: int = 0
+    hashes: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+    places: set[Order] = field(default_factory=set)
+    damaged: list[DamagedSegment] = field(default_factory=list)
+    young: int = 0
+
+
+def redacted(line: bytes, before: Mapping[Document, Order]) -> bytes | None:
+    """Line without its change's text, if the change is before the document's limit; else None."""
+    record = Record.of(line)
+    limit = before.get(record.documents[0])
+    if limit is None or record.order >= limit:
+        return None
+    parsed = json.loads(line)
+    data: dict[str, Any] = parsed["event"]["data"]
+    kept = {name: data[name] for name in _KEPT if name in data}
+    kept |= {"uri": data.get("old_uri") or data["uri"], "change": "delete"}
+    if kept == data:
+        return None
+    parsed["event"]["data"] = kept
+    return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Redactor:
+    """Purges documents from the files of one project at a time."""
+
+    def __init__(self, index: Index, replacing: Replacing, storage: Files) -> None:
+        self._index = index
+        self._replacing = replacing
+        self._storage = storage
+
+    async def survey(self, project_id: int, before: Mapping[Document, Order]) -> Purged:
+        """Determine what a purge would remove, without changing anything."""
+        purged = Purged()
+        for segment in await self._index.segments(project_id):
+            try:
+                await asyncio.to_thread(self._learn, segment, before, purged)
+            except DamagedSegment as error:
+                purged.damaged.append(error)
+        return purged
+
+    async def purge(
+        self,
+        project: str,
+        project_id: int,
+        before: Mapping[Document, Order],
+        grace: timedelta,
+    ) -> Purged | None:
+        """Rewrite the files with changes of documents before a log position each.
+
+        Returns None, and does nothing, while a compaction runs. Replaced files are removed at once:
+        a reader of such a file continues with its successor.
+        """
+        async with self._replacing.alone(project_id) as is_mine:
+            if not is_mine:
+                return None
+            now = datetime.now(UTC)
+            await take_in_orphans(self._index, self._storage, project, project_id, now - grace)
+            done = await self.survey(project_id, before)
+            for segment in await self._index.segments(project_id):
+                await self._rewrite(project_id, segment, before)
+            contents = ContentMerging(
+                project_id,
+                self._index,
+                self._storage,
+                self._replacing,
+                older_than=now + _AHEAD,
+                thorough=True,
+            )
+            await contents.run()
+            done.contents = contents.dropped_contents
+            done.damaged += contents.damaged
+            done.files = await remove_retired(self._index, self._storage, project_id, now + _AHEAD)
+            orphans = await find_orphans(self._index, self._storage, project_id, now)
+            done.young = len(orphans)
+        return done
+
+    def _learn(self, segment: Segment, before: Mapping[Document, Order], found: Purged) -> None:
+        """Record what a file holds of the documents; blocks."""
+        for record, line in read_records(self._storage, segment):
+            found.changes += redacted(line, before) is not None
+            limit = before.get(record.documents[0])
+            sha256 = None if record.content is None else record.content.hex()
+            if limit is not None and record.order < limit:
+                found.places.add((record.partition, record.position))
+                if sha256 is not None:
+                    found.hashes.add(sha256)
+            elif sha256 is not None:
+                found.needed.add(sha256)
+
+    async def _rewrite(
+        self, project_id: int, segment: Segment, before: Mapping[Document, Order]
+    ) -> None:
+        try:
+            lines, changed = await asyncio.to_thread(self._lines, segment, before)
+        except DamagedSegment:
+            return
+        if not changed:
+            return
+        files = Writing(self._storage, await self._index.folder(project_id))
+        async with writing(files):
+            await asyncio.to_thread(files.write_lines, lines)
+            await self._replacing.events(
+                project_id, [segment.segment_id], files.files, dropped=0, complete_from=None
+            )
+
+    def _lines(
+        self, segment: Segment, before: Mapping[Document, Order]
+    ) -> tuple[Sequence[Line], int]:
+        """New lines of a file, and the number of lines that differ; blocks."""
+        lines = []
+        changed = 0
+        for record, line in read_records(self._storage, segment):
+            new = redacted(line, before)
+            changed += new is not None
+            lines.append(Line(record.position, line if new is None else new))
+        return lines, changed

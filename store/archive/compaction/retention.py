@@ -1,0 +1,100 @@
+"""Retention: of the changes before a limit, compaction keeps only the last one of each document.
+
+All later changes are kept. So the archive has the state of every document at the limit, and
+everything that happened since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from events.models import Origin
+from events.positions import Rank, rank_of
+
+__all__ = ["Document", "Record", "Retention", "position_at", "time_of"]
+
+_BITS_BELOW_MILLISECONDS = 21
+
+Document = tuple[str, str]
+"""Agent and uri."""
+
+
+def position_at(moment: datetime) -> int:
+    """The lowest position that a change of this moment can have."""
+    return int(moment.timestamp() * 1000) << _BITS_BELOW_MILLISECONDS
+
+
+def time_of(position: int) -> datetime:
+    """Time at which the change at a position was published, to the millisecond."""
+    return datetime.fromtimestamp((position >> _BITS_BELOW_MILLISECONDS) / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The attributes of an archived change that compaction needs. ``content``: hash of its text."""
+
+    project: str
+    partition: int
+    position: int
+    documents: tuple[Document, ...]
+    content: bytes | None
+    origin: Origin | None = None
+
+    @classmethod
+    def of(cls, line: bytes) -> Record:
+        """Parse a line of a file; a rename counts for both its documents."""
+        parsed = json.loads(line)
+        data = parsed["event"]["data"]
+        agent = data.get("agent") or ""
+        uris = (data["uri"], data["old_uri"]) if data.get("old_uri") else (data["uri"],)
+        content = data.get("content_ref")
+        return cls(
+            data["project"],
+            parsed["partition"],
+            parsed["position"],
+            tuple((agent, uri) for uri in uris),
+            bytes.fromhex(content["sha256"]) if content else None,
+            Origin.model_construct(**data["origin"]) if data.get("origin") else None,
+        )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Log position, as ``LoggedChange.order``."""
+        return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Rank, as ``LoggedChange.rank``."""
+        return rank_of(self.position, self.partition, self.origin)
+
+
+class Retention:
+    """Decides which changes are dropped, after reading all changes before the limit (a position).
+
+    ``rejected``: partition and position of changes that never took effect, so that none of them can
+    be a document's last.
+    """
+
+    def __init__(self, limit: int, rejected: Collection[tuple[int, int]]) -> None:
+        self.limit = limit
+        self._rejected = frozenset(rejected)
+        self._last: dict[Document, Rank] = {}
+
+    def learn(self, record: Record) -> None:
+        """Record a change; the order of changes, and repetitions, do not matter."""
+        if self._is_young(record) or (record.partition, record.position) in self._rejected:
+            return
+        for document in record.documents:
+            self._last[document] = max(record.rank, self._last.get(document, record.rank))
+
+    def keeps(self, record: Record) -> bool:
+        """Return whether a change must be kept; call it after all changes were learnt."""
+        return self._is_young(record) or any(
+            self._last.get(document) == record.rank for document in record.documents
+        )
+
+    def _is_young(self, record: Record) -> bool:
+        return record.position >= self.limit

@@ -1,0 +1,171 @@
+"""Reads the archive: changes in order, contents by hash, everything verified."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Collection, Sequence
+from itertools import zip_longest
+
+from events.streams.changes import LoggedChange
+from store.archive.blocks import BadBlock, Decompressor, blocks
+from store.archive.content_files import Span, coalesced, text_of
+from store.archive.damage import DamagedSegment, Report
+from store.archive.event_files import decode_block
+from store.archive.files import Files
+from store.archive.index import Index, Segment
+
+__all__ = ["Reader"]
+
+_PACKS_AT_ONCE = 4
+_MOST_REMEMBERED = 1_000_000
+
+
+class _Retired(Exception):
+    """Compaction has replaced a file that was to be read."""
+
+
+class Reader:
+    """Reads the files of one project at a time."""
+
+    def __init__(self, index: Index, storage: Files) -> None:
+        self._index = index
+        self._storage = storage
+
+    async def events(
+        self, project_id: int, after: int, report: Report
+    ) -> AsyncIterator[LoggedChange]:
+        """Changes after a position; see ``Archive.events``."""
+        done: set[int] = set()
+        seen = _Seen()
+        while True:
+            segments = await self._index.segments(project_id, after)
+            remaining = [segment for segment in segments if segment.segment_id not in done]
+            try:
+                for segment, following in zip_longest(remaining, remaining[1:]):
+                    seen.forget_before(segment.first_position)
+                    async for change in self.segment(project_id, segment, report):
+                        if change.position > after and seen.is_new(change, following):
+                            yield change
+                    done.add(segment.segment_id)
+            except _Retired:
+                continue
+            return
+
+    async def segment(
+        self, project_id: int, segment: Segment, report: Report
+    ) -> AsyncIterator[LoggedChange]:
+        """The changes of one file; damage is reported after all intact changes were read.
+
+        Raises:
+            _Retired: the file was removed because compaction has replaced it.
+        """
+        try:
+            data = await asyncio.to_thread(self._storage.read, segment.path)
+        except FileNotFoundError:
+            if not await self._index.is_current(project_id, segment.segment_id):
+                raise _Retired from None
+            report(self._damage(segment.path, "it is missing", lost=segment.entries))
+            return
+        bad: list[tuple[int, BadBlock]] = []
+        entries = 0
+        for number, block in enumerate(blocks(data)):
+            try:
+                changes = await asyncio.to_thread(decode_block, data, block)
+            except BadBlock as error:
+                bad.append((number, error))
+                continue
+            entries += len(changes)
+            for change in changes:
+                yield change
+        self._report(segment, data, bad, entries, report)
+
+    def _report(
+        self,
+        segment: Segment,
+        data: bytes,
+        bad: Sequence[tuple[int, BadBlock]],
+        entries: int,
+        report: Report,
+    ) -> None:
+        lost = segment.entries - entries
+        if bad:
+            numbers = [number for number, _ in bad]
+            report(self._damage(segment.path, str(bad[0][1]), numbers, lost))
+        elif lost or hashlib.sha256(data).digest() != segment.sha256:
+            reason = "it differs from the file that was written"
+            report(self._damage(segment.path, reason, lost=max(lost, 0)))
+
+    async def contents(
+        self, project_id: int, hashes: Collection[str], report: Report
+    ) -> dict[str, str]:
+        """Texts by hash; see ``Archive.contents``."""
+        packs = await self._index.spans(project_id, hashes)
+        limit = asyncio.Semaphore(_PACKS_AT_ONCE)
+
+        async def read(pack: tuple[int, str], spans: Sequence[Span]) -> dict[str, str]:
+            async with limit:
+                return await self._pack(project_id, pack, spans, report)
+
+        parts = await asyncio.gather(*(read(pack, spans) for pack, spans in packs.items()))
+        return {sha256: text for part in parts for sha256, text in part.items()}
+
+    async def _pack(
+        self, project_id: int, pack: tuple[int, str], spans: Sequence[Span], report: Report
+    ) -> dict[str, str]:
+        segment_id, path = pack
+        try:
+            texts, bad = await asyncio.to_thread(self._read_spans, path, spans)
+        except FileNotFoundError:
+            if not await self._index.is_current(project_id, segment_id):
+                hashes = [span.sha256.hex() for span in spans]
+                return await self.contents(project_id, hashes, report)
+            report(self._damage(path, "it is missing", lost=len(spans)))
+            return {}
+        if bad:
+            report(self._damage(path, str(bad[0]), lost=len(bad)))
+        return texts
+
+    def _read_spans(
+        self, path: str, spans: Sequence[Span]
+    ) -> tuple[dict[str, str], list[BadBlock]]:
+        decompressor = Decompressor()
+        texts: dict[str, str] = {}
+        bad: list[BadBlock] = []
+        runs = list(coalesced(spans))
+        parts = self._storage.read_ranges(path, [(run[0].start, run[-1].end) for run in runs])
+        for run, part in zip(runs, parts, strict=True):
+            for span in run:
+                at = span.start - run[0].start
+                try:
+                    texts[span.sha256.hex()] = text_of(
+                        decompressor, part[at : at + span.size], span
+                    )
+                except BadBlock as error:
+                    bad.append(error)
+        return texts, bad
+
+    def _damage(
+        self, path: str, reason: str, numbers: Sequence[int] = (), lost: int = 0
+    ) -> DamagedSegment:
+        return DamagedSegment(self._storage.full(path), reason, numbers, lost)
+
+
+class _Seen:
+    """Detects changes that two files with overlapping ranges of positions both hold."""
+
+    def __init__(self) -> None:
+        self._orders: set[tuple[int, int]] = set()
+
+    def is_new(self, change: LoggedChange, following: Segment | None) -> bool:
+        """Return whether a change is new; remember it if ``following`` may hold it too."""
+        if change.order in self._orders:
+            return False
+        may_return = following is not None and change.position >= following.first_position
+        if may_return and len(self._orders) < _MOST_REMEMBERED:
+            self._orders.add(change.order)
+        return True
+
+    def forget_before(self, position: int) -> None:
+        """Forget changes before a position, because no later file holds any."""
+        self._orders = {order for order in self._orders if order[0] >= position}

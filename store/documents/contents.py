@@ -1,0 +1,84 @@
+"""Content that is too large for an event, stored by its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+import asyncpg
+
+from events.models import ContentReference
+from runtime.errors import LimitExceeded, UnsupportedContent
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
+
+__all__ = ["MAX_CONTENT_BYTES", "get", "put", "release_contents"]
+
+MAX_CONTENT_BYTES = 64 * 2**20
+_QUERIES = named("contents")
+
+
+async def put(connection: asyncpg.Connection, project_id: int, content: str) -> ContentReference:
+    """Store content; storing it again changes nothing.
+
+    Raises:
+        UnsupportedContent: Postgres cannot store it as text.
+        LimitExceeded: it is larger than ``MAX_CONTENT_BYTES``.
+    """
+    data = _storable(content)
+    digest = hashlib.sha256(data)
+    await connection.execute(
+        _QUERIES["put_content"], project_id, digest.digest(), content, len(data)
+    )
+    return ContentReference(sha256=digest.hexdigest(), size_bytes=len(data))
+
+
+def _storable(content: str) -> bytes:
+    try:
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedContent(
+            "the content has lone surrogates, so it is not valid UTF-8"
+        ) from error
+    if b"\0" in data:
+        raise UnsupportedContent("the content has NUL characters, so it may be binary")
+    if len(data) > MAX_CONTENT_BYTES:
+        raise LimitExceeded(
+            f"{len(data):,} bytes of content, over the limit of {MAX_CONTENT_BYTES:,}"
+        )
+    return data
+
+
+async def get(connection: asyncpg.Connection, project_id: int, sha256: str) -> str:
+    """Content with a hash (hex).
+
+    Raises:
+        UnsupportedContent: no content with this hash is stored.
+    """
+    content = await connection.fetchval(_QUERIES["get_content"], project_id, bytes.fromhex(sha256))
+    if content is None:
+        raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
+    return str(content)
+
+
+_AT_ONCE = 500
+
+
+async def release_contents(database: Database, project_id: int, before: datetime) -> int:
+    """Drop contents that are archived, were last put before a time, and are not in the outbox.
+
+    Returns:
+        Number of dropped contents.
+
+    Raises:
+        Unavailable: Postgres cannot be reached.
+    """
+    released = 0
+    while True:
+        async with database.scope(project_id) as connection:
+            count: int = await connection.fetchval(
+                _QUERIES["release_contents"], project_id, before, _AT_ONCE
+            )
+        released += count
+        if count < _AT_ONCE:
+            return released

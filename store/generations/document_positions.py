@@ -1,0 +1,166 @@
+"""Log position of each stored document: the position of the change that produced it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from events.models import Origin
+from events.positions import Rank, rank_of
+from store.generations.catalog import Generation
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
+from store.types import origin_of
+
+__all__ = ["Standing", "Standings", "Verdict"]
+
+_QUERIES = named("standings")
+
+Key = tuple[str, str]
+Order = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A stored document without its content, and the change that produced this version."""
+
+    agent: str
+    uri: str
+    position: int
+    partition: int
+    deleted: bool
+    kind: str
+    published_at: datetime
+    origin: Origin | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Create from a row of documents."""
+        values = {name: value for name, value in row.items() if not name.startswith("source_")}
+        return cls(**values, origin=origin_of(row))
+
+    @property
+    def key(self) -> Key:
+        """Agent ('' for a shared document) and uri."""
+        return self.agent, self.uri
+
+    @property
+    def order(self) -> Order:
+        """Log position: position and partition."""
+        return self.position, self.partition
+
+    @property
+    def rank(self) -> Rank:
+        """Rank of the change that produced the document's current version."""
+        return rank_of(self.position, self.partition, self.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of the change at a log position.
+
+    ``claimant``: SHA-256 (hex) of the event if it was applied from another position, as a redrive
+    does. It is None if the event at the position itself was applied.
+    """
+
+    outcome: str
+    claimant: str | None
+
+    def takes(self, event: bytes) -> bool:
+        """Return whether an event at the position is the one that was applied."""
+        if self.outcome == "rejected":
+            return False
+        return self.claimant in (None, hashlib.sha256(event).hexdigest())
+
+
+class Standings:
+    """Reads the log positions of the documents of generations, private ones included.
+
+    Every method raises ``Unavailable`` if Postgres cannot be reached.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, generation: Generation) -> dict[Key, Standing]:
+        """All documents of a generation, tombstones included."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["standings"], generation.id)
+        standings = (Standing.of(row) for row in rows)
+        return {standing.key: standing for standing in standings}
+
+    async def moment(self, project_id: int) -> int:
+        """The snapshot's xmin.
+
+        Every transaction with a lower id has finished and is visible to later reads.
+        """
+        async with self._database.scope(project_id) as connection:
+            return int(await connection.fetchval(_QUERIES["moment"]))
+
+    async def newer(
+        self, here: Generation, there: Generation, since: int | None = None
+    ) -> list[Standing]:
+        """Documents of ``here`` that ``there`` lacks or has in an older version, in log order.
+
+        ``since``: a result of ``moment``; only documents are compared that were written after it,
+        or by a transaction that had not finished then.
+        """
+        place = here.project_id, EVERY_AGENT, here.id
+        query = _QUERIES["keep_standings" if since is None else "keep_changed_standings"]
+        async with self._database.scope(*place) as connection:
+            kept = await connection.execute(
+                query.format(generation_id=int(here.id), since=int(since or 0))
+            )
+            if kept == "SELECT 0":
+                return []
+            await connection.execute(_QUERIES["measure_standings"])
+            await connection.execute(_QUERIES["enter_generation"], str(there.id))
+            rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
+        return [Standing.of(row) for row in rows]
+
+    async def members(self, generation: Generation, collection: str) -> set[Key]:
+        """Documents of a collection."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
+        return {(row["agent"], row["uri"]) for row in rows}
+
+    async def sizes(self, generation: Generation) -> tuple[int, int]:
+        """Number of documents (not deleted) and of chunks in a generation."""
+        place = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
+        return row["documents"], row["chunks"]
+
+    async def rejected(self, project_id: int) -> set[Order]:
+        """Log positions of the changes that were dead-lettered."""
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(_QUERIES["rejected"], project_id)
+        return {(row["position"], row["partition"]) for row in rows}
+
+    async def outcomes(self, project_id: int, places: Collection[Order]) -> dict[Order, str]:
+        """Ledger outcomes of changes by log position; changes without an entry are absent."""
+        positions = [position for position, _ in places]
+        partitions = [partition for _, partition in places]
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["outcomes_at"], project_id, positions, partitions
+            )
+        return {(row["position"], row["partition"]): row["outcome"] for row in rows}
+
+    async def verdicts(self, project_id: int, places: Collection[Order]) -> dict[Order, Verdict]:
+        """Ledger outcomes as ``outcomes`` returns them, and the event that each applies to."""
+        positions = [position for position, _ in places]
+        partitions = [partition for _, partition in places]
+        async with self._database.scope(project_id) as connection:
+            rows = await connection.fetch(
+                _QUERIES["verdicts_at"], project_id, positions, partitions
+            )
+        return {
+            (row["position"], row["partition"]): Verdict(row["outcome"], row["claimant"])
+            for row in rows
+        }

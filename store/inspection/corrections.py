@@ -1,0 +1,100 @@
+"""Repairs of documents, vectors and ledger entries that do not match the log.
+
+Each repair of a document is one transaction that locks it. If a worker has changed the document
+before, nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from events.models import Origin
+from events.positions import Rank, rank_of
+from store.documents import ledger
+from store.generations.catalog import Generation
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
+from store.types import columns_of, origin_of
+
+__all__ = ["enter_outcome", "forget_vectors", "place_document", "remove_document"]
+
+_QUERIES = named("inspecting")
+
+Key = tuple[str, str]
+Order = tuple[int, int]
+
+
+async def remove_document(
+    database: Database, generation: Generation, key: Key, seen_at: Order
+) -> bool:
+    """Delete a document with all its rows, if its log position is still ``seen_at``."""
+    async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
+        at = generation.id, *key, *seen_at
+        document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
+        if document_id is None:
+            return False
+        for query in ("remove_members", "remove_chunks", "remove_document"):
+            await connection.execute(_QUERIES[query], generation.id, document_id)
+    return True
+
+
+async def place_document(
+    database: Database,
+    generation: Generation,
+    key: Key,
+    seen_at: Order,
+    place: Order,
+    origin: Origin | None,
+) -> bool:
+    """Assign a document to another change of the log, if its log position is still ``seen_at``.
+
+    This is for a document at a position where the log has no change of it. Its rows must then be
+    written again.
+    """
+    async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
+        at = generation.id, *key, *seen_at
+        document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
+        if document_id is None:
+            return False
+        await connection.execute(
+            _QUERIES["place_document"], generation.id, document_id, *place, *columns_of(origin)
+        )
+    return True
+
+
+async def forget_vectors(
+    database: Database, generation: Generation, model: str, hashes: Collection[bytes]
+) -> None:
+    """Remove the cached vectors of texts, so that the model embeds them again."""
+    async with database.scope(generation.project_id) as connection:
+        await connection.execute(
+            _QUERIES["forget_vectors"], generation.project_id, model, list(hashes)
+        )
+
+
+async def enter_outcome(
+    database: Database,
+    generation: Generation,
+    keys: Sequence[Key],
+    rank: Rank,
+    entry: ledger.Entry,
+) -> bool:
+    """Record in the ledger that a change is applied, if its documents have its rank or a higher.
+
+    ``keys``: the documents of the change, its main document first; ``rank``: rank of the change;
+    ``entry``: its ledger entry, with the outcome "indexed".
+    """
+    async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
+        ranks: list[Rank] = []
+        for key in keys:
+            row = await connection.fetchrow(_QUERIES["hold_place"], generation.id, *key)
+            if row is None:
+                return False
+            ranks.append(rank_of(row["position"], row["partition"], origin_of(row)))
+        if min(ranks) < rank:
+            return False
+        if ranks[0] != rank:
+            entry = replace(entry, outcome="superseded")
+        await ledger.record(connection, generation.project_id, [entry])
+    return True

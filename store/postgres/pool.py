@@ -1,0 +1,222 @@
+"""Connection pool whose every use is restricted to a project, a generation and an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Self
+
+import asyncpg
+
+from runtime.errors import ConfigurationError
+from store.postgres.connection import BoundedConnection, explained, no_postgres_url, prepare
+from store.postgres.named_queries import named
+from store.postgres.revision import check
+from store.postgres.roles import take_role
+from store.postgres.silence_watch import SilenceWatch
+
+__all__ = ["EVERY_AGENT", "Database"]
+
+EVERY_AGENT = "*"
+"""For maintenance (counting, merging): gives access to the private rows of all agents. No agent
+can have this name."""
+
+_QUERIES = named("database")
+_CONNECT_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 5.0
+_IDLE_S = 300.0
+_CACHED_STATEMENTS = 256
+"""More than the statements of a worker: the driver closes evicted ones with a round trip each."""
+_STATEMENT_TIMEOUT = timedelta(seconds=60)
+_SILENT_STATEMENTS = 2
+_LONGEST_SILENCE = timedelta(seconds=5)
+"""A client may be silent inside a transaction for ``_SILENT_STATEMENTS`` times its longest
+statement, but for at most 5 s: a stopped process must not hold rows for longer than
+``HEADRACE_LEASE`` lets it hold entries. Between two statements the server ends the transaction; in
+the middle of a statement the ``SilenceWatch`` of another process does."""
+
+
+class Database:
+    """Postgres behind row-level security, which no connection of the pool can bypass."""
+
+    def __init__(self, pool: asyncpg.Pool, trusted: set[int], watch: SilenceWatch) -> None:
+        self._pool = pool
+        self._trusted = trusted
+        self._watch = watch
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        role: str | None = None,
+        statement_timeout: timedelta | None = None,
+        min_size: int = 1,
+        max_size: int = 12,
+    ) -> Self:
+        """Connect, as ``role`` if it is given and allowed; check the role and the schema.
+
+        With ``statement_timeout``, the server also ends a transaction that is idle for twice as
+        long, or for 5 s if that is shorter, so that nothing waits long for a process that is
+        stopped or cut off. Without it, a statement may take a minute, and the time between two
+        statements is not limited. Sessions that are silent in the middle of a statement are ended
+        by the processes that wait for them: see ``SilenceWatch``.
+
+        Raises:
+            Unavailable: the server cannot be reached.
+            ConfigurationError: the role could bypass row-level security, or the schema is not the
+                one that this code needs.
+        """
+        with explained():
+            trusted: set[int] = set()
+            pool = await _pool(url, role, statement_timeout, trusted, min_size, max_size)
+            looks = await _pool(url, role, statement_timeout, set(), 0, 1)
+            database = cls(pool, trusted, SilenceWatch(looks, _silence(statement_timeout)))
+            try:
+                async with pool.acquire() as connection:
+                    await _check_role(connection)
+                    await check(connection)
+            except BaseException:
+                await database.close()
+                raise
+        return database
+
+    async def close(self) -> None:
+        """Close all connections; those still in use after 5 s are cut off."""
+        await self._watch.close()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.Connection]:
+        """Acquire a connection without a project: the tables of tenants appear empty.
+
+        After a timeout it is terminated, and so are all others when they are next acquired: the
+        network may have dropped each of them.
+
+        Raises:
+            Unavailable: the server cannot be reached, or the connection is lost.
+            ConfigurationError: the schema is not the expected one.
+        """
+        with explained():
+            connection = await self._trusted_connection()
+            try:
+                yield connection
+            except TimeoutError:
+                self._give_up(connection)
+                raise
+            finally:
+                await self._pool.release(connection)
+
+    @asynccontextmanager
+    async def scope(
+        self, project_id: int, agent: str | None = None, generation_id: int | None = None
+    ) -> AsyncIterator[asyncpg.Connection]:
+        """Begin a transaction that sees one project and, of its indexes, one generation.
+
+        It sees the shared rows of the generation and the private rows of the agent. It sees no rows
+        of an index if no generation is given, or one of another project.
+
+        Raises:
+            Unavailable: the server cannot be reached, or the connection is lost; nothing is
+                written.
+            ConfigurationError: the schema is not the expected one.
+        """
+        async with (
+            self.connection() as connection,
+            self._watch.watching(),
+            connection.transaction(),
+        ):
+            await connection.execute(
+                _QUERIES["enter_scope"], str(project_id), agent or "", str(generation_id or "")
+            )
+            try:
+                yield connection
+            except TimeoutError:
+                self._give_up(connection)  # it cannot be rolled back over this connection
+                raise
+
+    def _give_up(self, connection: asyncpg.Connection) -> None:
+        self._trusted.clear()
+        with contextlib.suppress(asyncpg.InterfaceError):  # it was terminated already
+            connection.terminate()
+
+    async def _trusted_connection(self) -> asyncpg.Connection:
+        """Acquire a connection that was opened since the last timeout."""
+        while True:
+            connection = await self._pool.acquire()
+            if connection.get_server_pid() in self._trusted:
+                return connection
+            connection.terminate()
+            await self._pool.release(connection)
+
+
+async def _pool(
+    url: str,
+    role: str | None,
+    statement_timeout: timedelta | None,
+    trusted: set[int],
+    min_size: int,
+    max_size: int,
+) -> asyncpg.Pool:
+    """Create a pool that keeps the server process ids of its open connections in ``trusted``."""
+
+    async def made(connection: asyncpg.Connection) -> None:
+        pid = connection.get_server_pid()
+        connection.add_termination_listener(lambda _: trusted.discard(pid))
+        await prepare_as_role(connection)
+        trusted.add(pid)
+
+    async def prepare_as_role(connection: asyncpg.Connection) -> None:
+        if statement_timeout is not None:
+            milliseconds = int(_silence(statement_timeout).total_seconds() * 1000)
+            await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
+        if role:
+            await take_role(connection, role)
+        await prepare(connection)
+
+    try:
+        return await asyncpg.create_pool(
+            url,
+            min_size=min_size,
+            max_size=max_size,
+            init=made,
+            reset=_nothing_to_reset,
+            connection_class=BoundedConnection,
+            statement_cache_size=_CACHED_STATEMENTS,
+            server_settings={"application_name": "headrace"},
+            timeout=_CONNECT_TIMEOUT_S,
+            command_timeout=(statement_timeout or _STATEMENT_TIMEOUT).total_seconds(),
+            max_inactive_connection_lifetime=_IDLE_S,
+        )
+    except ValueError as error:
+        if "unknown type" in str(error):
+            raise ConfigurationError(
+                "the database has no pgvector: run `headrace migrate`"
+            ) from error
+        raise no_postgres_url() from None
+
+
+def _silence(statement_timeout: timedelta | None) -> timedelta:
+    """Longest time that a client may be silent inside a transaction."""
+    return min((statement_timeout or _STATEMENT_TIMEOUT) * _SILENT_STATEMENTS, _LONGEST_SILENCE)
+
+
+async def _nothing_to_reset(_: asyncpg.Connection) -> None:
+    """Save the round trip of a reset: settings end with the transaction that made them."""
+
+
+async def _check_role(connection: asyncpg.Connection) -> None:
+    row = await connection.fetchrow(_QUERIES["describe_role"])
+    reason = next((str(key) for key, holds in row.items() if key != "name" and holds), None)
+    if reason is not None:
+        raise ConfigurationError(
+            f"the Postgres role {row['name']} {reason.replace('_', ' ')}, so it is not bound by "
+            "row-level security: set HEADRACE_WORKER_ROLE=headrace_worker"
+        )

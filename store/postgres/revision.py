@@ -1,0 +1,95 @@
+"""Revision of a database's schema, and the check that this code may use it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import asyncpg
+
+from runtime.errors import ConfigurationError
+from store.postgres.named_queries import named
+
+__all__ = ["Schema", "check", "head_revision", "read_schema", "refuse_flawed", "revisions"]
+
+_QUERIES = named("revision")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Migration state of a database. ``revision`` is None if it was never migrated.
+
+    ``revision`` is the number of its newest migration. ``oldest_code`` identifies the oldest code
+    that may use this schema, by the newest migration of that code. It is read only from databases
+    that are newer than this code.
+    """
+
+    revision: str | None
+    oldest_code: str | None = None
+
+    @property
+    def is_newer(self) -> bool:
+        """True if a migration was applied that this code does not have."""
+        return self.revision is not None and self.revision not in revisions()
+
+    @property
+    def flaw(self) -> tuple[str, str] | None:
+        """Reason why this code may not use the schema, and the remedy. None if it may use it."""
+        head = head_revision()
+        if self.is_newer:
+            if self.oldest_code is not None and self.oldest_code <= head:
+                return None
+            needed = self.oldest_code or self.revision
+            detail = f"revision {self.revision}, which needs a version that knows {needed}"
+            return f"{detail}, and this one ends at {head}", "upgrade headrace"
+        if self.revision == head:
+            return None
+        detail = f"revision {self.revision or 'none'}, this version needs {head}"
+        return detail, "run `headrace migrate`"
+
+
+async def check(connection: asyncpg.Connection) -> None:
+    """Make sure that the database has the schema of this code, or a newer one that it may use.
+
+    Raises:
+        ConfigurationError: the database has another schema; the message names the remedy.
+    """
+    refuse_flawed(await read_schema(connection))
+
+
+def refuse_flawed(schema: Schema) -> None:
+    """Raise ConfigurationError if this code may not use the schema.
+
+    Raises:
+        ConfigurationError: the schema is not usable; the message names the remedy.
+    """
+    if schema.flaw is not None:
+        raise ConfigurationError("the database schema is at {}: {}".format(*schema.flaw))
+
+
+async def read_schema(connection: asyncpg.Connection) -> Schema:
+    """Read the migration state of the database.
+
+    Raises:
+        asyncpg.PostgresError: the server failed.
+    """
+    if not await connection.fetchval(_QUERIES["is_migrated"]):
+        return Schema(None)
+    schema = Schema(await connection.fetchval(_QUERIES["revision"]))
+    if not schema.is_newer:
+        return schema
+    oldest_code = await connection.fetchval(_QUERIES["oldest_code"], schema.revision)
+    return Schema(schema.revision, oldest_code)
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Numbers of all migrations, ascending; each begins the name of its file."""
+    names = (file.name for file in files("migrations").joinpath("versions").iterdir())
+    return tuple(sorted(name.partition("_")[0] for name in names if name.endswith(".py")))
+
+
+def head_revision() -> str:
+    """Number of the newest migration."""
+    return revisions()[-1]

@@ -1,0 +1,95 @@
+"""Migrates a database to the schema that this code expects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+
+import structlog
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from runtime.errors import Unavailable
+from store.postgres.connection import WriteConflict, connect, explained
+from store.postgres.revision import check, head_revision, read_schema, refuse_flawed
+
+__all__ = ["check", "head_revision", "upgrade"]
+
+log = structlog.get_logger(__name__)
+
+_ONE_AT_A_TIME = text("select pg_advisory_xact_lock(7235171042)")
+_LOCK_TIMEOUT = text("set local lock_timeout = '1s'")
+"""A migration that waits for a table blocks every session that needs the table after it."""
+_TRIES = 40
+_LONGEST_PAUSE_S = 2.0
+
+
+async def upgrade(owner_url: str) -> str:
+    """Apply the migrations that the database lacks; return its new revision.
+
+    They commit together or not at all. Several processes may call this at once: the later ones wait
+    and find nothing to do. Code that is older than the database, but may use it, changes nothing.
+    Other sessions are blocked for at most a second: then the migration rolls back and tries again.
+
+    Raises:
+        Unavailable: the server cannot be reached, or other sessions lock its tables continuously.
+        ConfigurationError: the database is too new for this code, or the user may not change it.
+    """
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
+    )
+    try:
+        return await _insist(engine)
+    finally:
+        await engine.dispose()
+
+
+async def _insist(engine: AsyncEngine) -> str:
+    for _ in range(_TRIES):
+        try:
+            with explained(), _errors_of_the_driver():
+                async with engine.begin() as connection:
+                    await connection.execute(_ONE_AT_A_TIME)
+                    await connection.execute(_LOCK_TIMEOUT)
+                    return await _upgrade(connection)
+        except WriteConflict as conflict:
+            log.warning("migration.gave_way", error=str(conflict))
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+    raise Unavailable(
+        f"migration gave up after {_TRIES} attempts: tables are locked by other sessions; try again"
+    )
+
+
+@contextmanager
+def _errors_of_the_driver() -> Iterator[None]:
+    """Raise the driver's error that SQLAlchemy has wrapped."""
+    try:
+        yield
+    except DBAPIError as error:
+        cause = None if error.orig is None else error.orig.__cause__
+        raise cause or error from error
+
+
+async def _upgrade(connection: AsyncConnection) -> str:
+    raw = await connection.get_raw_connection()
+    schema = await read_schema(raw.driver_connection)
+    if schema.revision is not None and schema.is_newer:
+        refuse_flawed(schema)
+        return schema.revision
+    await connection.run_sync(_apply_migrations)
+    return head_revision()
+
+
+def _apply_migrations(connection: Connection) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

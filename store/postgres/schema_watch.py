@@ -1,0 +1,45 @@
+"""Ends a process after its database was migrated to a schema that its code may not use."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import timedelta
+
+from runtime.errors import OperatorError, Unavailable
+from store.postgres.pool import Database
+from store.postgres.revision import Schema, read_schema, refuse_flawed
+
+__all__ = ["SchemaWatch"]
+
+_INTERVAL = timedelta(seconds=2)
+"""Well below the number of attempts of an event times their delay, so that a new schema causes no
+dead letters."""
+
+
+class SchemaWatch:
+    """Repeats the check of the schema that was made when the database was opened."""
+
+    def __init__(self, database: Database, *, interval: timedelta = _INTERVAL) -> None:
+        self._database = database
+        self._interval = interval
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Check until ``stop`` is set; checks are skipped while Postgres is down or denies access.
+
+        Raises:
+            ConfigurationError: a migration made the schema unusable for this code; the message
+                names the remedy.
+        """
+        while not stop.is_set():
+            schema = await self._look()
+            if schema is not None:
+                refuse_flawed(schema)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), self._interval.total_seconds())
+
+    async def _look(self) -> Schema | None:
+        with contextlib.suppress(Unavailable, OperatorError):
+            async with self._database.connection() as connection:
+                return await read_schema(connection)
+        return None

@@ -1,0 +1,107 @@
+"""Removal of the rows that deleted documents leave; ``store.purge.rewriter`` rewrites the files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from store.generations.catalog import Generation
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
+from store.search.keyword.purge import PurgedWords, purge_words
+from store.search.maintenance import LOCK_SPACE
+
+__all__ = ["Leftovers"]
+
+_QUERIES = named("purging")
+_MAINTENANCE = named("maintenance")
+_AT_ONCE = 5_000
+
+
+class Leftovers:
+    """Leftovers of one project's deleted documents.
+
+    Every method raises ``Unavailable`` if Postgres cannot be reached. Work done before stays done,
+    and every method can be called again.
+    """
+
+    def __init__(self, database: Database, project_id: int) -> None:
+        self._database = database
+        self._project_id = project_id
+
+    async def purge_words(self, generation: Generation) -> PurgedWords:
+        """Drop postings of deleted chunks, and words that no remaining chunk has."""
+        place = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            await connection.execute(_MAINTENANCE["lock"], LOCK_SPACE, generation.id)
+            return await purge_words(connection, generation.id)
+
+    async def purge_vectors(self, generations: Sequence[Generation]) -> int:
+        """Drop cached vectors whose text no chunk of any generation has; return their number.
+
+        ``generations``: all generations of the project.
+        """
+        unused = await self._unused_vectors(generations[0])
+        for generation in generations[1:]:
+            unused -= await self._used(generation, unused)
+        gone = 0
+        for part in _parts(unused):
+            async with self._database.scope(self._project_id) as connection:
+                gone += await connection.fetchval(_QUERIES["drop_vectors"], self._project_id, part)
+        return gone
+
+    async def silence_rejections(self, places: Collection[tuple[int, int]]) -> int:
+        """Delete the reasons of rejections, by partition and position; return their number."""
+        partitions = [partition for partition, _ in places]
+        positions = [position for _, position in places]
+        async with self._database.scope(self._project_id) as connection:
+            query = _QUERIES["silence_rejections"]
+            return int(await connection.fetchval(query, self._project_id, partitions, positions))
+
+    async def drop_contents(self, hashes: Collection[str]) -> int:
+        """Drop contents that were published by reference, by hash (hex); return their number."""
+        gone = 0
+        for part in _parts({bytes.fromhex(sha256) for sha256 in hashes}):
+            async with self._database.scope(self._project_id) as connection:
+                gone += await connection.fetchval(_QUERIES["drop_contents"], self._project_id, part)
+        return gone
+
+    async def outbox(self) -> dict[str, bytes]:
+        """Events in the outbox, by id."""
+        async with self._database.scope(self._project_id) as connection:
+            rows = await connection.fetch(_QUERIES["outbox_events"], self._project_id)
+        return {row["event_id"]: row["event"] for row in rows}
+
+    async def drop_outbox(self, event_ids: Collection[str]) -> int:
+        """Remove events from the outbox; return their number."""
+        async with self._database.scope(self._project_id) as connection:
+            query = _QUERIES["drop_outbox"]
+            return int(await connection.fetchval(query, self._project_id, list(event_ids)))
+
+    async def count_chunks(self, generation: Generation, agent: str, uris: Collection[str]) -> int:
+        """Number of chunks that a generation holds of some documents of an agent."""
+        place = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            query = _QUERIES["count_chunks"]
+            return int(await connection.fetchval(query, generation.id, agent, list(uris)))
+
+    async def _unused_vectors(self, generation: Generation) -> set[bytes]:
+        place = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(
+                _QUERIES["unused_vectors"], generation.id, self._project_id
+            )
+        return {row["content_hash"] for row in rows}
+
+    async def _used(self, generation: Generation, hashes: Collection[bytes]) -> set[bytes]:
+        place = self._project_id, EVERY_AGENT, generation.id
+        used: set[bytes] = set()
+        for part in _parts(hashes):
+            async with self._database.scope(*place) as connection:
+                rows = await connection.fetch(_QUERIES["used_hashes"], generation.id, part)
+            used |= {row["content_hash"] for row in rows}
+        return used
+
+
+def _parts(hashes: Collection[bytes]) -> list[list[bytes]]:
+    every = sorted(hashes)
+    return [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]

@@ -1,0 +1,96 @@
+"""Visibility of chunks to a query.
+
+Row-level security hides other projects and the private documents of other agents. This module adds
+the query's own conditions. Values from outside are passed as SQL parameters only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+
+from events.models import Filters
+from store.postgres.named_queries import named
+
+__all__ = ["Condition", "Visibility"]
+
+_QUERIES = named("filters")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A boolean SQL expression and the arguments of its parameters; empty if everything passes."""
+
+    sql: str
+    arguments: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """The part of a generation that one query may see.
+
+    Its methods need a connection in a scope of the generation and of the agent that searches.
+    """
+
+    generation_id: int
+    filters: Filters
+
+    def of_chunk(self, chunk: str, first_parameter: int, *, one_by_one: bool) -> Condition:
+        """Condition on a column that holds a chunk's id.
+
+        ``one_by_one``: efficient if few chunks are examined; otherwise efficient if few pass.
+        """
+        conditions = self._conditions(first_parameter)
+        if not conditions.sql:
+            return conditions
+        name = "passes" if one_by_one else "is_one_that_passes"
+        sql = _QUERIES[name].format(
+            generation_id=int(self.generation_id), chunk=chunk, conditions=conditions.sql
+        )
+        return Condition(sql, conditions.arguments)
+
+    def of_document(self, first_parameter: int) -> Condition:
+        """Condition on a row ``d`` of the documents."""
+        return self._conditions(first_parameter)
+
+    async def among(self, connection: asyncpg.Connection, chunk_ids: Sequence[int]) -> set[int]:
+        """Return the chunks among ``chunk_ids`` that exist and are visible."""
+        return set(await self._fetch(connection, "among", chunk_ids))
+
+    async def every(self, connection: asyncpg.Connection) -> list[int]:
+        """All visible chunks."""
+        return await self._fetch(connection, "every")
+
+    async def _fetch(
+        self, connection: asyncpg.Connection, name: str, *arguments: object
+    ) -> list[int]:
+        conditions = self._conditions(first_parameter=2 + len(arguments))
+        if conditions.sql:
+            sql = _QUERIES[f"{name}_filtered"].format(conditions=conditions.sql)
+        else:
+            sql = _QUERIES[name]
+        rows = await connection.fetch(sql, self.generation_id, *arguments, *conditions.arguments)
+        return [row["id"] for row in rows]
+
+    def _conditions(self, first_parameter: int) -> Condition:
+        wanted = list(_wanted(self.filters))
+        parts = [
+            _QUERIES[name].format(parameter=f"${parameter}")
+            for parameter, (name, _) in enumerate(wanted, first_parameter)
+        ]
+        return Condition(" and ".join(parts), tuple(argument for _, argument in wanted))
+
+
+def _wanted(filters: Filters) -> Iterator[tuple[str, object]]:
+    """Name of each requested condition, with its argument."""
+    if filters.kinds:
+        yield "kinds", [str(kind) for kind in filters.kinds]
+    if filters.collections:
+        yield "collections", list(filters.collections)
+    if filters.uri_prefix:
+        yield "uri_prefix", filters.uri_prefix
+    if filters.metadata:
+        yield "metadata", json.dumps(dict(filters.metadata))

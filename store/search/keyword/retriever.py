@@ -1,0 +1,213 @@
+"""The keyword retriever: finds the chunks that score best for a query's text by BM25."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+import structlog
+
+from store.postgres.named_queries import named
+from store.search.filters import Visibility
+from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, score
+from store.search.keyword.postings import term_hash, unpack
+from store.search.keyword.segments import decode_chunks, decode_inline
+from store.search.keyword.spelling import nearest
+from store.search.keyword.tokenizer import terms
+
+__all__ = ["KeywordFound", "KeywordLeg", "SegmentCache"]
+
+log = structlog.get_logger(__name__)
+
+CACHE_BYTES = 256 * 2**20
+CORRECTION_WEIGHT = 0.5
+"""A correction of a misspelt word is weaker evidence than a word of the query itself."""
+
+MAX_CORRECTIONS = 8
+_THREAD_FROM_POSTINGS = 200_000
+_ROUNDS = (2, 16)
+_QUERIES = named("keyword")
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordFound:
+    """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones."""
+
+    ranked: list[tuple[int, float]]
+    corrections: Mapping[str, str] = field(default_factory=dict)
+
+
+class KeywordLeg:
+    """Searches by words. One instance per process, because it caches segments."""
+
+    def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
+        self._cache = SegmentCache(cache_bytes)
+
+    async def search(
+        self,
+        connection: asyncpg.Connection,
+        generation_id: int,
+        text: str,
+        visibility: Visibility,
+        limit: int,
+    ) -> KeywordFound:
+        """The best visible chunks; deleted or hidden chunks never appear.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        weights: dict[str, float] = dict(Counter(terms(text)))
+        matches = await self._read(connection, generation_id, weights)
+        corrections = await self._correct(connection, generation_id, weights, matches, visibility)
+        for term, word in corrections.items():
+            weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
+        if corrections:
+            matches = await self._read(connection, generation_id, weights)
+        scored = await _score(matches, {term_hash(term): w for term, w in weights.items()})
+        return KeywordFound(await _visible(connection, scored, visibility, limit), corrections)
+
+    async def _read(
+        self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]
+    ) -> Matches:
+        hashes = [term_hash(word) for word in words]
+        cached = self._cache.get(generation_id)
+        rows = await connection.fetch(
+            _QUERIES["read_segments"], generation_id, list(cached), hashes
+        )
+        heads = [row for row in rows if row["term"] is None]
+        segments = {
+            row["segment_id"]: cached.get(row["segment_id"]) or _decode(row) for row in heads
+        }
+        self._cache.put(generation_id, segments)
+        large = _group([row for row in rows if row["term"] is not None])
+        return Matches(
+            segments=list(segments.values()),
+            hits=[
+                large.get(segment_id, []) if segment.inline is None else _inline(segment, hashes)
+                for segment_id, segment in segments.items()
+            ],
+            total_terms=sum(row["terms"] for row in heads),
+        )
+
+    async def _correct(
+        self,
+        connection: asyncpg.Connection,
+        generation_id: int,
+        asked: Iterable[str],
+        matches: Matches,
+        visibility: Visibility,
+    ) -> dict[str, str]:
+        """For each term that occurs nowhere, the most frequent of the nearest words that do.
+
+        Only words of visible chunks are used, so that private words of other agents do not leak.
+        """
+        if not matches.segments:
+            return {}
+        frequencies = matches.document_frequencies()
+        missing = [term for term in asked if term_hash(term) not in frequencies][:MAX_CORRECTIONS]
+        near = {term: await nearest(connection, generation_id, term) for term in missing}
+        candidates = {word for words in near.values() for word in words}
+        if not candidates:
+            return {}
+        occurring = await self._read(connection, generation_id, candidates)
+        frequency = occurring.document_frequencies()
+        corrections: dict[str, str] = {}
+        for term, words in near.items():
+            for word in sorted(words, key=lambda word: -frequency.get(term_hash(word), 0)):
+                if await _is_seen(connection, occurring, word, visibility):
+                    corrections[term] = word
+                    break
+        return corrections
+
+
+def _decode(row: Mapping[str, Any]) -> Segment:
+    chunk_ids, lengths = decode_chunks(row["documents"])
+    inline = None
+    if row["postings"] is not None:
+        inline = decode_inline(row["documents"], row["postings"])
+    return Segment(chunk_ids, lengths, inline)
+
+
+def _group(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[TermHits]]:
+    grouped: dict[int, list[TermHits]] = defaultdict(list)
+    for row in rows:
+        grouped[row["segment_id"]].append(TermHits(row["term"], *unpack(row["postings"])))
+    return grouped
+
+
+def _inline(segment: Segment, hashes: Sequence[int]) -> list[TermHits]:
+    if segment.inline is None:
+        return []
+    hits = ((term, segment.inline.find(term)) for term in hashes)
+    return [TermHits(term, *hit) for term, hit in hits if hit is not None]
+
+
+async def _score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
+    """Score matches, in a thread if it would block the event loop."""
+    if sum(matches.document_frequencies().values()) < _THREAD_FROM_POSTINGS:
+        return score(matches, weights)
+    return await asyncio.to_thread(score, matches, weights)
+
+
+async def _is_seen(
+    connection: asyncpg.Connection, matches: Matches, word: str, visibility: Visibility
+) -> bool:
+    """Return whether a chunk with this word is visible."""
+    wanted = term_hash(word)
+    weights = {term: float(term == wanted) for term in matches.document_frequencies()}
+    if wanted not in weights:
+        return False
+    scored = await _score(matches, weights)
+    return bool(await _visible(connection, scored, visibility, 1))
+
+
+async def _visible(
+    connection: asyncpg.Connection, scored: ScoredChunks, visibility: Visibility, limit: int
+) -> list[tuple[int, float]]:
+    """The best visible chunks: checks the best ones first, then more of them, then all."""
+    for factor in _ROUNDS:
+        best = scored.best(factor * limit)
+        seen = await visibility.among(connection, [chunk_id for chunk_id, _ in best])
+        kept = [pair for pair in best if pair[0] in seen]
+        if len(kept) >= limit or len(best) < factor * limit:
+            return kept[:limit]
+    return scored.best_of(await visibility.every(connection), limit)
+
+
+MAX_GENERATIONS = 1024
+"""The limit eventually evicts dropped generations, also those without segments."""
+
+Segments = Mapping[int, Segment]
+"""Segments of a generation by id."""
+
+
+class SegmentCache:
+    """Segments of the generations searched last, up to a total size and a number of generations."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._generations: OrderedDict[int, tuple[int, Segments]] = OrderedDict()
+
+    def get(self, generation_id: int) -> Segments:
+        """Cached segments of the generation; some may be missing, or may have been merged since."""
+        if generation_id not in self._generations:
+            return {}
+        self._generations.move_to_end(generation_id)
+        return self._generations[generation_id][1]
+
+    def put(self, generation_id: int, segments: Segments) -> None:
+        """Replace the segments of the generation, and evict generations that no longer fit."""
+        size_bytes = sum(segment.size_bytes for segment in segments.values())
+        self._generations[generation_id] = (size_bytes, segments)
+        self._generations.move_to_end(generation_id)
+        while self.size_bytes > self._limit_bytes or len(self._generations) > MAX_GENERATIONS:
+            self._generations.popitem(last=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory in use."""
+        return sum(size_bytes for size_bytes, _ in self._generations.values())

@@ -1,0 +1,111 @@
+"""The words of a generation, used to correct words of a query that occur in no document.
+
+Words of one length are stored together in one row, so that a lookup reads a few rows by primary key
+and compares them as a matrix. This needs no index, which row-level security could disable, and
+never misses a near word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from store.postgres.named_queries import named
+
+__all__ = ["allowed_edits", "edit_distances", "nearest", "words_of"]
+
+MIN_LENGTH = 4
+MAX_LENGTH = 30
+TWO_EDITS_FROM = 8
+"""Words from this length may differ by two edits, shorter ones by one."""
+
+MAX_NEAREST = 8
+_MAX_UNSORTED_ROWS = 256
+_QUERIES = named("keyword")
+
+
+def words_of(terms: Iterable[str]) -> list[str]:
+    """The distinct terms usable as corrections: of letters only, and of a suitable length."""
+    return sorted(
+        {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
+    )
+
+
+def allowed_edits(term: str) -> int:
+    """Maximum number of edits between a query term and its correction."""
+    if not term.isalpha() or not MIN_LENGTH <= len(term) <= MAX_LENGTH:
+        return 0
+    return 2 if len(term) >= TWO_EDITS_FROM else 1
+
+
+async def nearest(connection: asyncpg.Connection, generation_id: int, term: str) -> list[str]:
+    """The generation's words that are nearest to a term, all equally near; empty if none is near.
+
+    The chunks that contained such a word may have been deleted.
+    """
+    edits = allowed_edits(term)
+    if not edits:
+        return []
+    lengths = list(range(len(term) - edits, len(term) + edits + 1))
+    rows = await connection.fetch(
+        _QUERIES["read_vocabulary"], generation_id, lengths, _MAX_UNSORTED_ROWS
+    )
+    words = _by_length(rows, frozenset(lengths))
+    near = [pair for text in words.values() for pair in _near(text, term, edits)]
+    best = min((distance for distance, _ in near), default=0)
+    return sorted({word for distance, word in near if distance == best})[:MAX_NEAREST]
+
+
+def _by_length(rows: Iterable[Mapping[str, object]], lengths: frozenset[int]) -> dict[int, str]:
+    """Newline-terminated words of each length; unsorted words may repeat sorted ones."""
+    texts: dict[int, list[str]] = defaultdict(list)
+    unsorted: set[str] = set()
+    for row in rows:
+        text = str(row["words"])
+        if isinstance(length := row["length"], int):
+            texts[length].append(text)
+        else:
+            unsorted.update(text.split("\n"))
+    for word in unsorted:
+        if len(word) in lengths:
+            texts[len(word)].append(word)
+    return {length: "\n".join(parts) + "\n" for length, parts in texts.items()}
+
+
+def _near(text: str, term: str, edits: int) -> list[tuple[int, str]]:
+    """Words of ``text`` (all of one length) within ``edits`` of the term, with their distances."""
+    width = text.index("\n") + 1
+    matrix = np.frombuffer(text.encode("utf-32-le"), np.uint32).reshape(-1, width)[:, :-1]
+    distances = edit_distances(matrix, term)
+    return [
+        (int(distances[row]), text[row * width : (row + 1) * width - 1])
+        for row in np.flatnonzero(distances <= edits).tolist()
+    ]
+
+
+def edit_distances(words: npt.NDArray[np.uint32], term: str) -> npt.NDArray[np.uint8]:
+    """Optimal string alignment distance of each row of code points to the term.
+
+    Edits are insertion, deletion, replacement, and the swap of two neighbours, after Damerau, "A
+    technique for computer detection and correction of spelling errors", CACM 7(3), 1964.
+    """
+    columns = np.ascontiguousarray(words.T)
+    letters = [np.uint32(ord(letter)) for letter in term]
+    rows, width = words.shape
+    before = previous = [np.full(rows, i, np.uint8) for i in range(len(letters) + 1)]
+    for j in range(width):
+        current = [np.full(rows, j + 1, np.uint8)]
+        for i, letter in enumerate(letters):
+            differs = columns[j] != letter
+            cell = np.minimum(previous[i + 1], current[i]) + np.uint8(1)
+            cell = np.minimum(cell, previous[i] + differs)
+            if i and j:
+                swapped = (columns[j] == letters[i - 1]) & (columns[j - 1] == letter)
+                cell = np.where(swapped, np.minimum(cell, before[i - 1] + np.uint8(1)), cell)
+            current.append(cell)
+        before, previous = previous, current
+    return previous[-1]

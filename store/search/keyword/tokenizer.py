@@ -1,0 +1,184 @@
+"""Tokeniser: converts texts to the terms they are found by, both documents and queries.
+
+A word gives its stem. An identifier gives the stems of its parts, and the whole identifier after
+``EXACT``, so that ``getHTTPResponse`` is found by "http responses" and, better, by its name. A
+dotted path (``asyncio.Queue``, ``std::vector``) gives its names and the whole path. Text without
+spaces (Chinese, Japanese, Korean) gives pairs of neighbouring characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import TypeVar
+
+import Stemmer
+
+from runtime.errors import ConfigurationError
+from store.generations.catalog import Generation
+
+__all__ = [
+    "EXACT",
+    "STOP_WORDS",
+    "TOKENS_VERSION",
+    "Remembered",
+    "pieces",
+    "require_known_terms",
+    "terms",
+    "terms_of",
+]
+
+Value = TypeVar("Value")
+
+
+class Remembered(dict[str, Value]):
+    """A mapping that computes missing values, and caches those of short keys.
+
+    It is a dict so that a lookup runs entirely in C. When it is full, it is cleared.
+    """
+
+    LIMIT = 200_000
+    LONGEST = 64
+    """Longer keys rarely recur, and hostile ones would fill the memory."""
+
+    def __init__(self, make: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> Value:
+        value = self._make(key)
+        if len(key) <= self.LONGEST:
+            if len(self) >= self.LIMIT:
+                self.clear()
+            self[key] = value
+        return value
+
+
+TOKENS_VERSION = 1
+"""Increased when the same text would give other terms."""
+
+EXACT = "="
+"""Prefix of the term of a whole identifier; no other term begins with it."""
+
+_FUNCTION_WORDS = """
+a about all also an and any are as at be been but by can could do does each for from had has have he
+her his how i if in into is it its may must no not of on or our she should so such than that the
+their them then there these they this those to us was we were what when where which who whom whose
+why will with would you your
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
+"""Words that give no term. Question words are included: they do not describe the topic."""
+
+MAX_WORD_CHARACTERS = 40
+"""A longer run of letters is not a word, but a key, a hash or encoded data."""
+
+MAX_IDENTIFIER_CHARACTERS = 80
+MAX_PATH_NAMES = 6
+_RUN = re.compile(r"\w+(?:(?:\.|::|->|/)\w+)*")
+_JOINT = re.compile(r"\.|::|->|/")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
+_SPACELESS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_BETWEEN_PIECES = bytes(
+    ord(" ") if code >= 128 or re.match(r"[^\w./:>-]", chr(code), re.ASCII) else code
+    for code in range(256)
+)
+"""Translation table that replaces every byte outside of runs by a blank."""
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text, in order, repeats included; each at most 81 characters long."""
+    return list(chain.from_iterable(map(_remembered.__getitem__, pieces(text))))
+
+
+def pieces(text: str) -> list[str]:
+    """Parts of a text, in order, whose terms do not depend on each other."""
+    if text.isascii():
+        return text.encode().translate(_BETWEEN_PIECES).decode().split()
+    return _RUN.findall(_fold(text))
+
+
+def terms_of(piece: str) -> tuple[str, ...]:
+    """The terms of one piece."""
+    return _remembered[piece]
+
+
+def _fold(text: str) -> str:
+    """Replace compatibility forms and accented letters by plain letters: ``é`` by ``e``."""
+    spread = unicodedata.normalize("NFKD", text)
+    plain = "".join(letter for letter in spread if not unicodedata.combining(letter))
+    return unicodedata.normalize("NFC", plain)
+
+
+def _terms_of_piece(piece: str) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(map(_terms_of_run, _RUN.findall(piece))))
+
+
+def _terms_of_run(run: str) -> list[str]:
+    names = _JOINT.split(run)
+    run_terms = [term for name in names for term in _terms_of_name(name)]
+    if 1 < len(names) <= MAX_PATH_NAMES and len(run) <= MAX_IDENTIFIER_CHARACTERS:
+        run_terms.append(EXACT + run.lower())
+    return run_terms
+
+
+def _terms_of_name(name: str) -> list[str]:
+    if not name.isascii() and _SPACELESS.search(name):
+        return _pairs(name)
+    parts = _parts(name)
+    name_terms = [_stem(part) for part in parts if _tells(part)]
+    whole = name.strip("_").lower()
+    if len(parts) > 1 and 2 < len(whole) <= MAX_IDENTIFIER_CHARACTERS:
+        name_terms.append(EXACT + whole)
+    return name_terms
+
+
+def _parts(name: str) -> list[str]:
+    if not name.isascii():
+        return [part.lower() for part in name.split("_") if part]
+    if name.islower() and name.isalpha():
+        return [name]
+    return [part.lower() for part in _PART.findall(name)]
+
+
+def _tells(part: str) -> bool:
+    """Return whether a part of a name is meaningful by itself."""
+    if len(part) == 1:
+        return part.isdigit() or not part.isascii()
+    return len(part) <= MAX_WORD_CHARACTERS and part not in STOP_WORDS
+
+
+def _pairs(name: str) -> list[str]:
+    pairs = [term for word in _SPACELESS.split(name) if word for term in _terms_of_name(word)]
+    for run in _SPACELESS.findall(name):
+        pairs += [a + b for a, b in pairwise(run)] or [run]
+    return pairs
+
+
+@lru_cache(1)
+def _stemmer() -> Stemmer.Stemmer:
+    return Stemmer.Stemmer("english", 0)
+
+
+def _stem(word: str) -> str:
+    return str(_stemmer().stemWord(word))
+
+
+def require_known_terms(project: str, generation: Generation) -> None:
+    """Make sure that this code converts texts to the same terms as those of a generation.
+
+    Raises:
+        ConfigurationError: it produces other terms, by which nothing would be found.
+    """
+    version = generation.recipe.tokens
+    if version != TOKENS_VERSION:
+        raise ConfigurationError(
+            f"generation {generation.id} of {project} has keyword terms of version {version}, but "
+            f"this Headrace produces version {TOKENS_VERSION}: run `headrace replay "
+            f"--project {project}`, or use the Headrace that built it"
+        )
+
+
+_remembered = Remembered(_terms_of_piece)

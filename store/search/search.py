@@ -1,0 +1,210 @@
+"""Search in one generation: both retrievers in parallel, and the rows of their results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, TypeVar
+
+import asyncpg
+import structlog
+
+from runtime.errors import HeadraceError, Unavailable, UsageError
+from store.generations import catalog
+from store.generations.catalog import Generation
+from store.postgres.named_queries import named
+from store.postgres.pool import Database
+from store.projects import Projects
+from store.search.filters import Visibility
+from store.search.keyword.retriever import KeywordFound, KeywordLeg
+from store.search.keyword.tokenizer import require_known_terms
+from store.search.vector_retriever import Coverage, StoredModels, VectorLeg
+from store.types import Candidates, ChunkRow, SearchRequest
+
+__all__ = ["EF_SEARCH", "Search"]
+
+log = structlog.get_logger(__name__)
+
+EF_SEARCH = 100
+_QUERIES = named("search")
+_FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
+
+Found = TypeVar("Found")
+Similar = dict[str, list[tuple[int, float]]]
+
+
+@dataclass
+class _Run:
+    """State of one search: durations, errors, models without a query vector, and coverage."""
+
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    unreached: list[str] = field(default_factory=list)
+    coverage: float = 1.0
+
+    async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
+        """Run a retriever; if it fails, record the error and return ``otherwise``."""
+        begin = perf_counter()
+        try:
+            return await search
+        except _FAILURES as error:
+            self.errors[name] = error
+            log.warning("search.leg_failed", leg=name, error=repr(error))
+            return otherwise
+        finally:
+            self.timings_ms[name] = (perf_counter() - begin) * 1000
+
+
+class Search:
+    """Finds chunks. One instance per process, because it caches immutable data."""
+
+    def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
+        self._database = database
+        self._projects = Projects(database)
+        self._keyword = KeywordLeg()
+        self._vectors = VectorLeg(ef_search)
+        self._models = StoredModels()
+        self._coverage = Coverage()
+
+    async def live(self, project: str) -> Generation:
+        """The live generation; a query looks it up once.
+
+        Raises:
+            UsageError: the project does not exist.
+        """
+        project_id = await self._projects.require(project)
+        async with self._database.scope(project_id) as connection:
+            return await catalog.live(connection, project_id)
+
+    async def generation(self, project: str, generation_id: int) -> Generation:
+        """A generation of a project by id.
+
+        Raises:
+            UsageError: the project or the generation does not exist.
+        """
+        project_id = await self._projects.require(project)
+        async with self._database.scope(project_id) as connection:
+            generation = await catalog.find(connection, project_id, generation_id)
+        if generation is None:
+            raise UsageError(
+                f"project {project} has no generation {generation_id}: "
+                "`headrace replay list` shows its generations"
+            )
+        return generation
+
+    async def candidates(self, generation: Generation, request: SearchRequest) -> Candidates:
+        """Run the requested retrievers in parallel, each on a connection of its own.
+
+        ``degraded`` names each retriever that failed; each model (``vector:<model>``) of which the
+        generation has vectors and the query has none; and ``vector`` if some chunks have no vector
+        yet. The retrievers may see different snapshots.
+
+        Raises:
+            Unavailable, ConfigurationError: every requested retriever failed.
+        """
+        run = _Run()
+        vector, keyword = await asyncio.gather(
+            run.leg("vector", self._similar(generation, request, run), {}),
+            run.leg("keyword", self._worded(generation, request, run), KeywordFound([])),
+        )
+        asked = {
+            name
+            for name, wanted in (("vector", request.vectors), ("keyword", request.text is not None))
+            if wanted
+        }
+        if run.errors and run.errors.keys() >= asked:
+            error = next(iter(run.errors.values()))
+            if isinstance(error, HeadraceError):
+                raise error
+            raise Unavailable(f"the index cannot be searched: {error}") from error
+        # if the look-up fails, no keyword candidate may count as dissimilar
+        unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
+        chunk_ids = _to_fuse(vector, keyword)
+        documents, pending = await run.leg(
+            "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
+        )
+        bare = ["vector"] if request.vectors and run.coverage < 1 else []
+        return Candidates(
+            vector=vector,
+            keyword=keyword.ranked,
+            documents=documents,
+            pending=pending,
+            coverage=run.coverage,
+            degraded=(*run.errors, *run.unreached, *bare),
+            corrections=keyword.corrections,
+            timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
+        )
+
+    async def rows(
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> dict[int, ChunkRow]:
+        """The rows of some chunks by id; deleted or invisible chunks are absent."""
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_QUERIES["rows"], generation.id, list(chunk_ids))
+        return {row["chunk_id"]: _chunk_row(row) for row in rows}
+
+    async def _documents(
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> tuple[dict[int, int], frozenset[int]]:
+        """Document id by chunk id, and the ids of the chunks that have no vector yet."""
+        if not chunk_ids:
+            return {}, frozenset()
+        async with self._scope(generation, agent) as connection:
+            rows = await connection.fetch(_QUERIES["documents"], generation.id, chunk_ids)
+        pending = frozenset(row["id"] for row in rows if row["bare"])
+        return {row["id"]: row["document_id"] for row in rows}, pending
+
+    async def _similar(self, generation: Generation, request: SearchRequest, run: _Run) -> Similar:
+        if not request.vectors:
+            return {}
+        visibility = Visibility(generation.id, request.filters)
+        async with self._scope(generation, request.agent) as connection:
+            run.coverage = await self._coverage.share(connection, visibility, request.agent)
+            passed_by = await self._models.unreached(
+                connection, request.project, generation.id, request.vectors
+            )
+            run.unreached += [f"vector:{model}" for model in passed_by]
+            return {
+                model: await self._vectors.search(
+                    connection, generation.id, model, vector, visibility, request.candidates
+                )
+                for model, vector in request.vectors.items()
+            }
+
+    async def _worded(
+        self, generation: Generation, request: SearchRequest, run: _Run
+    ) -> KeywordFound:
+        if request.text is None:
+            return KeywordFound([])
+        require_known_terms(request.project, generation)
+        visibility = Visibility(generation.id, request.filters)
+        async with self._scope(generation, request.agent) as connection:
+            if not request.vectors:
+                run.coverage = await self._coverage.share(connection, visibility, request.agent)
+            return await self._keyword.search(
+                connection, generation.id, request.text, visibility, request.candidates
+            )
+
+    def _scope(
+        self, generation: Generation, agent: str | None
+    ) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        return self._database.scope(generation.project_id, agent, generation.id)
+
+
+def _to_fuse(vector: Similar, keyword: KeywordFound) -> list[int]:
+    """Chunk ids of both retrievers; empty if only one of them found any."""
+    if not keyword.ranked or not any(vector.values()):
+        return []
+    legs = [*vector.values(), keyword.ranked]
+    return list({chunk_id for ranked in legs for chunk_id, _ in ranked})
+
+
+def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:
+    values = dict(row)
+    values["heading_path"] = tuple(values["heading_path"])
+    values["metadata"] = json.loads(values["metadata"])
+    return ChunkRow(**values)

@@ -1,0 +1,340 @@
+"""HNSW indexes over a generation's older vectors, built in the background.
+
+A build requires the owner of the table. With the owner's URL, the index is built CONCURRENTLY and
+writers are not blocked. Without it, a function of the owner builds the index and blocks writers
+(about 0.4 ms for each vector), which suits small installations only. Queries are never blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+
+import asyncpg
+import structlog
+
+from runtime.errors import Unavailable
+from store.postgres.connection import connect, explained
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
+from store.search.activity import waiting_projects
+
+__all__ = ["LOCK_SPACE", "Inflow", "VectorIndexes"]
+
+log = structlog.get_logger(__name__)
+
+MIN_TAIL = 10_000
+"""Number of vectors outside of an index that can be compared one by one at low cost."""
+
+MAX_TAIL_SHARE = 4
+"""An index is rebuilt when the vectors outside exceed a fourth of the vectors that it covers."""
+
+POURING_PER_S = 500.0
+"""Vectors per second. At this rate an index is too small (``MAX_TAIL_SHARE``) once it is built."""
+
+MAX_DEFERRAL_S = 600.0
+"""Longest time for which imports of other projects may defer a build."""
+
+CALM_S = 5.0
+"""A build is deferred for this long after the last chunk of an import has its vector, because the
+next import may follow at once."""
+
+MAX_POURING_TAIL = 100_000
+"""Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
+
+LOCK_SPACE = 0x48445645
+"""Space of the advisory locks that builders of indexes hold, by generation."""
+
+_ANY_GENERATION = 0
+"""Lock that every builder holds: two CONCURRENTLY commands on one table may wait for each other,
+and Postgres aborts one of them as a deadlock."""
+
+_POLL_SECONDS = 0.25
+
+_BUILD_TIMEOUT_S = 6 * 3600.0
+_LOCK_TIMEOUT = "3s"
+_QUERIES = named("vectors")
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """An index to be built."""
+
+    project_id: int
+    generation_id: int
+    model_id: int
+    dimensions: int
+    watermark: int
+
+    @property
+    def name(self) -> str:
+        return f"embeddings_hnsw_{self.generation_id}_{self.model_id}_{self.watermark}"
+
+    @property
+    def pattern(self) -> str:
+        """LIKE pattern of all indexes of this generation and model."""
+        return f"embeddings\\_hnsw\\_{self.generation_id}\\_{self.model_id}\\_%"
+
+
+class VectorIndexes:
+    """Keeps the HNSW indexes of generations up to date."""
+
+    def __init__(self, database: Database, owner_url: str | None, exact_chunks: int) -> None:
+        self._database = database
+        self._owner_url = owner_url
+        self._exact_chunks = exact_chunks
+        self._inflow = Inflow()
+        self._deferred: dict[int, float] = {}
+        self._imported_at = -inf
+
+    async def refresh(
+        self,
+        project_id: int,
+        generation_id: int,
+        *,
+        wait: bool = False,
+        after_import: bool = False,
+    ) -> int:
+        """Build the indexes that are due in one generation; return the number of built indexes.
+
+        Does nothing if another process builds indexes of this or any other generation; with
+        ``wait``, waits for one that builds for another generation. With ``after_import`` (for
+        periodic callers), defers the build while vectors arrive faster than ``POURING_PER_S``: a
+        build costs several times as much as indexing them, and would have to be repeated. It also
+        defers the build, for at most ``MAX_DEFERRAL_S``, while other projects have chunks without
+        vectors, because a build takes CPU time from their import.
+
+        Raises:
+            Unavailable: the server cannot be reached, or a lock is held by another session.
+        """
+        due = await self._due(project_id, generation_id, after_import)
+        if not due:
+            self._deferred.pop(generation_id, None)
+            return 0
+        if after_import and await self._is_deferred(project_id, generation_id):
+            return 0
+        async with self._builder(generation_id, wait=wait) as builder:
+            if builder is None:
+                return 0
+            for build in due:
+                await self._build(builder, build)
+        self._deferred.pop(generation_id, None)
+        return len(due)
+
+    async def _is_deferred(self, project_id: int, generation_id: int) -> bool:
+        now = monotonic()
+        if now - self._deferred.setdefault(generation_id, now) >= MAX_DEFERRAL_S:
+            return False
+        if await waiting_projects(self._database) - {project_id}:
+            self._imported_at = now
+            return True
+        return now - self._imported_at < CALM_S
+
+    async def drop(self, project_id: int, generation_id: int) -> None:
+        """Drop every index of one generation, including those that a failed build left behind.
+
+        Raises:
+            Unavailable: one of them is being built, or a lock is held by another session.
+        """
+        place = project_id, EVERY_AGENT, generation_id
+        pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
+        async with self._database.scope(*place) as connection:
+            rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
+        if not rows:
+            return
+        async with self._builder(generation_id, wait=True) as builder:
+            if builder is None:
+                raise Unavailable(
+                    f"an index of generation {generation_id} is being built: try again later"
+                )
+            for row in rows:
+                await builder.drop(project_id, row["name"])
+
+    async def _due(self, project_id: int, generation_id: int, after_import: bool) -> list[_Build]:
+        async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], generation_id)
+            watermark = await connection.fetchval(_QUERIES["next_watermark"], generation_id)
+            filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
+        vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
+        inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
+        pouring = {
+            model_id
+            for model_id, rate in inflow.items()
+            if after_import and (filling or rate > POURING_PER_S)
+        }
+        return [
+            _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
+            for row in survey
+            if row["tail"] > self._allowed_tail(row["vectors"], row["model_id"] in pouring)
+        ]
+
+    def _allowed_tail(self, indexed: int | None, pouring: bool) -> int:
+        if indexed is None:
+            allowed = self._exact_chunks
+        else:
+            allowed = max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
+        return max(allowed, MAX_POURING_TAIL) if pouring else allowed
+
+    async def _build(self, builder: _Builder, build: _Build) -> None:
+        log.info("vector_index.building", name=build.name)
+        await self._drop_others(builder, build, keep=await self._current(build))
+        await builder.build(build)
+        async with self._scope(build) as connection:
+            await connection.execute(
+                _QUERIES["record_index"],
+                build.generation_id,
+                build.model_id,
+                build.name,
+                build.watermark,
+            )
+        await self._drop_others(builder, build, keep=build.name)
+        log.info("vector_index.built", name=build.name)
+
+    async def _current(self, build: _Build) -> str:
+        async with self._scope(build) as connection:
+            survey = await connection.fetch(_QUERIES["survey"], build.generation_id)
+        return next(row["name"] or "" for row in survey if row["model_id"] == build.model_id)
+
+    async def _drop_others(self, builder: _Builder, build: _Build, keep: str) -> None:
+        async with self._scope(build) as connection:
+            others = await connection.fetch(_QUERIES["other_indexes"], build.pattern, keep)
+        for row in others:
+            await builder.drop(build.project_id, row["name"])
+
+    def _scope(self, build: _Build) -> AbstractAsyncContextManager[asyncpg.Connection]:
+        return self._database.scope(build.project_id, EVERY_AGENT, build.generation_id)
+
+    @asynccontextmanager
+    async def _builder(
+        self, generation_id: int, *, wait: bool = False
+    ) -> AsyncIterator[_Builder | None]:
+        """Yield a builder while holding both locks; yields None if another process builds."""
+        async with self._locks(generation_id, wait=wait) as locked:
+            if not locked:
+                yield None
+            elif self._owner_url is None:
+                yield _WorkerBuilder(self._database)
+            else:
+                connection = await connect(self._owner_url, command_timeout=_BUILD_TIMEOUT_S)
+                try:
+                    with explained():
+                        yield _OwnerBuilder(connection)
+                finally:
+                    await connection.close()
+
+    @asynccontextmanager
+    async def _locks(self, generation_id: int, *, wait: bool) -> AsyncIterator[bool]:
+        """Hold advisory locks outside of any transaction; an open one would delay the build."""
+        async with self._database.connection() as connection:
+            held: list[int] = []
+            try:
+                for key, patient in ((generation_id, False), (_ANY_GENERATION, wait)):
+                    if not await _take(connection, key, wait=patient):
+                        break
+                    held.append(key)
+                yield _ANY_GENERATION in held
+            finally:
+                for key in held:
+                    await connection.execute(_QUERIES["unlock"], LOCK_SPACE, key)
+
+
+async def _take(connection: asyncpg.Connection, key: int, *, wait: bool) -> bool:
+    """Acquire a lock by polling; queueing for it in Postgres would delay the build it waits for."""
+    while not await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, key):
+        if not wait:
+            return False
+        await asyncio.sleep(_POLL_SECONDS)
+    return True
+
+
+class _Builder:
+    """Builds and drops indexes."""
+
+    async def build(self, build: _Build) -> None:
+        raise NotImplementedError
+
+    async def drop(self, project_id: int, name: str) -> None:
+        raise NotImplementedError
+
+
+class _OwnerBuilder(_Builder):
+    """Builds as the owner of the table, which blocks no other session."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self._connection = connection
+
+    async def build(self, build: _Build) -> None:
+        await self._connection.execute(_QUERIES["build_memory"])
+        await self._connection.execute(
+            _QUERIES["build_concurrently"].format(
+                name=build.name,
+                dimensions=int(build.dimensions),
+                generation_id=int(build.generation_id),
+                model_id=int(build.model_id),
+                watermark=int(build.watermark),
+            )
+        )
+
+    async def drop(self, project_id: int, name: str) -> None:
+        del project_id
+        await self._connection.execute(_QUERIES["drop_concurrently"].format(name=name))
+
+
+class _WorkerBuilder(_Builder):
+    """Builds as a worker, through functions of the owner; writers wait during a build."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def build(self, build: _Build) -> None:
+        async with self._database.scope(build.project_id, EVERY_AGENT) as connection:
+            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
+            await connection.execute(
+                _QUERIES["build_as_worker"],
+                build.name,
+                build.generation_id,
+                build.model_id,
+                build.dimensions,
+                build.watermark,
+                timeout=_BUILD_TIMEOUT_S,
+            )
+
+    async def drop(self, project_id: int, name: str) -> None:
+        async with self._database.scope(project_id, EVERY_AGENT) as connection:
+            await connection.execute(_QUERIES["build_memory_here"], _LOCK_TIMEOUT)
+            await connection.execute(_QUERIES["drop_as_worker"], name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    generation_id: int
+    at: float
+    vectors: Mapping[int, int]
+
+
+class Inflow:
+    """Rates of new vectors since the last check of each project."""
+
+    def __init__(self) -> None:
+        self._looks: dict[int, _Look] = {}
+
+    def per_second(
+        self, project_id: int, generation_id: int, vectors: Mapping[int, int], at: float
+    ) -> dict[int, float]:
+        """New vectors per second since the last check, by model; 0 at a generation's first check.
+
+        ``vectors``: current number of vectors by model. ``at``: seconds of a monotonic clock.
+        """
+        now = _Look(generation_id, at, vectors)
+        last = self._looks.get(project_id, now)
+        self._looks[project_id] = now
+        if last.generation_id != generation_id or last.at >= at:
+            return dict.fromkeys(vectors, 0.0)
+        return {
+            model_id: (count - last.vectors.get(model_id, 0)) / (at - last.at)
+            for model_id, count in vectors.items()
+        }

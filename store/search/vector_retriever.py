@@ -1,0 +1,226 @@
+"""The vector retriever: finds the chunks whose vectors are nearest to the query's by cosine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+
+from runtime.errors import ConfigurationError
+from store.postgres.named_queries import named
+from store.postgres.ttl_cache import Recent
+from store.search.filters import Visibility
+from store.types import Vector
+
+__all__ = ["Coverage", "StoredModels", "VectorLeg"]
+
+_RETRIEVAL = named("vectors")
+_REMEMBERED_S = 5.0
+_MAX_SCANNED = 2_000
+"""Number of nearest vectors that the index scan examines. If too few of them pass the filters, all
+vectors that pass are compared instead, which is cheaper than scanning further."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """A generation's vectors of one model. ``watermark`` is None if they have no index."""
+
+    model_id: int
+    dimensions: int
+    watermark: int | None
+
+
+class VectorLeg:
+    """Searches by meaning. One instance per process: it caches the list of indexes for 5 seconds.
+
+    An index that was dropped in that time makes a query slower, but never wrong: a newer index
+    covers everything that the older one did.
+    """
+
+    def __init__(self, ef_search: int) -> None:
+        self._ef_search = ef_search
+        self._indexes: Recent[tuple[int, str], _Index] = Recent(_REMEMBERED_S)
+
+    async def search(
+        self,
+        connection: asyncpg.Connection,
+        generation_id: int,
+        model: str,
+        vector: npt.NDArray[np.float32],
+        visibility: Visibility,
+        limit: int,
+    ) -> list[tuple[int, float]]:
+        """Ids of visible chunks with their cosine similarity, best first.
+
+        Without an index the result is exact. With an index, some of the best may be missing.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        index = await self._find(connection, generation_id, model)
+        if index is None or index.dimensions != len(vector):
+            return []
+        search = _Search(
+            connection, generation_id, index, vector.astype(np.float16), visibility, limit
+        )
+        if index.watermark is None:
+            return await search.exact()
+        await connection.execute(
+            _RETRIEVAL["settings"], str(max(self._ef_search, limit)), str(_MAX_SCANNED)
+        )
+        hits = await search.indexed()
+        return hits if len(hits) >= limit else await search.exact()
+
+    async def _find(
+        self, connection: asyncpg.Connection, generation_id: int, model: str
+    ) -> _Index | None:
+        remembered = self._indexes.get((generation_id, model))
+        if remembered is not None:
+            return remembered
+        row = await connection.fetchrow(_RETRIEVAL["find_index"], generation_id, model)
+        if row is None or row["dimensions"] is None:
+            return None  # not cached: the first vector may arrive at any moment
+        index = _Index(row["model_id"], row["dimensions"], row["watermark"])
+        self._indexes.put((generation_id, model), index)
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    connection: asyncpg.Connection
+    generation_id: int
+    index: _Index
+    vector: Vector
+    visibility: Visibility
+    limit: int
+
+    async def exact(self) -> list[tuple[int, float]]:
+        return await self._run("exact")
+
+    async def indexed(self) -> list[tuple[int, float]]:
+        return await self._run("indexed")
+
+    async def _run(self, name: str) -> list[tuple[int, float]]:
+        visible = self.visibility.of_chunk(
+            "e.chunk_id", first_parameter=3, one_by_one=name == "indexed"
+        )
+        sql = _RETRIEVAL[name].format(
+            generation_id=int(self.generation_id),
+            model_id=int(self.index.model_id),
+            dimensions=int(self.index.dimensions),
+            watermark=int(self.index.watermark or 0),
+            visible=f"and {visible.sql}" if visible.sql else "",
+        )
+        rows = await self.connection.fetch(sql, self.vector, self.limit, *visible.arguments)
+        return [(row["chunk_id"], row["similarity"]) for row in rows]
+
+
+_COVERAGE = named("search")
+_PENDING = named("pending")
+_ALL_SECONDS = 30.0
+_BARE_SECONDS = 1.0
+
+Key = tuple[int, str, str]
+"""Generation, agent and filters."""
+_FRESH_SECONDS = 15.0
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+Widths = Mapping[str, int]
+
+
+class StoredModels:
+    """Models that embedded a generation, cached for 15 seconds."""
+
+    def __init__(self) -> None:
+        self._known: Recent[int, Widths] = Recent(_FRESH_SECONDS)
+
+    async def unreached(
+        self, connection: asyncpg.Connection, project: str, generation_id: int, vectors: Vectors
+    ) -> list[str]:
+        """Models with stored vectors that a query with ``vectors`` cannot be compared with.
+
+        Raises:
+            ConfigurationError: it cannot be compared with any: a model changed its width.
+        """
+        stored = await self._widths(connection, generation_id)
+        unlike = [
+            name
+            for name, width in stored.items()
+            if name not in vectors or len(vectors[name]) != width
+        ]
+        if unlike and len(unlike) == len(stored):
+            raise ConfigurationError(
+                f"project {project} was embedded by {_list(stored)}, but the query by "
+                f"{_list({name: len(vector) for name, vector in vectors.items()})}: "
+                "set HEADRACE_MODEL_DIMENSIONS to the width of the project, or embed its documents "
+                f"again (`headrace replay --project {project} --model NAME`)"
+            )
+        return unlike
+
+    async def _widths(self, connection: asyncpg.Connection, generation_id: int) -> Widths:
+        widths = self._known.get(generation_id)
+        if widths is None:
+            rows = await connection.fetch(_COVERAGE["embedded_by"], generation_id)
+            widths = {row["name"]: row["dimensions"] for row in rows}
+            if widths:
+                self._known.put(generation_id, widths)
+        return widths
+
+
+class Coverage:
+    """Share of the chunks that have a vector, while others have none.
+
+    The count of all chunks is cached for half a minute, that of the chunks without a vector for a
+    second.
+    """
+
+    def __init__(self) -> None:
+        self._all: Recent[Key, int] = Recent(_ALL_SECONDS)
+        self._bare: Recent[Key, int] = Recent(_BARE_SECONDS)
+
+    async def share(
+        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
+    ) -> float:
+        """Share (0 to 1) of the chunks that pass the filters, in the connection's scope."""
+        generation_id = visibility.generation_id
+        if await connection.fetchval(_PENDING["is_covered"], generation_id):
+            return 1.0
+        key = generation_id, agent or "", visibility.filters.model_dump_json()
+        bare = await _counted(self._bare, key, connection, visibility, "count_bare")
+        total = await _counted(self._all, key, connection, visibility, "count_chunks")
+        if total < bare:  # counted before an import began
+            total = await _count(connection, visibility, "count_chunks")
+            self._all.put(key, total)
+        return 1.0 - bare / total if total else 1.0
+
+
+async def _counted(
+    memory: Recent[Key, int],
+    key: Key,
+    connection: asyncpg.Connection,
+    visibility: Visibility,
+    query: str,
+) -> int:
+    number = memory.get(key)
+    if number is None:
+        number = await _count(connection, visibility, query)
+        memory.put(key, number)
+    return number
+
+
+async def _count(connection: asyncpg.Connection, visibility: Visibility, query: str) -> int:
+    condition = visibility.of_document(first_parameter=2)
+    if condition.sql:
+        name = {"count_bare": "count_bare_filtered", "count_chunks": "count_filtered"}[query]
+        sql = _PENDING[name].format(conditions=condition.sql)
+    else:
+        sql = _PENDING[query]
+    number: int = await connection.fetchval(sql, visibility.generation_id, *condition.arguments)
+    return number
+
+
+def _list(widths: Widths) -> str:
+    return ", ".join(f"{name} ({width} wide)" for name, width in sorted(widths.items()))

@@ -1,0 +1,128 @@
+"""Durable publishing: kept first, published, kept until it is archived."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+
+from events import BlockingClient, Lane, Publisher, parse_event
+from events.models import DocumentChanged
+from events.outbox import Placed
+from runtime.errors import ConfigurationError, Unavailable
+from store.archive import Archive
+from store.postgres.pool import Database
+from tests.support.archives import ArchiveAt
+from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
+from tests.support.waiting import within
+
+
+async def test_an_event_is_kept_with_its_place_until_it_is_archived(
+    durable: Durable, archive: Archive
+) -> None:
+    """The archive takes it out, and nothing else does."""
+    event = change()
+    receipt = await durable.publish(event, Lane.BULK)
+    row = (await durable.rows())[event.id]
+    assert (row["position"], row["lane"], row["partition"]) == (number_of(receipt), "bulk", 0)
+    assert parse_event(row["event"]) == event
+    await durable.archive(archive)
+    assert await durable.rows() == {}
+
+
+async def test_an_event_that_is_not_durable_is_not_kept(durable: Durable) -> None:
+    """Only those that ask for it pay for it."""
+    await durable.publish(change())
+    await durable.publisher.publish(change("b.md"))
+    assert len(await durable.rows()) == 1
+
+
+async def test_events_of_several_projects_are_kept_in_one_call(durable: Durable) -> None:
+    """Each in its own."""
+    events = [change(), change(project="other"), change("b.md")]
+    await durable.publisher.publish_many(events, durable=True)
+    assert (await durable.rows()).keys() == {events[0].id, events[2].id}
+
+
+async def test_publishing_durably_without_an_outbox_is_refused(redis: Redis) -> None:
+    """Nothing is published then."""
+    with pytest.raises(ConfigurationError, match="outbox"):
+        await Publisher(redis, NAMES).publish(change(), durable=True)
+    assert not await redis.keys("*")
+
+
+async def test_the_blocking_client_publishes_durably_too(redis_url: str, redis: Redis) -> None:
+    """With an outbox, which it lacks here."""
+    with BlockingClient.connect(redis_url) as client:
+        with pytest.raises(ConfigurationError, match="outbox"):
+            await asyncio.to_thread(client.publish, change(), durable=True)
+        with pytest.raises(ConfigurationError, match="outbox"):
+            await asyncio.to_thread(client.publish_many, [change()], durable=True)
+    assert not await redis.keys("*")
+
+
+async def test_nothing_is_published_that_could_not_be_kept(
+    durable: Durable, worker: Database, redis: Redis
+) -> None:
+    """Postgres comes first."""
+    await worker.close()
+    with pytest.raises(Unavailable):
+        await durable.publish(change())
+    assert not await redis.keys("*")
+
+
+async def test_publishing_again_keeps_one_event(durable: Durable) -> None:
+    """Also when the first try died before it came to Redis."""
+    event = change()
+    await durable.keep(event)
+    first = await durable.publish(event)
+    second = await durable.publish(event)
+    assert (first.duplicate, second.duplicate) == (False, True)
+    assert first.token == second.token
+    assert (await durable.rows())[event.id]["position"] == number_of(first)
+    assert await durable.length() == 1
+
+
+async def test_big_content_is_kept_by_reference(
+    redis: Redis, worker: Database, kept: ArchiveAt
+) -> None:
+    """It is in Postgres before the event is, and comes with it into the archive."""
+    durable = Durable.at(redis, worker, inline_limit_bytes=10)
+    event = change(content="more than ten bytes")
+    await durable.publish(event)
+    body = parse_event((await durable.rows())[event.id]["event"])
+    assert isinstance(body, DocumentChanged)
+    assert body.data.content_ref is not None
+    await redis.flushall()
+    assert await durable.republish() == 1
+    await durable.archive(kept.archive)
+    sha256 = body.data.content_ref.sha256
+    assert await kept.archive.content(PROJECT, sha256) == "more than ten bytes"
+
+
+async def test_many_publishers_of_the_same_events_do_not_block_each_other(
+    durable: Durable,
+) -> None:
+    """In whatever order they publish them."""
+    events = [change(f"{number}.md") for number in range(100)]
+    orders = [events, events[::-1], events[50:] + events[:50]] * 3
+    async with within(20):
+        tries = [durable.publisher.publish_many(order, durable=True) for order in orders]
+        receipts = await asyncio.gather(*tries)
+    assert sum(not receipt.duplicate for some in receipts for receipt in some) == 100
+    assert await durable.length() == 100
+
+
+async def test_a_place_is_noted_without_waiting_for_the_archive(
+    durable: Durable, worker: Database
+) -> None:
+    """Which takes out many events at once, in an order of its own."""
+    event, other = change(), change("b.md")
+    await durable.keep(event, other)
+    placed = [Placed(PROJECT, one.id, f"live:0:1-{n}") for n, one in enumerate((event, other))]
+    async with worker.scope((await durable.rows())[event.id]["project_id"]) as connection:
+        await connection.execute("delete from outbox where event_id = $1", event.id)
+        async with within(5):
+            await durable.outbox.place(placed)
+    assert [row["position"] for row in (await durable.rows()).values()] == [1 << 21 | 1 << 1 | 1]

@@ -1,0 +1,314 @@
+"""Redis users: everything that a role does works by its own, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import NoPermissionError, ResponseError
+
+from events.client.client import Client
+from events.models import DocumentIndexed
+from events.names import Topic
+from events.server.acl import Role
+from events.server.connection import connect
+from events.streams.backlog import read_backlog
+from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.streams.trim import trim_queries
+from events.streams.watermark import read_watermark
+from processors.doctor.stream_snapshot import read_streams
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.embedding.requests import VectorRequests
+from processors.replay.tools import Tools
+from runtime.errors import ConfigurationError
+from store.documents.pending import PendingDocument
+from tests.support.crashable_redis import CrashableRedis
+from tests.support.databases import Database
+from tests.support.doctors import examine
+from tests.support.doors import NAMES, Doors, open_doors
+from tests.support.replays import replay, tools
+from tests.support.running import headrace
+from tests.support.waiting import eventually
+
+LIVE = NAMES.stream(Topic.CHANGED_LIVE)
+CHUNKED = NAMES.stream(Topic.CHUNKED_LIVE)
+QUERIES = NAMES.stream(Topic.QUERY)
+OUTCOMES = NAMES.stream(Topic.OUTCOME)
+DEAD = NAMES.dead(Topic.CHANGED_LIVE)
+REPLIES = NAMES.replies("somebody")
+SEEN = NAMES.seen("docs", "some-event", 0)
+FOREIGN = "another:{document.0}:changed.live"
+
+REFUSED = "(?i)no permissions|user executing the script can't"
+
+NOBODY = (
+    "FLUSHALL",
+    "FLUSHDB",
+    "CONFIG GET *",
+    "CONFIG SET maxmemory 1",
+    "ACL SETUSER default nopass",
+    "ACL LIST",
+    "SCRIPT FLUSH",
+    "SHUTDOWN NOSAVE",
+    "KEYS *",
+    "SCAN 0",
+    "RANDOMKEY",
+    "MONITOR",
+    "CLIENT LIST",
+    "BGREWRITEAOF",
+    "REPLICAOF NO ONE",
+    f"DEL {LIVE}",
+    f"RENAME {LIVE} gone",
+    f"DUMP {LIVE}",
+    f"XGROUP DESTROY {LIVE} indexer",
+    f"XADD {FOREIGN} * event {{}}",
+    f"XRANGE {FOREIGN} - +",
+)
+"""What no role may do."""
+
+FORBIDDEN: dict[Role, tuple[str, ...]] = {
+    Role.PUBLISHER: (
+        f"XDEL {LIVE} 1-1",
+        f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
+        f"XACK {LIVE} indexer 1-1",
+        f"XCLAIM {LIVE} indexer me 0 1-1",
+        f"XINFO STREAM {LIVE}",
+        f"XADD {DEAD} * event {{}}",
+        f"XRANGE {DEAD} - +",
+        f"XDEL {DEAD} 1-1",
+        f"XRANGE {REPLIES} - +",
+        f"XADD {CHUNKED} * event {{}}",
+    ),
+    Role.ANSWERER: (
+        f"XADD {CHUNKED} * event {{}}",
+        f"XRANGE {DEAD} - +",
+        f"XDEL {QUERIES} 1-1",
+        f"XREAD STREAMS {REPLIES} 0",
+        f"GET {SEEN}",
+    ),
+    Role.WORKER: (
+        f"XDEL {LIVE} 1-1",
+        f"XDEL {DEAD} 1-1",
+        f"XREAD STREAMS {REPLIES} 0",
+        f"UNLINK {DEAD}",
+    ),
+    Role.OPERATOR: (
+        f"XGROUP CREATE {LIVE} other 0",
+        f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
+        f"XCLAIM {LIVE} indexer me 0 1-1",
+    ),
+}
+"""What one role may not, whatever the version of Redis."""
+
+FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
+    Role.PUBLISHER: (
+        f"XREAD STREAMS {LIVE} 0",
+        f"XREAD STREAMS {QUERIES} 0",
+        f"XTRIM {LIVE} MAXLEN 0",
+        f"SET {LIVE} gone",
+        f"UNLINK {LIVE}",
+        f"XADD {REPLIES} * event {{}}",
+        f"XADD {OUTCOMES} * event {{}}",
+        f"XTRIM {QUERIES} MAXLEN 0",
+        f"EVAL return(redis.call('XREAD','STREAMS',KEYS[1],'0')) 1 {LIVE}",
+        f"EVAL return(redis.call('XRANGE',KEYS[1],'-','+')) 1 {DEAD}",
+    ),
+    Role.ANSWERER: (
+        f"XADD {LIVE} * event {{}}",
+        f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
+        f"XACK {LIVE} indexer 1-1",
+        f"XRANGE {LIVE} - +",
+        f"SET {LIVE} gone",
+        f"XTRIM {LIVE} MAXLEN 0",
+    ),
+    Role.WORKER: (),
+    Role.OPERATOR: (
+        f"XDEL {LIVE} 1-1",
+        f"XTRIM {LIVE} MAXLEN 0",
+        f"SET {LIVE} gone",
+        f"XACK {QUERIES} answerer 1-1",
+        f"UNLINK {DEAD}",
+    ),
+}
+"""What needs users whose commands are tied to keys."""
+
+
+@pytest.fixture
+async def doors(own_redis: CrashableRedis) -> Doors:
+    """A server of its own, with users, once for each version that is here."""
+    return await open_doors(own_redis.url)
+
+
+@pytest.fixture
+async def admin(doors: Doors) -> AsyncIterator[Redis]:
+    """The user who may do everything."""
+    async with Redis.from_url(doors.admin_url, decode_responses=True) as client:
+        yield client
+
+
+async def refusals(admin: Redis) -> list[tuple[str, str]]:
+    """User and command, or key, of what was refused."""
+    rows: Sequence[Any] = await admin.acl_log()
+    return [(row["username"], row["object"]) for row in rows]
+
+
+async def letters(doors: Doors, expected: int) -> list[DeadLetter]:
+    """Dead letters as the operator lists them, once they are so many."""
+    redis = connect(doors.url(Role.OPERATOR))
+    try:
+
+        async def enough() -> list[DeadLetter]:
+            found = await DeadLetters(redis, NAMES).list()
+            return found if len(found) == expected else []
+
+        return await eventually(enough, f"{expected} dead letters")
+    finally:
+        await redis.aclose()
+
+
+async def test_each_role_does_its_work_by_its_own_user(
+    doors: Doors, admin: Redis, database: Database, tmp_path: Path
+) -> None:
+    """Publish, wait, index, embed, archive, ask, answer, bury: and Redis has refused nothing."""
+    publisher = doors.url(Role.PUBLISHER)
+    common = {"model": HASHING_MODEL, "home": tmp_path}
+    answerer_url = database.worker_url.replace("headrace_worker@", "headrace_answerer@")
+    indexing = headrace(
+        publisher,
+        database,
+        only=("indexer", "embedder", "archiver"),
+        redis_url=doors.url(Role.WORKER),
+        **common,
+    )
+    answering = headrace(
+        publisher,
+        database,
+        only=("answerer",),
+        redis_url=doors.url(Role.ANSWERER),
+        database_url=answerer_url,
+        **common,
+    )
+    async with indexing as running, answering:
+        assert isinstance(await running.change("a.md", "The mill race is dry."), DocumentIndexed)
+        answer = await running.client.ask("docs", "mill race")
+        assert [one.citation.uri for one in answer.results] == ["a.md"]
+        redis = connect(publisher)
+        for stream in (LIVE, QUERIES):
+            await redis.xadd(stream, {"event": "{"})
+        await redis.aclose()
+        await admin.xadd(CHUNKED, {"event": "{"})
+        assert {letter.error for letter in await letters(doors, 3)} == {"MalformedEvent"}
+        assert await refusals(admin) == []
+        await _operate(doors, database, tmp_path)
+        assert await refusals(admin) == []
+
+
+async def _operate(doors: Doors, database: Database, home: Path) -> None:
+    """What status, dead, doctor and replay do beside the workers."""
+    async with tools(doors.url(Role.OPERATOR), database, home=home) as opened:
+        assert {one.dead_letters for one in await read_backlog(opened.redis, NAMES)} == {0, 1}
+        dead = DeadLetters(opened.redis, NAMES)
+        for letter in await dead.list():
+            await dead.redrive((await dead.show(letter.id)).id)
+        for letter in await letters(doors, 3):
+            await dead.drop(letter.id)
+        await _request_vectors(opened)
+        assert (await replay(opened)).switched
+        assert (await examine(opened, repair=True)).is_sound
+    async with Client.connect(doors.url(Role.OPERATOR)) as client:
+        assert (await client.ask("docs", "mill race")).results
+
+
+async def _request_vectors(opened: Tools) -> None:
+    """As a repair does that has found lost requests."""
+    waiting = PendingDocument(
+        event_id="1",
+        published_at=datetime.now(UTC),
+        agent="",
+        uri="a.md",
+        position=2**21,
+        partition=0,
+        chunks=1,
+    )
+    requests = VectorRequests(opened.redis, NAMES, opened.pending)
+    await requests.request("docs", await opened.store.generation("docs"), [waiting])
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_no_role_may_do_more(doors: Doors, admin: Redis, role: Role) -> None:
+    """Every command is refused for lack of permission, and has no effect."""
+    await admin.xadd(LIVE, {"event": "{}"})
+    commands = (*NOBODY, *FORBIDDEN[role], *(FORBIDDEN_BY_KEY[role] if doors.ties_keys else ()))
+    client: Any = Redis.from_url(doors.url(role))
+    async with client:
+        allowed = [command for command in commands if not await _is_refused(client, command)]
+    assert allowed == []
+    assert await admin.xlen(LIVE) == 1
+    assert len(await refusals(admin)) > 0
+
+
+async def _is_refused(client: Any, command: str) -> bool:
+    try:
+        await client.execute_command(*command.split())
+    except ResponseError as error:
+        return re.search(REFUSED, str(error)) is not None
+    return False
+
+
+@pytest.mark.parametrize("role", Role)
+async def test_users_are_brought_to_the_same_rules_again(
+    doors: Doors, admin: Redis, role: Role
+) -> None:
+    """Whoever is connected stays so, and what somebody has added is gone."""
+    name = f"headrace_{role}"
+    as_admin: Any = admin
+    before: Any = await admin.acl_getuser(name)
+    async with Redis.from_url(doors.url(role)) as redis:
+        await redis.ping()
+        await as_admin.execute_command("ACL SETUSER", name, "+@all", "~*", "nopass")
+        await open_doors(doors.admin_url)
+        await redis.ping()
+        with pytest.raises(NoPermissionError):
+            await redis.flushall()
+    assert await admin.acl_getuser(name) == before
+
+
+async def test_a_refusal_is_never_taken_for_an_empty_stream(admin: Redis, doors: Doors) -> None:
+    """Nothing handled, nothing waiting: whoever may not look doesn't know that."""
+    as_admin: Any = admin
+    name = "headrace_operator"
+    rules = "reset on nopass +@all ~* -xinfo"
+    await as_admin.execute_command("ACL SETUSER", name, *rules.split())
+    redis = connect(doors.url(Role.OPERATOR))
+    try:
+        for look in (read_watermark, read_backlog, trim_queries, read_streams):
+            with pytest.raises((ConfigurationError, NoPermissionError), match=r"(?i)permission"):
+                await look(redis, NAMES)
+    finally:
+        await redis.aclose()
+
+
+async def test_a_worker_by_a_publisher_s_user_does_not_start(
+    doors: Doors, database: Database
+) -> None:
+    """It would wait for permission as for a server that is away."""
+    with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
+        async with headrace(doors.url(Role.PUBLISHER), database, model=HASHING_MODEL):
+            pytest.fail("it is ready")
+
+
+async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
+    """Who, what, and how to get a user who may."""
+    redis = connect(doors.url(Role.PUBLISHER))
+    try:
+        with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
+            await read_backlog(redis, NAMES)
+        with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
+            await DeadLetters(redis, NAMES).list()
+    finally:
+        await redis.aclose()

@@ -1,0 +1,295 @@
+"""What the transport survives: dead workers, lost connections, lost data. On real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.names import GROUPS
+from events.transport.consumer import WORKER_LOST
+from processors.agents import Delivery
+from tests.support.crashable_redis import CrashableRedis
+from tests.support.waiting import eventually, patience, within
+from tests.support.workers import (
+    FAST,
+    STREAM,
+    TOPIC,
+    batches,
+    letters,
+    letters_are,
+    nothing_pending,
+    pending,
+    publish,
+)
+
+GROUP = GROUPS[TOPIC]
+ROOT = Path(__file__).parents[4]
+
+
+@contextmanager
+def worker_process(
+    url: str, behaviour: str, lease: timedelta = FAST.lease
+) -> Iterator[subprocess.Popen[bytes]]:
+    arguments = [url, behaviour, str(lease.total_seconds())]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.transport_worker", *arguments], cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def applied_by(redis: Redis) -> Counter[str]:
+    names: Any = await redis.lrange("applied", 0, -1)
+    return Counter(name.decode() for name in names)
+
+
+class Recorder:
+    """A handler that only remembers."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivery[str]] = []
+
+    @property
+    def events(self) -> list[str]:
+        return [delivery.event for delivery in self.deliveries]
+
+    async def __call__(self, batch: Sequence[Delivery[str]]) -> None:
+        self.deliveries.extend(batch)
+
+
+async def pend(redis: Redis, consumer: str, *, deliveries: int, idle: timedelta) -> None:
+    """Let a consumer that is no more have every entry pending."""
+    await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+    reply: Any = await redis.xreadgroup(GROUP, consumer, {STREAM: ">"})
+    entry_ids = [entry_id for entry_id, _ in reply[0][1]]
+    milliseconds = int(idle.total_seconds() * 1000)
+    await redis.xclaim(
+        STREAM, GROUP, consumer, 0, entry_ids, idle=milliseconds, retrycount=deliveries, justid=True
+    )
+
+
+async def test_a_killed_workers_events_are_taken_over(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """Kill -9 in flight: others have the events within lease + claim interval."""
+    events = [f"event {n}" for n in range(10)]
+    await publish(own_client, *events)
+    with worker_process(own_redis.url, "held") as process:
+        await eventually(lambda: own_client.llen("begun"), "work has begun", timeout=20)
+        process.kill()
+        killed_at = time.monotonic()
+    recorder = Recorder()
+    async with batches(own_redis.url, recorder):
+        await eventually(lambda: len(recorder.events) == 10, "all taken over")
+        taken_over_after = time.monotonic() - killed_at
+        await eventually(nothing_pending(own_client), "nothing pending")
+    assert sorted(recorder.events) == events
+    assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
+
+
+async def test_an_event_that_kills_its_workers_takes_nobody_along(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """Its neighbours lose no attempts by having been fetched with it."""
+    await publish(own_client, *(f"event {n}" for n in range(5)), "event poison")
+    await publish(own_client, *(f"event {n}" for n in range(5, 10)))
+    for _ in range(FAST.max_deliveries):
+        with worker_process(own_redis.url, "crash") as process:
+            await asyncio.to_thread(process.wait, 20)
+    async with batches(own_redis.url, Recorder()):
+        await eventually(lambda: letters_are(own_client, 1), "one dead letter")
+        await eventually(nothing_pending(own_client), "nothing pending")
+    [letter] = await letters(own_client)
+    assert (letter.event, letter.error) == (b"event poison", WORKER_LOST)
+    assert letter.attempts == FAST.max_deliveries
+
+
+async def test_too_many_deliveries_are_dead_lettered_on_takeover(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """An event whose attempts are used up doesn't reach a handler again, and the hook hears."""
+    heard: list[str] = []
+
+    async def on_dead(letter: Any) -> None:
+        heard.append(letter.error)
+
+    await publish(own_client, "event")
+    await pend(own_client, "dead", deliveries=FAST.max_deliveries, idle=FAST.lease)
+    recorder = Recorder()
+    async with batches(own_redis.url, recorder, on_dead=on_dead):
+        await eventually(lambda: letters_are(own_client, 1), "one dead letter")
+        await eventually(nothing_pending(own_client), "nothing pending")
+    assert heard == [WORKER_LOST]
+    assert not recorder.events
+
+
+async def test_a_live_lease_is_respected(own_redis: CrashableRedis, own_client: Redis) -> None:
+    """Work that takes several leases isn't given to anybody else."""
+    begun = Recorder()
+    release = asyncio.Event()
+
+    async def slow(batch: Sequence[Delivery[str]]) -> None:
+        await begun(batch)
+        await release.wait()
+
+    other = Recorder()
+    await publish(own_client, "event")
+    async with batches(own_redis.url, slow):
+        await eventually(lambda: begun.events, "work has begun")
+        async with batches(own_redis.url, other):
+            await asyncio.sleep(2.5 * FAST.lease.total_seconds())
+        release.set()
+        await eventually(nothing_pending(own_client), "nothing pending")
+    assert begun.events == ["event"]
+    assert not other.events
+
+
+async def test_a_lost_lease_is_noticed(own_redis: CrashableRedis, own_client: Redis) -> None:
+    """What another consumer took over is not acknowledged by us."""
+    release = asyncio.Event()
+
+    async def slow(batch: Sequence[Delivery[str]]) -> None:
+        await release.wait()
+
+    [entry_id] = await publish(own_client, "event")
+    async with batches(own_redis.url, slow) as app:
+        await eventually(lambda: app.consumer.statistics.delivered, "delivered")
+        await own_client.xclaim(STREAM, GROUP, "thief", 0, [entry_id], justid=True)
+        await eventually(lambda: app.consumer.statistics.leases_lost, "the loss is noticed")
+        release.set()
+    assert await pending(own_client) == [entry_id]
+
+
+async def test_a_stopped_process_is_no_thief_when_it_wakes(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """SIGSTOP past the lease, then SIGCONT: what was taken over stays with its new owner."""
+    await publish(own_client, "event")
+    release = asyncio.Event()
+    begun = Recorder()
+    # on a busy machine this process may be kept from renewing a short lease
+    lease = timedelta(seconds=patience(FAST.lease.total_seconds()))
+
+    async def slow(batch: Sequence[Delivery[str]]) -> None:
+        await begun(batch)
+        await release.wait()
+
+    with worker_process(own_redis.url, "held", lease) as process:
+        await eventually(lambda: own_client.llen("begun"), "work has begun", timeout=20)
+        process.send_signal(signal.SIGSTOP)
+        async with batches(own_redis.url, slow, options=replace(FAST, lease=lease)) as app:
+            await eventually(lambda: begun.events, "taken over")
+            process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(1.5 * lease.total_seconds())
+            assert app.consumer.statistics.leases_lost == 0
+            release.set()
+            await eventually(nothing_pending(own_client), "nothing pending")
+    assert begun.events == ["event"]
+
+
+async def test_a_stop_without_redis_is_bounded(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """Nothing can be given back then; the leases will end by themselves."""
+    recorder = Recorder()
+    await publish(own_client, "event")
+    async with within(15), batches(own_redis.url, recorder):
+        await eventually(lambda: recorder.events, "the event")
+        own_redis.kill()
+
+
+async def test_flushall_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:
+    """A lost group is made again, counted, and what is published later arrives."""
+    recorder = Recorder()
+    async with batches(own_redis.url, recorder) as app:
+        await publish(own_client, "event 1")
+        await eventually(lambda: recorder.events == ["event 1"], "the first event")
+        await eventually(nothing_pending(own_client), "nothing pending")
+        await own_client.flushall()
+        await publish(own_client, "event 2")
+        await eventually(lambda: recorder.events == ["event 1", "event 2"], "the second event")
+        await eventually(nothing_pending(own_client), "nothing pending")
+        assert app.consumer.statistics.groups_recreated == 1
+
+
+async def test_a_crash_of_redis_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:
+    """Redis killed in mid-stream and started again from its file: every event arrives."""
+    recorder = Recorder()
+    events = [f"event {n}" for n in range(200)]
+    async with batches(own_redis.url, recorder):
+        await publish(own_client, *events[:100])
+        await eventually(lambda: recorder.events, "the first events")
+        own_redis.kill()
+        await own_redis.start()
+        await own_client.connection_pool.disconnect()
+        await publish(own_client, *events[100:])
+        await eventually(lambda: set(recorder.events) == set(events), "every event", timeout=20)
+        await eventually(nothing_pending(own_client), "nothing pending")
+
+
+async def test_redis_may_come_after_the_worker(own_redis: CrashableRedis) -> None:
+    """A worker that starts first waits."""
+    own_redis.kill()
+    recorder = Recorder()
+    async with batches(own_redis.url, recorder):
+        await own_redis.start()
+        async with Redis.from_url(own_redis.url) as client:
+            await publish(client, "event")
+        await eventually(lambda: recorder.events == ["event"], "the event")
+
+
+async def test_entries_of_a_lost_reply_are_fetched_again(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """What was read for us on a connection that broke is pending for us, and not forgotten."""
+    await publish(own_client, "event")
+    await pend(own_client, "known", deliveries=1, idle=timedelta())
+    recorder = Recorder()
+    options = replace(FAST, consumer="known", lease=timedelta(seconds=60))
+    async with batches(own_redis.url, recorder, options=options):
+        await eventually(lambda: recorder.events == ["event"], "the event, before any lease ends")
+
+
+async def test_dropped_connections_lose_nothing(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """Connections cut again and again while events flow."""
+    recorder = Recorder()
+    events = [f"event {n}" for n in range(300)]
+    async with batches(own_redis.url, recorder) as app:
+        for event in events:
+            await publish(own_client, event)
+            if event.endswith("50"):
+                await own_client.client_kill_filter(_type="normal", skipme=True)
+        await eventually(lambda: set(recorder.events) == set(events), "every event", timeout=20)
+        await eventually(nothing_pending(own_client), "nothing pending")
+        assert app.consumer.statistics.read_errors > 0
+
+
+async def test_trimmed_entries_dont_stay_pending(
+    own_redis: CrashableRedis, own_client: Redis
+) -> None:
+    """What was trimmed while pending is counted as lost, on servers of any age."""
+    await publish(own_client, "event 1", "event 2", "event 3")
+    await pend(own_client, "dead", deliveries=1, idle=FAST.lease)
+    await own_client.xtrim(STREAM, maxlen=1, approximate=False)
+    recorder = Recorder()
+    async with batches(own_redis.url, recorder) as app:
+        await eventually(nothing_pending(own_client), "nothing pending")
+        assert app.consumer.statistics.lost == 2
+    assert recorder.events == ["event 3"]

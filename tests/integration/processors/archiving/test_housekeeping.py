@@ -1,0 +1,205 @@
+"""What the archiver lets go of: changes in Redis, and contents in Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from redis.asyncio import Redis
+
+from events.client.publisher import Publisher
+from events.models import ContentReference, DocumentChange, DocumentChanged
+from events.names import GROUPS, Lane, Topic
+from processors.archiving.housekeeping import Upkeep
+from processors.content import KeptContents
+from runtime.errors import UnsupportedContent
+from store.postgres.pool import Database
+from store.purge.projects import DeletedProjects
+from store.store import Store
+from tests.support.archivers import NAMES, archive_all, publish
+from tests.support.archives import ArchiveAt
+from tests.support.databases import Database as FreshDatabase
+
+CONTENT = "a long text " * 2_000
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+@pytest.fixture
+async def reference(
+    redis: Redis, worker: Database, kept: ArchiveAt, store: Store
+) -> ContentReference:
+    """A content that travelled by reference, was archived by now, and was indexed."""
+    reference = await store.put("alpha", CONTENT)
+    change = DocumentChange(project="alpha", uri="a.md", content_ref=reference)
+    await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
+    await archive_all(redis, worker, kept.archive)
+    for lane in Lane:
+        topic = Topic.of_lane(lane)
+        await redis.xgroup_create(NAMES.stream(topic), GROUPS[topic], id="$", mkstream=True)
+    return reference
+
+
+def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Upkeep:
+    return Upkeep(
+        redis,
+        NAMES,
+        worker,
+        kept.archive,
+        stream_retention=timedelta(microseconds=1),
+        archive_retention=timedelta(days=30),
+        compaction_interval=timedelta(days=1),
+    )
+
+
+async def _execute(database: FreshDatabase, statement: str) -> Any:
+    connection = await asyncpg.connect(database.owner_url)
+    try:
+        await connection.execute("set row_security = off")
+        return await connection.fetchval(statement)
+    finally:
+        await connection.close()
+
+
+async def _age(database: FreshDatabase) -> None:
+    await _execute(database, "update contents set created_at = now() - interval '2 days'")
+
+
+async def _kept(database: FreshDatabase) -> int:
+    return int(await _execute(database, "select count(*) from contents"))
+
+
+async def test_archived_contents_leave_postgres_and_are_still_found(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    store: Store,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """Old contents lie in the archive alone; who needs one gets it from there."""
+    await _age(database)
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 0
+    contents = KeptContents(store, kept.archive)
+    assert await contents.fetch("alpha", reference.sha256) == CONTENT
+    with pytest.raises(UnsupportedContent):
+        await contents.fetch("alpha", "0" * 64)
+
+
+async def test_young_contents_stay(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """An event that refers to them may be under way."""
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_that_are_put_again_count_as_young(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    store: Store,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """Another event refers to them now, which may not be archived yet."""
+    await _age(database)
+    assert await store.put("alpha", CONTENT) == reference
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_stay_while_a_change_waits(
+    redis: Redis,
+    worker: Database,
+    kept: ArchiveAt,
+    database: FreshDatabase,
+    reference: ContentReference,
+) -> None:
+    """A change that the indexer hasn't handled since before may need them."""
+    await _age(database)
+    topic = Topic.of_lane(Lane.BULK)
+    await redis.xadd(NAMES.stream(topic), {"event": "{}"}, id="1-0")
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_contents_stay_that_are_not_archived(
+    redis: Redis, worker: Database, kept: ArchiveAt, store: Store, database: FreshDatabase
+) -> None:
+    """Postgres is the only place that has them."""
+    await store.put("alpha", CONTENT)
+    await archive_all(redis, worker, kept.archive)
+    for lane in Lane:
+        topic = Topic.of_lane(lane)
+        await redis.xgroup_create(NAMES.stream(topic), GROUPS[topic], id="$", mkstream=True)
+    await _age(database)
+    await _upkeep(redis, worker, kept).release()
+    assert await _kept(database) == 1
+
+
+async def test_many_small_files_become_one(redis: Redis, worker: Database, kept: ArchiveAt) -> None:
+    """Changes that come one by one don't leave a file each, until the next ones do."""
+    upkeep = _upkeep(redis, worker, kept)
+    for number in range(5):
+        await publish(redis, [f"{number}.md"])
+        await archive_all(redis, worker, kept.archive)
+    await upkeep.merge(many=11)
+    assert await _files(kept) == 10
+    await upkeep.merge(many=10)
+    assert await _files(kept) == 2
+    await upkeep.merge(many=2)
+    assert await _files(kept) == 2
+    assert len(await kept.changes()) == 5
+
+
+async def _files(kept: ArchiveAt) -> int:
+    statistics = await kept.archive.statistics("alpha")
+    assert statistics is not None
+    return statistics.files
+
+
+async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
+    redis: Redis, worker: Database, kept: ArchiveAt, database: FreshDatabase
+) -> None:
+    """Until then it is kept; then its files and its last rows go, and other projects stay."""
+    for project in ("alpha", "beta"):
+        change = DocumentChange(project=project, uri="a.md", content=CONTENT)
+        await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
+    await archive_all(redis, worker, kept.archive)
+    opened = await Database.open(database.operator_url)
+    project_id = await kept.projects.find("alpha")
+    assert project_id is not None
+    await DeletedProjects(opened).retire(project_id)
+    await opened.close()
+    upkeep = _upkeep(redis, worker, kept)
+    files = kept.files("events")
+
+    await _execute(
+        database,
+        "update projects set deleted_at = now() - interval '29 days' where deleted_at is not null",
+    )
+    await upkeep.remove_deleted()
+    assert kept.files("events") == files
+
+    await _execute(
+        database,
+        "update projects set deleted_at = now() - interval '31 days' where deleted_at is not null",
+    )
+    await upkeep.remove_deleted()
+    [left] = kept.files("events")
+    assert left in files
+    assert len(await kept.changes(project="beta")) == 1
+    assert await _execute(database, "select array_agg(name::text) from projects") == ["beta"]

@@ -1,0 +1,256 @@
+"""What was published durably and is not where it should be is published again, in its place."""
+
+from __future__ import annotations
+
+import asyncio
+
+from redis.asyncio import Redis
+
+from events import DocumentChanged, Lane, Position, Topic
+from events.client.republisher import Republishing
+from processors.archiving.outbox_relay import Republisher
+from store.archive import Archive
+from store.projects import Projects
+from tests.support.archives import ArchiveAt
+from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
+from tests.support.streams import read_stream
+
+LIVE = NAMES.stream(Topic.CHANGED_LIVE)
+
+
+async def positions(durable: Durable) -> dict[str, int]:
+    """Where the events stand that the streams hold, by id."""
+    return {found.event.id: found.position for found in await durable.log()}
+
+
+async def test_what_is_in_its_stream_is_left_alone(durable: Durable) -> None:
+    """However long the archive takes."""
+    await durable.publish(change())
+    assert [await durable.republish(), await durable.republish()] == [0, 0]
+    assert await durable.length() == 1
+
+
+async def test_what_a_flush_took_comes_back_to_its_place(durable: Durable, redis: Redis) -> None:
+    """With its lane, and with the token that its publisher has."""
+    events = [change("a.md"), change("b.md")]
+    receipts = [await durable.publish(events[0]), await durable.publish(events[1], Lane.BULK)]
+    await redis.flushall()
+    assert [await durable.republish(), await durable.republish()] == [2, 0]
+    assert await positions(durable) == {
+        event.id: number_of(receipt) for event, receipt in zip(events, receipts, strict=True)
+    }
+    assert [await durable.length(lane) for lane in (Lane.LIVE, Lane.BULK)] == [1, 1]
+    again = await durable.publish(events[0])
+    assert (again.token, again.duplicate) == (receipts[0].token, True)
+    assert await durable.length() == 1
+
+
+async def test_a_second_flush_changes_nothing_about_it(durable: Durable, redis: Redis) -> None:
+    """The place is kept with the event."""
+    event = change()
+    receipt = await durable.publish(event)
+    for _ in range(3):
+        await redis.flushall()
+        assert await durable.republish() == 1
+        assert await positions(durable) == {event.id: number_of(receipt)}
+
+
+async def test_what_a_publisher_may_have_spoilt_keeps_nothing_else(
+    durable: Durable, redis: Redis
+) -> None:
+    """It may write to the outbox, and to what Redis remembers of events."""
+    names = ("position", "time", "partition", "trace", "token", "whole")
+    events = {name: change(f"{name}.md") for name in names}
+    await durable.keep(*events.values())
+    spoil = "update outbox set {} where event_id = $1"
+    await durable.execute(spoil.format("position = -1"), events["position"].id)
+    await durable.execute(spoil.format("created_at = '-infinity'"), events["time"].id)
+    await durable.execute(spoil.format("partition = -7"), events["partition"].id)
+    await redis.set(NAMES.seen(PROJECT, events["trace"].id, 0), b"\xff")
+    await redis.set(NAMES.seen(PROJECT, events["token"].id, 0), b"live:0:1-1 of no entry")
+    assert [await durable.republish(), await durable.republish()] == [5, 0]
+    assert (await positions(durable)).keys() == {
+        event.id for name, event in events.items() if name != "partition"
+    }
+
+
+async def test_what_never_came_to_redis_is_published_once(durable: Durable) -> None:
+    """At a place of the time when it was kept, which is before everything that came later."""
+    event = change()
+    await durable.keep(event)
+    later = await durable.publish(change())
+    assert [await durable.republish(), await durable.republish()] == [1, 0]
+    found = await positions(durable)
+    assert len(found) == 2
+    assert found[event.id] < number_of(later)
+    assert (await durable.rows())[event.id]["position"] == found[event.id]
+
+
+async def test_a_publisher_that_was_only_slow_gets_the_token_of_the_republished_event(
+    durable: Durable,
+) -> None:
+    """And adds nothing."""
+    event = change()
+    await durable.keep(event)
+    await durable.republish()
+    receipt = await durable.publish(event)
+    assert receipt.duplicate
+    assert await positions(durable) == {event.id: number_of(receipt)}
+
+
+async def test_places_of_events_that_never_came_to_redis_keep_their_order(
+    durable: Durable,
+) -> None:
+    """No two are equal, though one transaction kept them all."""
+    events = [change(f"{number}.md") for number in range(1200)]
+    await durable.keep(*events[:700])
+    await durable.keep(*events[700:], lane=Lane.BULK)
+    assert await durable.republish() == 1200
+    found = await positions(durable)
+    places = [found[event.id] for event in events]
+    assert len(set(places)) == 1200
+    assert places == sorted(places)
+
+
+async def test_two_republishers_at_once_publish_once(durable: Durable, redis: Redis) -> None:
+    """As when an archiver is slow to notice that another has taken over."""
+    for number in range(50):
+        await durable.publish(change(f"{number}.md"))
+    await redis.flushall()
+    counts = await asyncio.gather(durable.republish(), durable.republish(), durable.republish())
+    assert sum(counts) == 50
+    assert await durable.length() == 50
+
+
+async def test_a_token_that_was_not_noted_is_noted(durable: Durable) -> None:
+    """Its publisher died between the two."""
+    event = change()
+    receipt = await durable.publisher.publish(event)
+    await durable.keep(event)
+    assert await durable.republish() == 0
+    assert (await durable.rows())[event.id]["position"] == number_of(receipt)
+
+
+async def test_the_index_knows_a_place_that_was_not_noted(durable: Durable, redis: Redis) -> None:
+    """Else the log would say another than the index, once Redis is lost."""
+    event = change()
+    receipt = await durable.publisher.publish(event)
+    await durable.keep(event)
+    await durable.execute(
+        "insert into ledger (project_id, partition, position, event_id, outcome)"
+        " select project_id, 0, $1, event_id, 'indexed' from outbox",
+        number_of(receipt),
+    )
+    await redis.flushall()
+    assert await durable.republish() == 1
+    assert await positions(durable) == {event.id: number_of(receipt)}
+
+
+async def test_an_entry_that_outlived_the_memory_of_its_id_is_found(durable: Durable) -> None:
+    """Redis remembers an id for a day; an archiver may be away for longer."""
+    event = change()
+    receipt = await durable.publish(event)
+    await durable.forget(event)
+    assert await durable.republish() == 0
+    assert (await durable.publish(event)).token == receipt.token
+    assert await durable.length() == 1
+
+
+async def test_an_entry_that_was_trimmed_too_early_comes_back(durable: Durable) -> None:
+    """By hand, say, and after Redis had forgotten its id."""
+    event = change()
+    receipt = await durable.publish(event)
+    await durable.forget(event)
+    await durable.redis.xtrim(LIVE, maxlen=0)
+    assert await durable.republish() == 1
+    assert await positions(durable) == {event.id: number_of(receipt)}
+
+
+async def test_an_entry_that_left_the_stream_before_it_was_archived_comes_back(
+    durable: Durable, kept: ArchiveAt
+) -> None:
+    """By hand: the archiver has passed it, and yet the event waits."""
+    event = change()
+    receipt = await durable.publish(event)
+    await durable.redis.xdel(LIVE, Position.from_token(receipt.token).entry_id)
+    await durable.publisher.publish(change("b.md"))
+    await durable.archive(kept.archive)
+    assert await durable.republish() == 1
+    await durable.archive(kept.archive)
+    assert await durable.rows() == {}
+    assert number_of(receipt) in [one.position for one in await kept.changes(project=PROJECT)]
+
+
+async def test_what_is_published_again_after_it_was_archived_does_not_wait_for_ever(
+    durable: Durable, kept: ArchiveAt
+) -> None:
+    """The archive is given it once more, and readers of the archive still get it once."""
+    event = change()
+    receipt = await durable.publish(event)
+    await durable.archive(kept.archive)
+    assert (await durable.publish(event)).duplicate
+    assert [await durable.republish(), await durable.republish()] == [1, 0]
+    await durable.archive(kept.archive)
+    assert await durable.rows() == {}
+    archived = await kept.changes(project=PROJECT)
+    assert [one.position for one in archived] == [number_of(receipt)]
+
+
+async def test_republished_events_wait_for_an_archiver_that_is_behind(
+    durable: Durable, archive: Archive, redis: Redis
+) -> None:
+    """Their places are old, so that the archiver seems to have passed them."""
+    await durable.publish(change())
+    await redis.flushall()
+    await durable.publisher.publish(change("b.md"))
+    await durable.archive(archive)
+    assert [await durable.republish(), await durable.republish()] == [1, 0]
+    assert await durable.length() == 2
+
+
+async def test_a_republisher_that_died_before_it_noted_the_place(durable: Durable) -> None:
+    """The next one notes what Redis says."""
+    event = change()
+    await durable.keep(event)
+    await durable.republish()
+    [found] = await durable.log()
+    await durable.execute("update outbox set position = null")
+    assert await durable.republish() == 0
+    assert (await durable.rows())[event.id]["position"] == found.position
+
+
+async def test_a_place_ahead_of_the_clock_is_not_kept(durable: Durable, redis: Redis) -> None:
+    """Redis was moved to a machine whose clock is behind: nothing newer may be overtaken."""
+    event = change()
+    receipt = await durable.publish(event)
+    hour = 3_600_000 << 21
+    await durable.execute("update outbox set position = position + $1", hour)
+    await redis.flushall()
+    assert await durable.republish() == 1
+    [entry] = await read_stream(redis, LIVE)
+    assert entry.fields.keys() == {b"event"}
+    own = Position(Lane.LIVE, 0, entry.id).number
+    assert number_of(receipt) < own < number_of(receipt) + hour
+    assert (await durable.rows())[event.id]["position"] == own
+
+
+async def test_young_events_are_left_to_their_publishers(durable: Durable) -> None:
+    """Within fifteen seconds they may still come by themselves."""
+    young, old = change("young.md"), change("old.md")
+    await durable.keep(young, old)
+    await durable.execute(
+        "update outbox set created_at = created_at - interval '20 s' where event_id = $1", old.id
+    )
+    republisher = Republisher(Republishing(durable.redis, NAMES), durable.outbox)
+    assert await republisher.run_once() == 1
+    assert (await positions(durable)).keys() == {old.id}
+
+
+async def test_events_of_every_project_come_back(durable: Durable, redis: Redis) -> None:
+    """Each one's outbox is looked at."""
+    events: list[DocumentChanged] = [change(project=name) for name in ("docs", "code", "wiki")]
+    await durable.publisher.publish_many(events, durable=True)
+    await redis.flushall()
+    assert sorted(await Projects(durable.database).all()) == ["code", "docs", "wiki"]
+    assert await durable.republish() == 3
+    assert (await positions(durable)).keys() == {event.id for event in events}

@@ -1,0 +1,222 @@
+"""Documents are parsed in processes of their own, and only the guilty one suffers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from processors.chunking import Chunk, Source
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.embedders.local.tokenizer import tokenizer_path
+from runtime.errors import LimitExceeded, Poison, Unavailable, UnsupportedContent
+from tests.support.waiting import eventually
+
+LIMIT_TOKENS = 254
+MEMORY_BYTES = 2**30
+PARSER = "processors.chunking.sandbox.child"
+FAULTS = "tests.support.faulty_chunkers"
+
+
+def document(kind: str = "text", content: str = "one line\n") -> Source:
+    return Source(uri=f"{kind}.txt", content=content, kind=kind)
+
+
+def children() -> set[int]:
+    """Process ids of this process's children, zombies included."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def is_parser(pid: int) -> bool:
+    return PARSER.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ChunkingPool]:
+    timeout = timedelta(milliseconds=500)
+    async with ChunkingPool(1, timeout, MEMORY_BYTES, tokenizer_path(None), FAULTS) as started:
+        yield started
+
+
+async def results(pool: ChunkingPool, sources: Sequence[Source]) -> list[list[Chunk] | Poison]:
+    return await pool.chunk(sources, LIMIT_TOKENS)
+
+
+async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) -> None:
+    """A chunk that crossed the process border is equal to one cut here."""
+    from processors.chunking import chunk
+    from processors.embedders.local.tokenizer import TokenCounter
+
+    source = Source("a.md", "# Title\n\ntext ünïcödé 漢字\n\n## Below\n\nmore\n", "markdown")
+    expected = chunk(source, LIMIT_TOKENS, TokenCounter(tokenizer_path(None)))
+    assert await results(pool, [source]) == [expected]
+    assert expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind_of_error", "words"),
+    [
+        ("crash", UnsupportedContent, "crashes"),
+        ("spin", LimitExceeded, "too long"),
+        ("sleep", LimitExceeded, "too long"),
+        ("hoard", LimitExceeded, "memory"),
+        ("refuse", LimitExceeded, "refused"),
+        ("raise", UnsupportedContent, "surprise"),
+        ("pdf", UnsupportedContent, "no chunker"),
+    ],
+)
+async def test_only_the_guilty_document_fails(
+    pool: ChunkingPool, fault: str, kind_of_error: type[Poison], words: str
+) -> None:
+    """A document that breaks its parser gets the reason; its neighbours get their chunks."""
+    sources = [document(), document(), document(fault), document(), document()]
+    outcome = await results(pool, sources)
+    error = outcome[2]
+    assert isinstance(error, kind_of_error)
+    assert words in str(error)
+    assert [len(one) for one in outcome if not isinstance(one, Poison)] == [1, 1, 1, 1]
+
+
+async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) -> None:
+    """Another one gets the document: a debugger or a frozen machine is no fault of it."""
+    for parser in filter(is_parser, children()):
+        os.kill(parser, signal.SIGSTOP)
+    (outcome,) = await results(pool, [document()])
+    assert not isinstance(outcome, Poison)
+
+
+async def test_a_busy_machine_condemns_nothing(pool: ChunkingPool) -> None:
+    """What counts is processor time, however long that takes."""
+    (outcome,) = await results(pool, [Source("faulty/dawdle.txt", "slow\n", "text")])
+    assert not isinstance(outcome, Poison)
+
+
+async def test_many_broken_documents_in_one_batch(pool: ChunkingPool) -> None:
+    """Every crash is pinned on its own document, also the first and the last of a batch."""
+    kinds = ["crash", "text", "crash", "crash", "text", "crash"]
+    outcome = await results(pool, [document(kind) for kind in kinds])
+    assert [isinstance(one, Poison) for one in outcome] == [kind == "crash" for kind in kinds]
+
+
+async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> None:
+    """Batches at the same time get their own results, and no more processes are started."""
+    before = children()
+    batches = [[document(content=f"batch {number}\n")] * 50 for number in range(8)]
+    outcomes = await asyncio.gather(*(results(pool, batch) for batch in batches))
+    for number, outcome in enumerate(outcomes):
+        contents = {one[0].content for one in outcome if not isinstance(one, Poison)}
+        assert contents == {f"batch {number}"}
+    assert children() == before
+
+
+async def test_the_loop_runs_on_while_a_document_hangs(pool: ChunkingPool) -> None:
+    """The event loop stays free while a parser is stuck."""
+    task = asyncio.create_task(results(pool, [document("spin")]))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 10
+    assert isinstance((await task)[0], LimitExceeded)
+
+
+async def test_a_cancelled_batch_leaves_the_pool_usable(pool: ChunkingPool) -> None:
+    """After a cancelled batch the next one gets its own answers, not those of the cancelled one."""
+    task = asyncio.create_task(results(pool, [document("sleep"), document(content="old\n")]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    outcome = await results(pool, [document(content="new\n")])
+    assert not isinstance(outcome[0], Poison)
+    assert outcome[0][0].content == "new"
+
+
+async def test_no_process_is_left_after_close() -> None:
+    """Closing ends and reaps every process, also one that is at work."""
+    before = children()
+    pool = ChunkingPool(2, timedelta(seconds=5), MEMORY_BYTES, tokenizer_path(None), FAULTS)
+    await pool.start()
+    assert len(children() - before) == 2
+    task = asyncio.create_task(results(pool, [document("sleep")]))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await pool.close()
+    assert children() == before
+
+
+async def test_children_inherit_no_secrets(
+    monkeypatch: pytest.MonkeyPatch, pool: ChunkingPool
+) -> None:
+    """A key in the worker's environment isn't in the parser's."""
+    monkeypatch.setenv("HEADRACE_MODEL_API_KEY", "secret")
+    before = children()
+    async with ChunkingPool(1, timedelta(seconds=5), MEMORY_BYTES, tokenizer_path(None)):
+        (child,) = children() - before
+        assert b"secret" not in environment_of(child)
+
+
+async def test_a_parser_ends_with_its_parent() -> None:
+    """When a worker is killed, its parser processes end too."""
+    program = (
+        "import asyncio, os, sys\n"
+        "from datetime import timedelta\n"
+        "from processors.chunking.sandbox.pool import ChunkingPool\n"
+        "from processors.embedders.local.tokenizer import tokenizer_path\n"
+        "async def main():\n"
+        "    pool = ChunkingPool(1, timedelta(seconds=5), 2**30, tokenizer_path(None))\n"
+        "    await pool.start()\n"
+        "    children = open(f'/proc/self/task/{os.getpid()}/children').read()\n"
+        "    print(children, flush=True)\n"
+        "    await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program),
+        stdout=asyncio.subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[5])},
+    )
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.communicate()
+    await eventually(lambda: not runs(child), "the parser has ended")
+
+
+async def test_a_pool_that_cannot_start_says_so(tmp_path: Path) -> None:
+    """Without a tokenizer the pool doesn't start, and nothing is left running."""
+    before = children()
+    pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, tmp_path / "missing.json")
+    with pytest.raises(Unavailable, match="tokenizer"):
+        await pool.start()
+    assert children() == before
+
+
+@pytest.mark.parametrize("interpreter", [sys.executable, "/nowhere/python"])
+async def test_a_process_that_cannot_start_is_no_fault_of_the_document(
+    interpreter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No memory for a process, or a broken installation: the document waits for better times."""
+    monkeypatch.setattr(sys, "executable", interpreter)
+    pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, Path("/nowhere/tokenizer.json"))
+    with pytest.raises(Unavailable, match="start"):
+        await results(pool, [document()])

@@ -1,0 +1,154 @@
+"""Drifts of what is larger than a document: segments, vector indexes, generations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from processors.doctor.checks.environment import judge_strays
+from processors.doctor.context import Desk
+from processors.doctor.doctor import Doctor
+from processors.doctor.findings import Severity
+from processors.replay.tools import Tools
+from store.generations.catalog import Recipe
+from store.postgres.locks import replay_lock
+from tests.support.databases import Database
+from tests.support.doctors import LEASE, SETTLE, drift_names, examine, indexed
+from tests.support.replays import HASHING, Struck, damage, generation_states, replay, rows, struck
+from tests.support.running import headrace
+
+LARGE = "\n".join(f"# Part {n}\n\n{f'river{n} weir ' * 65}\n" for n in range(280))
+
+
+@pytest.fixture
+async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+    """What the doctor works with; generations of over two vectors get an index."""
+    async with indexed(redis_url, database, tmp_path, exact_search_chunks=2) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def large(opened: Tools, redis_url: str, database: Database, tmp_path: Path) -> Tools:
+    """The same, with a document whose segment is a large one."""
+    async with headrace(redis_url, database, model=HASHING, home=tmp_path) as worker:
+        await worker.change("large.md", LARGE)
+    return opened
+
+
+@pytest.fixture
+async def with_index(opened: Tools) -> Tools:
+    """The same, with a vector index."""
+    live = await opened.store.generation("docs")
+    assert await opened.indexes.refresh(live.project_id, live.id) == 1
+    return opened
+
+
+LARGE_SEGMENTS = {
+    "some postings removed": (
+        {"postings.broken", "postings.missing"},
+        "delete from keyword_postings where generation_id = $1 and term % 7 = 0",
+    ),
+    "the segment removed": (
+        {"postings.missing", "postings.orphaned"},
+        "delete from keyword_segments where generation_id = $1 and postings is null",
+    ),
+    "the segment with all its postings removed": (
+        {"postings.missing"},
+        """
+        with gone as (delete from keyword_postings where generation_id = $1)
+        delete from keyword_segments where generation_id = $1 and postings is null
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LARGE_SEGMENTS)
+async def test_large_segments_are_mended(kind: str, large: Tools, database: Database) -> None:
+    """Postings in rows of their own are as safe as those within a segment."""
+    expected, statement = LARGE_SEGMENTS[kind]
+    assert await rows(database, "docs", "select from keyword_postings where generation_id = $1")
+    await damage(database, statement)
+    repaired = await examine(large, repair=True)
+    assert drift_names(repaired) == expected
+    assert not repaired.failures
+    assert not repaired.remaining
+
+
+INDEXES = {
+    "vector_index.missing": "select drop_vector_index(name) from vector_indexes where $1::int > 0",
+    "vector_index.bounds": "update vector_indexes set watermark = 1 where generation_id = $1",
+    "vector_index.unused": "delete from vector_indexes where generation_id = $1",
+    "vector_index.invalid": """
+        update pg_index set indisvalid = false
+        where $1::int > 0 and indexrelid::regclass::text like 'embeddings\\_hnsw\\_%'
+    """,
+}
+
+
+@pytest.mark.parametrize("name", INDEXES)
+async def test_vector_indexes_are_mended(name: str, with_index: Tools, database: Database) -> None:
+    """Found, and built anew."""
+    assert (await examine(with_index)).drifts == []
+    await damage(database, INDEXES[name])
+    repaired = await examine(with_index, repair=True)
+    assert drift_names(repaired) == {name}
+    assert not repaired.failures
+    assert not repaired.remaining
+    [index] = await rows(database, "docs", "select * from vector_indexes where generation_id = $1")
+    assert index["vectors"] > 2
+
+
+async def test_indexes_of_lost_generations_are_dropped(
+    with_index: Tools, database: Database
+) -> None:
+    """Those that no project has any more cost every write, and help no question."""
+    owner_url = database.owner_url
+    assert await judge_strays(with_index, owner_url, ["docs"], repair=False) == []
+    [index] = await rows(
+        database, "docs", "select name from vector_indexes where generation_id = $1"
+    )
+    owner = await asyncpg.connect(owner_url)
+    await owner.execute(f"alter index {index['name']} rename to embeddings_hnsw_9999_1_1")
+    await owner.close()
+    [condition] = await judge_strays(with_index, owner_url, ["docs"], repair=False)
+    assert "embeddings_hnsw_9999_1_1" in condition.detail
+    assert await judge_strays(with_index, owner_url, ["docs"], repair=True) == []
+
+
+async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
+    """Unless a replay is at it; what becomes of it is the operator's choice."""
+    with struck("replay.building"), pytest.raises(Struck):
+        await replay(opened)
+    live = await opened.store.generation("docs")
+    async with replay_lock(opened.database, "docs", live.project_id):
+        assert (await examine(opened)).drifts == []
+    [drift] = (await examine(opened, repair=True)).remaining
+    assert drift.name == "generation.unfinished"
+    assert "headrace replay --project docs" in drift.cure
+    await replay(opened)
+    assert (await examine(opened)).drifts == []
+
+
+async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Database) -> None:
+    """The doctor goes on where it ended."""
+    await replay(opened)
+    await damage(
+        database,
+        "update generations set state = 'dropping' where state = 'former' and $1::int > 0",
+    )
+    repaired = await examine(opened, repair=True)
+    assert (drift_names(repaired), repaired.remaining) == ({"generation.dropping"}, [])
+    assert await generation_states(opened) == ["live"]
+
+
+async def test_another_recipe_is_a_note(opened: Tools) -> None:
+    """Settings that ask for another model are no drift, but the operator is told the command."""
+    desk = Desk(opened, Recipe("openai/text-embedding-3-small"), LEASE)
+    [health] = await Doctor(desk, SETTLE).examine(["docs"])
+    [note] = health.drifts
+    assert (note.name, note.severity) == ("generation.recipe", Severity.NOTE)
+    assert "headrace replay --project docs --model openai/text-embedding-3-small" in note.cure
+    assert health.is_sound

@@ -1,0 +1,93 @@
+"""Drifts of the index made by hand: each is found and named, mended, and all is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from processors.replay.tools import Tools
+from tests.support.databases import Database
+from tests.support.doctors import drift_names, examine, forget_archive, indexed
+from tests.support.drifts import DRIFTS
+from tests.support.replays import damage, rows
+
+
+@pytest.fixture
+async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+    """What the doctor works with."""
+    async with indexed(redis_url, database, tmp_path) as opened:
+        yield opened
+
+
+async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
+    """Edits, deletes, renames and private documents are all what the log says."""
+    health = await examine(opened)
+    assert health.drifts == []
+    assert health.is_sound
+    assert health.documents == 13
+
+
+async def test_each_drift_is_found_and_repaired(opened: Tools, database: Database) -> None:
+    """Doctor names the drift, repairs it, and the digest is that of before."""
+    before = await examine(opened)
+    for kind, (expected, statement) in DRIFTS.items():
+        await damage(database, statement)
+        assert drift_names(await examine(opened)) == expected, kind
+        repaired = await examine(opened, repair=True)
+        assert drift_names(repaired) == expected, kind
+        assert not repaired.failures, kind
+        assert not repaired.remaining, kind
+        after = await examine(opened)
+        assert (drift_names(after), after.digest) == (set(), before.digest), kind
+
+
+async def test_several_drifts_at_once(opened: Tools, database: Database) -> None:
+    """One repair mends them all, also where they are of one document."""
+    before = await examine(opened)
+    chosen = ["a deleted chunk", "a document that the log never had", "all segments removed"]
+    for kind in (*chosen, "a lost vector", "a newer place in the log"):
+        await damage(database, DRIFTS[kind].statement)
+    repaired = await examine(opened, repair=True)
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    assert repaired.digest == before.digest
+
+
+async def test_examples_name_documents(opened: Tools, database: Database) -> None:
+    """A finding says which documents it is about, and whose they are."""
+    await damage(database, DRIFTS["a changed line"].statement)
+    [drift] = (await examine(opened)).drifts
+    assert drift.examples(5) == ["secret.md (private to ada)"]
+    assert drift.count == 1
+    assert drift.cure == "headrace doctor --project docs --repair"
+
+
+async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Database) -> None:
+    """Whether it was the vector or the cache that changed: both are embedded anew."""
+    query = """
+        select c.content, e.embedding::text as vector, v.embedding::text as cached
+        from chunks c
+        join embeddings e on e.generation_id = c.generation_id and e.chunk_id = c.id
+        join vector_cache v on v.content_hash = c.content_hash and v.model_id = e.model_id
+        where c.generation_id = $1
+        order by c.content
+    """
+    before = await rows(database, "docs", query)
+    for kind in ("a changed vector", "a changed cache"):
+        await damage(database, DRIFTS[kind].statement)
+    assert await rows(database, "docs", query) != before
+    await examine(opened, repair=True)
+    assert await rows(database, "docs", query) == before
+
+
+async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
+    """Without a log nobody can say that a document never was: nothing is deleted, all is named."""
+    await forget_archive(database)
+    await opened.redis.flushall()
+    repaired = await examine(opened, repair=True)
+    assert drift_names(repaired) == {"document.unlogged"}
+    assert not repaired.is_sound
+    assert repaired.documents == 13
+    [failure] = repaired.failures
+    assert "publish these documents again" in failure

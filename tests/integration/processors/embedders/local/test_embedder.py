@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import pytest_asyncio
+
+from bench.corpus import python_files, questions
+from processors.chunking import chunk
+from processors.chunking.types import Source
+from processors.embedders.embedder import Urgency
+from processors.embedders.local.embedder import LocalEmbedder
+from processors.embedders.local.encoder import Precision, supported_precisions
+from processors.embedders.local.products import load_ranges
+from processors.embedders.local.tokenizer import TokenCounter, load_tokenizer, tokenizer_path
+from processors.embedders.local.weights import (
+    Shape,
+    Tensors,
+    load_tensors,
+    locate,
+    read_shape,
+    weights_digest,
+)
+from tests.support.waiting import within
+
+Array = npt.NDArray[np.float32]
+shares_the_embedder = pytest.mark.asyncio(loop_scope="module")
+TEXTS = [
+    "How do I open a file in Python?",
+    "def read(path):\n    with open(path) as file:\n        return file.read()",
+    "The cat sleeps on the warm windowsill.",
+    "x",
+    " ".join(["a longer paragraph about streams, ledgers and leases."] * 20),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def embedder() -> AsyncIterator[LocalEmbedder]:
+    """Loaded once: that takes longer than any test of it."""
+    embedder = LocalEmbedder()
+    await embedder.start()
+    yield embedder
+    await embedder.close()
+
+
+async def _vectors(embedder: LocalEmbedder, texts: list[str]) -> Array:
+    """Vectors by an embedder that is closed afterwards."""
+    try:
+        return (await embedder.embed(texts, Urgency.BULK)).vectors
+    finally:
+        await embedder.close()
+
+
+def _require(precision: Precision) -> None:
+    if precision not in supported_precisions():
+        pytest.skip(f"this processor does not compute in {precision}")
+
+
+def _sample() -> list[str]:
+    """Chunks of 75 files of the standard library, and questions from its comments."""
+    count = TokenCounter(tokenizer_path(None))
+    chunks = [
+        f"{part.header}\n{part.content}"
+        for uri, content in python_files(20_000)[:75]
+        for part in chunk(Source(uri, content, "code", "python"), 254, count)[:2]
+    ]
+    return [*chunks, *questions(200 - len(chunks))]
+
+
+def _normalized(x: Array, weights: Tensors, name: str, epsilon: float) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    return np.asarray(scaled * weights[name + ".weight"] + weights[name + ".bias"], np.float32)
+
+
+def _linear(x: Array, weights: Tensors, name: str) -> Array:
+    return np.asarray(x @ weights[name + ".weight"].T + weights[name + ".bias"], np.float32)
+
+
+def _gelu(x: Array) -> Array:
+    """Exact GELU, with the error function by Abramowitz and Stegun 7.1.26 (|error| < 1.5e-7)."""
+    z = np.abs(x) / np.sqrt(2)
+    t = 1 / (1 + 0.3275911 * z)
+    series = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+    erf = 1 - sum(a * t ** (power + 1) for power, a in enumerate(series)) * np.exp(-(z**2))
+    return np.asarray(0.5 * x * (1 + np.sign(x) * erf), np.float32)
+
+
+def _attention(x: Array, weights: Tensors, prefix: str, heads: int) -> Array:
+    query, key, value = (
+        _linear(x, weights, prefix + name).reshape(len(x), heads, -1).transpose(1, 0, 2)
+        for name in ("query", "key", "value")
+    )
+    scores = query @ key.transpose(0, 2, 1) / np.sqrt(query.shape[-1])
+    likely = np.exp(scores - scores.max(-1, keepdims=True))
+    likely /= likely.sum(-1, keepdims=True)
+    return np.asarray((likely @ value).transpose(1, 0, 2).reshape(x.shape), np.float32)
+
+
+def reference(tokens: list[int], weights: Tensors, shape: Shape) -> Array:
+    """BERT with mean pooling in plain float32 NumPy, one text at a time."""
+    x = (
+        weights["embeddings.word_embeddings.weight"][tokens]
+        + weights["embeddings.position_embeddings.weight"][: len(tokens)]
+        + weights["embeddings.token_type_embeddings.weight"][0]
+    )
+    x = _normalized(x, weights, "embeddings.LayerNorm", shape.epsilon)
+    for layer in range(shape.layers):
+        p = f"encoder.layer.{layer}."
+        attended = _attention(x, weights, p + "attention.self.", shape.heads)
+        attended = _linear(attended, weights, p + "attention.output.dense")
+        x = _normalized(x + attended, weights, p + "attention.output.LayerNorm", shape.epsilon)
+        wide = _gelu(_linear(x, weights, p + "intermediate.dense"))
+        narrow = _linear(wide, weights, p + "output.dense")
+        x = _normalized(x + narrow, weights, p + "output.LayerNorm", shape.epsilon)
+    mean = x.mean(0)
+    return np.asarray(mean / np.linalg.norm(mean), np.float32)
+
+
+@pytest.mark.parametrize("precision", [Precision.F32, Precision.BF16])
+async def test_vectors_equal_a_plain_float32_forward_pass(precision: Precision) -> None:
+    """The compiled graph computes BERT with mean pooling."""
+    _require(precision)
+    directory = locate(None)
+    shape, weights = read_shape(directory), load_tensors(directory)
+    tokenizer = load_tokenizer(tokenizer_path(None), shape.limit_tokens)
+    vectors = await _vectors(LocalEmbedder(precision=precision), TEXTS)
+    for text, vector in zip(TEXTS, vectors, strict=True):
+        expected = reference(tokenizer.encode(text).ids, weights, shape)
+        assert float(expected @ vector) >= 0.9995
+
+
+async def test_int8_vectors_are_close_to_those_in_f32() -> None:
+    """Chunks of code and short questions: none is far off, and the mean is closer still."""
+    _require(Precision.INT8)
+    texts = _sample()
+    exact = await _vectors(LocalEmbedder(precision=Precision.F32), texts)
+    for precision in (Precision.INT8, Precision.INT8_STATIC):
+        rounded = await _vectors(LocalEmbedder(precision=precision), texts)
+        cosines = (exact * rounded).sum(axis=1)
+        assert len(cosines) == 200
+        assert cosines.min() >= 0.99, (precision, texts[int(cosines.argmin())])
+        assert cosines.mean() >= 0.997, precision
+
+
+async def test_other_weights_run_in_int8_without_ranges(tmp_path: Path) -> None:
+    """Weights that were never measured are rounded by row, and activations while they come."""
+    _require(Precision.INT8)
+    directory = Path(shutil.copytree(locate(None), tmp_path / "model"))
+    with (directory / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x01")
+    assert load_ranges(weights_digest(directory)) is None
+    exact = await _vectors(LocalEmbedder(precision=Precision.F32), TEXTS)
+    rounded = await _vectors(LocalEmbedder(directory, precision=Precision.INT8), TEXTS)
+    assert (exact * rounded).sum(axis=1).min() >= 0.985
+
+
+async def test_several_threads_give_the_vectors_of_one() -> None:
+    """Calls at the same time, each over all threads, keep the order of their texts."""
+    texts = [f"{'word ' * (index % 60)}number {index}" for index in range(120)]
+    one = LocalEmbedder(precision=Precision.F32)
+    several = LocalEmbedder(threads=3, precision=Precision.F32)
+    expected = await _vectors(one, texts)
+    halves = await asyncio.gather(
+        several.embed(texts[:50], Urgency.BULK), several.embed(texts[50:], Urgency.LIVE)
+    )
+    await several.close()
+    together = np.concatenate([half.vectors for half in halves])
+    np.testing.assert_allclose((expected * together).sum(axis=1), 1, atol=1e-4)
+
+
+@shares_the_embedder
+async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalEmbedder) -> None:
+    """Vectors carry meaning: a paraphrase scores well above another subject."""
+    texts = ["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."]
+    asked, paraphrase, other = (await embedder.embed(texts, Urgency.QUERY)).vectors
+    assert float(asked @ paraphrase) > float(asked @ other) + 0.3
+
+
+@shares_the_embedder
+async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> None:
+    """Order, padding and batching don't show in the vectors, and they have unit length."""
+    texts = [f"{'word ' * (index % 90)}number {index}" for index in range(150)]
+    together = await embedder.embed(texts, Urgency.BULK)
+    assert together.vectors.shape == (150, embedder.dimensions)
+    assert together.tokens == sum(embedder.count_tokens(texts))
+    np.testing.assert_allclose(np.linalg.norm(together.vectors, axis=1), 1, atol=1e-5)
+    for index in (0, 77, 149):
+        alone = (await embedder.embed([texts[index]], Urgency.BULK)).vectors[0]
+        assert float(alone @ together.vectors[index]) > 0.9995
+
+
+@shares_the_embedder
+async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
+    """An empty list gives an empty array of the right width."""
+    embeddings = await embedder.embed([], Urgency.BULK)
+    assert embeddings.vectors.shape == (0, embedder.dimensions)
+    assert embeddings.tokens == 0
+
+
+@shares_the_embedder
+async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> None:
+    """A query that arrives behind a big bulk batch is done long before the batch is."""
+    texts = ["some words to embed, again and again " * 10] * 100
+    bulk = asyncio.create_task(embedder.embed(texts, Urgency.BULK))
+    await asyncio.sleep(0)
+    await embedder.embed(["a question"], Urgency.QUERY)
+    assert not bulk.done()
+    assert len((await bulk).vectors) == 100
+
+
+@shares_the_embedder
+async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> None:
+    """After a cancel the rest of the batch isn't computed, and the model still answers."""
+    bulk = asyncio.create_task(embedder.embed(["words " * 250] * 3000, Urgency.BULK))
+    await asyncio.sleep(0)
+    bulk.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bulk
+    async with within(5):
+        await embedder.embed(["still there?"], Urgency.BULK)
+
+
+def test_the_counter_leaves_special_tokens_out() -> None:
+    """Counts are those of the text itself, and have no limit."""
+    count = TokenCounter(tokenizer_path(None))
+    assert count(["", "hello world", "hello " * 1000]) == [0, 2, 1000]
+
+
+def test_importing_openvino_here_never_loads_its_telemetry(tmp_path: Path) -> None:
+    """A process that embeds has no telemetry code in it, so nothing can be sent."""
+    script = """
+import asyncio, sys
+from processors.embedders.local.embedder import LocalEmbedder
+from processors.embedders.embedder import Urgency
+embedder = LocalEmbedder()
+asyncio.run(embedder.embed(["text"], Urgency.QUERY))
+print([name for name in sys.modules if name.startswith("openvino_telemetry") and sys.modules[name]])
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[5],
+        env={"HOME": str(tmp_path), "PYTHONPATH": "."},
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"
+    assert not list(tmp_path.iterdir())

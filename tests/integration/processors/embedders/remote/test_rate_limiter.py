@@ -1,0 +1,145 @@
+"""A provider's limits hold for all workers together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from redis.asyncio import Redis
+
+from events.names import Names
+from events.rate_limits import LONGEST_HOLD, RateLimits, Turns, read_held
+from events.server.connection import connect
+from processors.embedders.embedder import Urgency
+from processors.embedders.remote.embedder import LiteLLMEmbedder
+from processors.embedders.remote.rate_limiter import Queue
+from runtime.errors import RateLimited, Unavailable
+from tests.support.model_server import ModelServer, running_server, status
+from tests.support.waiting import eventually, patience, within
+
+NAMES = Names()
+HUNDRED_AT_ONCE = 1000
+"""Per minute: a tenth of it may go at once."""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with running_server() as server:
+        yield server
+
+
+def turns_at(redis: Redis, requests: int = 0, tokens: int = 0) -> Turns:
+    return Turns(redis, NAMES, RateLimits({"": requests}, {"voyage": tokens}))
+
+
+async def taken(turns: Turns, *, urgent: bool, tokens: int = 1, most: int = 500) -> int:
+    """How many turns are to be had before there is a wait."""
+    for count in range(most):
+        if await turns.take("voyage", tokens, urgent=urgent):
+            return count
+    return most
+
+
+@pytest.mark.parametrize(
+    ("limits", "tokens"), [((HUNDRED_AT_ONCE, 0), 1), ((0, 10 * HUNDRED_AT_ONCE), 10)]
+)
+async def test_documents_leave_turns_to_questions(
+    redis: Redis, limits: tuple[int, int], tokens: int
+) -> None:
+    """Two workers share one limit, and the last fifth of it is for questions."""
+    first, second = turns_at(redis, *limits), turns_at(redis, *limits)
+    documents = await taken(first, urgent=False, tokens=tokens)
+    assert 80 <= documents <= 95
+    assert await taken(second, urgent=False, tokens=tokens) <= 5
+    assert 15 <= await taken(second, urgent=True, tokens=tokens) <= 25
+    assert documents + 20 <= 115
+
+
+async def test_no_minute_has_more_than_the_limit(redis: Redis) -> None:
+    """What may go at once and what comes back in a minute are the limit together."""
+    turns = turns_at(redis, HUNDRED_AT_ONCE)
+    await taken(turns, urgent=True)
+    wait = await turns.take("voyage", 1, urgent=True)
+    each_ms = 60_000 / (HUNDRED_AT_ONCE - 100 + 1)
+    assert timedelta() < wait <= timedelta(milliseconds=each_ms + 1)
+
+
+async def test_a_request_over_the_limit_is_not_refused_for_ever(redis: Redis) -> None:
+    """It goes when nothing else is owed, and everybody waits for it afterwards."""
+    turns = turns_at(redis, tokens=1000)
+    assert not await turns.take("voyage", 5000, urgent=False)
+    assert await turns.take("voyage", 1, urgent=True) > timedelta(minutes=4)
+
+
+async def test_without_limits_nobody_waits(redis: Redis) -> None:
+    """Limits of one provider are none of another's."""
+    turns = turns_at(redis, tokens=1)
+    assert not any([await turns.take("openai", 10**6, urgent=False) for _ in range(20)])
+
+
+async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
+    """The longest wish counts, but never more than a minute of it."""
+    first, second = turns_at(redis), turns_at(redis)
+    await first.hold_back("voyage", timedelta(hours=6))
+    await first.hold_back("voyage", timedelta(seconds=1))
+    wait = await second.take("voyage", 1, urgent=True)
+    assert LONGEST_HOLD - timedelta(seconds=5) < wait <= LONGEST_HOLD
+    assert not await second.take("openai", 1, urgent=True)
+    held = await read_held(redis, NAMES, ["voyage", "openai"])
+    assert 55 < held["voyage"] <= 60
+    assert held["openai"] == 0
+
+
+async def test_a_question_does_without_a_model_that_wants_a_wait(redis: Redis) -> None:
+    """Words answer at once; a change waits in its stream for longer than here."""
+    turns = turns_at(redis)
+    await turns.hold_back("voyage", timedelta(minutes=1))
+    begun = time.monotonic()
+    with pytest.raises(RateLimited) as refused:
+        await Queue("voyage", turns).turn(1, Urgency.QUERY)
+    assert refused.value.retry_after is not None
+    assert time.monotonic() - begun < patience(1)
+
+
+async def test_redis_out_of_reach_is_no_failure_of_the_model(server: ModelServer) -> None:
+    """The turn can't be taken, so nothing is sent, and the circuit stays closed."""
+    unreachable = connect("redis://127.0.0.1:9")
+    embedder = _embedder(server, turns_at(unreachable))
+    for _ in range(6):
+        with pytest.raises(Unavailable, match="Redis"):
+            await embedder.embed(["text"], Urgency.LIVE)
+    assert not server.requests
+    assert not embedder.circuit.is_open
+    await unreachable.aclose()
+
+
+async def test_one_worker_s_retry_after_keeps_another_from_asking(
+    redis: Redis, server: ModelServer
+) -> None:
+    """The other one sends nothing until the time is over."""
+    first, second = (_embedder(server, turns_at(redis), retries=1) for _ in range(2))
+    await first.start()
+    await second.start()
+    server.requests.clear()
+    server.faults.append(status(429, Retry_After="1"))
+    begun = time.monotonic()
+    refused = asyncio.create_task(first.embed(["first"], Urgency.LIVE))
+    async with within(10):
+        await eventually(lambda: _is_held(redis), "the provider is left alone")
+        await second.embed(["second"], Urgency.LIVE)
+        assert time.monotonic() - begun >= 1
+        await refused
+    assert len(server.requests) == 3
+
+
+async def _is_held(redis: Redis) -> bool:
+    return bool((await read_held(redis, NAMES, ["openai"]))["openai"])
+
+
+def _embedder(server: ModelServer, turns: Turns, retries: int = 0) -> LiteLLMEmbedder:
+    return LiteLLMEmbedder(
+        "openai/test-model", server.key, server.base_url, retries=retries, turns=turns
+    )

@@ -1,0 +1,108 @@
+"""A Redis that lost its streams and whose clock is behind: its new changes take effect."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+from structlog.testing import capture_logs
+
+from events.models import DocumentChange, DocumentChanged, Origin
+from events.names import LARGEST_SEQUENCE, Lane, Names, Topic
+from events.server.connection import connect
+from store.projects import Projects
+from store.sources import Sources, source_id_of
+from tests.support.databases import Database
+from tests.support.running import Headrace, headrace
+from tests.support.waiting import eventually
+from tests.support.writes import RECIPE, opened
+
+HOUR = timedelta(hours=1)
+HOUR_OF_POSITIONS = 3_600_000 << 21
+SOURCE = source_id_of("docs")
+
+
+def stream(lane: Lane = Lane.LIVE) -> str:
+    return Names().stream(Topic.of_lane(lane))
+
+
+async def add_behind(redis: Redis, number: int, uri: str, content: str, **data: Any) -> None:
+    """Publish as a Redis whose clock is an hour behind would stamp it."""
+    change = DocumentChange(project="docs", uri=uri, content=content, **data)
+    stamp = int((datetime.now(UTC) - HOUR).timestamp() * 1000)
+    event = DocumentChanged(data=change).to_bytes()
+    await redis.xadd(stream(), {"event": event}, id=f"{stamp}-{number}")
+
+
+async def texts_of(worker: Headrace, *words: str) -> list[list[str]]:
+    """What each word finds by keyword."""
+    answers = [await worker.client.ask("docs", word, mode="keyword") for word in words]
+    return [[one.content.strip() for one in answer.results] for answer in answers]
+
+
+async def finds(worker: Headrace, word: str, text: str) -> bool:
+    return await texts_of(worker, word) == [[text]]
+
+
+@pytest.mark.parametrize("idle", [True, False], ids=["all at once", "one after the other"])
+async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
+    redis_url: str, database: Database, redis: Redis, idle: bool
+) -> None:
+    """In the order in which it was published; and the log says what was done."""
+    async with headrace(redis_url, database) as worker:
+        await worker.change("a.md", "heron first")
+        await worker.change("b.md", "egret first")
+    await redis.flushall()
+    with capture_logs() as logs:
+        if idle:
+            await add_behind(redis, 1, "a.md", "heron second")
+            await add_behind(redis, 2, "a.md", "heron third")
+            await add_behind(redis, 3, "b.md", "egret second")
+        async with headrace(redis_url, database) as worker:
+            if not idle:
+                await add_behind(redis, 1, "a.md", "heron second")
+                await eventually(lambda: finds(worker, "heron", "heron second"), "it is found")
+                await worker.change("a.md", "heron third")
+                await worker.change("b.md", "egret second")
+            await eventually(lambda: finds(worker, "heron", "heron third"), "the last one stands")
+            await eventually(lambda: finds(worker, "egret", "egret second"), "and the other one")
+            await worker.change("a.md", "heron fourth")
+            assert await finds(worker, "heron", "heron fourth")
+    moved = [one for one in logs if one["event"] == "stream.moved_on"]
+    assert [one["republished"] for one in moved] == [3 if idle else 1]
+
+
+async def test_an_agent_s_change_is_not_older_than_a_sync_before_the_loss(
+    redis_url: str, database: Database, redis: Redis
+) -> None:
+    """The revision of a sync that is stored from behind the loss counts like a position."""
+    async with headrace(redis_url, database) as worker:
+        await worker.change("a.md", "heron first")
+        ahead = await worker.client.horizon() + HOUR_OF_POSITIONS
+        async with opened(database.worker_url) as postgres:
+            sources = Sources(postgres, Projects(postgres, RECIPE))
+            source = await sources.register("docs", "docs", "docs", "directory", "/docs")
+            taken = await sources.take(source, HOUR, ahead)
+        await redis.flushall()
+        await add_behind(redis, 1, "a.md", "heron synced", origin=taken.origin)
+        await eventually(lambda: finds(worker, "heron", "heron synced"), "the sync is found")
+        await add_behind(redis, LARGEST_SEQUENCE, "a.md", "heron of an agent")
+        await eventually(lambda: finds(worker, "heron", "heron of an agent"), "the agent's is")
+
+
+async def test_a_late_change_of_a_whole_stream_is_superseded(
+    redis_url: str, database: Database
+) -> None:
+    """A stream that reaches as far as the ledger is left as it is."""
+    redis = connect(redis_url)
+    async with headrace(redis_url, database) as worker:
+        await worker.change("a.md", "heron new")
+        entry = (await redis.xinfo_stream(stream()))["last-generated-id"]
+        stale = Origin(source=SOURCE, revision=1)
+        await worker.change("a.md", "heron stalled", origin=stale, vectors=False)
+        assert await finds(worker, "heron", "heron new")
+        assert await redis.xlen(stream()) == 2
+        assert (await redis.xinfo_stream(stream()))["last-generated-id"] > entry
+    await redis.aclose()

@@ -1,0 +1,111 @@
+"""A purge takes what is of a document, and nothing of others. Whole: tests/acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from events.names import ARCHIVER, Lane, Names, Position, Topic
+from events.streams.purge import Doomed, StreamPurge
+from store.archive import Archive
+from store.postgres.pool import Database
+from store.purge.rows import Leftovers
+from tests.support.archives import ArchiveAt
+from tests.support.changes import at, logged, sha256_of
+from tests.support.databases import Database as Fresh
+from tests.support.searching import Index, unit_vectors
+
+NAMES = Names()
+LIVE = NAMES.stream(Topic.CHANGED_LIVE)
+DEAD = NAMES.dead(Topic.CHANGED_LIVE)
+NO_PATIENCE = timedelta()
+WORD = "qvexilmorpatwug"
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    opened = await Database.open(database.operator_url)
+    yield Index.of(opened)
+    await opened.close()
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Any]:
+    async with Redis.from_url(redis_url) as client:
+        yield client
+
+
+async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: ArchiveAt) -> None:
+    """Another document with the same content keeps it; no file holds the rest any more."""
+    await archive.append("alpha", [logged("a", 1, "shared"), logged("b", 2, "own")])
+    await archive.append("alpha", [logged("b", 3, "shared"), logged("b", 4, title=WORD)])
+    project_id = await kept.projects.find("alpha")
+    assert project_id is not None
+    done = await archive.purge("alpha", project_id, {("", "b"): (at(9), 0)})
+    assert done is not None
+    assert (done.changes, done.contents, done.damaged) == (3, 1, [])
+    assert await kept.positions() == [at(1), at(2), at(3), at(4)]
+    assert [change.event.data.change for change in await kept.changes()] == [
+        "upsert",
+        "delete",
+        "delete",
+        "delete",
+    ]
+    wanted = [sha256_of("shared"), sha256_of("own")]
+    assert await archive.contents("alpha", wanted) == {wanted[0]: "shared"}
+    known = await archive.check("alpha", grace=NO_PATIENCE)
+    assert not known.damaged
+    assert not known.orphans
+
+
+async def test_words_and_vectors_of_others_stay(index: Index) -> None:
+    """Questions get the answers that they got; what is gone is in no table."""
+    vectors = unit_vectors(7, 2, 8)
+    await index.write("gone", f"walrus {WORD}", vectors=vectors[:1])
+    await index.write("stays", "walrus heron", vectors=vectors[1:])
+    await index.write("gone")
+    live = await index.live()
+    leftovers = Leftovers(index.database, live.project_id)
+    before = await index.candidates("walrsu")
+    purged = await leftovers.purge_words(live)
+    assert (purged.segments, purged.words) == (1, 2), "the uri is a word, too"
+    assert await leftovers.purge_vectors([live]) == 1
+    after = await index.candidates("walrsu")
+    assert [chunk for chunk, _ in after.keyword] == [chunk for chunk, _ in before.keyword]
+    assert after.corrections == before.corrections == {"walrsu": "walrus"}
+    assert not (await index.candidates(WORD[:-1])).corrections
+    assert (await leftovers.purge_words(live)).words == 0
+    assert await leftovers.purge_vectors([live]) == 0
+
+
+async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: Any) -> None:
+    """Redis only marks what is deleted: its bytes go with their node, and that is waited for."""
+    for group in ("indexer", ARCHIVER, "another"):
+        await redis.xgroup_create(LIVE, group, mkstream=True)
+    mine = await redis.xadd(LIVE, {"event": logged("b", 1, WORD).event.to_bytes()})
+    other = await redis.xadd(LIVE, {"event": logged("a", 2, "other").event.to_bytes()})
+    for event in (logged("b", 1, WORD), logged("a", 2, "other")):
+        await redis.xadd(DEAD, {"event": event.event.to_bytes(), "detail": "why"})
+    for group in ("indexer", ARCHIVER):
+        await redis.xreadgroup(group, "one", {LIVE: ">"})
+        await redis.xack(LIVE, group, mine, other)
+    position = Position(Lane.LIVE, 0, other.decode())
+    doomed = Doomed("alpha", {("", "b"): (position.number, 0)})
+    streams = StreamPurge(redis, NAMES)
+
+    done = await streams.purge(doomed, NO_PATIENCE)
+    assert (done.changes, done.letters, done.crowded) == (1, 1, [LIVE])
+    assert [entry_id for entry_id, _ in await redis.xrange(LIVE)] == [other]
+    assert WORD.encode() in (await redis.dump(LIVE) or b"")
+    assert WORD.encode() not in (await redis.dump(DEAD) or b"")
+    assert len(await redis.xrange(DEAD)) == 1
+
+    await redis.xreadgroup("another", "one", {LIVE: ">"})
+    await redis.xack(LIVE, "another", other)
+    assert (await streams.purge(doomed, NO_PATIENCE)).crowded == []
+    assert WORD.encode() not in (await redis.dump(LIVE) or b"")
+    assert await streams.count(doomed) == 0

@@ -1,0 +1,207 @@
+"""Replays of what is damaged, redriven, or can't be processed and hasn't been met by a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from events.client.client import Client
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane
+from events.streams.dead_letters import DeadLetters
+from processors.replay.replay import Replay
+from processors.replay.report import GateScores, ReplayReport
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools
+from processors.replay.verification import NotSwitched
+from tests.support.databases import Database
+from tests.support.replays import (
+    HASHING,
+    damage,
+    damage_at_once,
+    notes,
+    replay,
+    rows,
+    struck,
+    tools,
+)
+from tests.support.running import headrace
+from tests.support.waiting import eventually
+
+SMALL: dict[str, Any] = {"model": HASHING, "max_document_bytes": 200}
+TOO_LONG = "too long " * 30
+
+TEXTS = """
+    select c.content from chunks c
+    join documents d on d.id = c.document_id and d.generation_id = c.generation_id
+    where c.generation_id = $1 and d.uri = $2
+"""
+
+DAMAGES = {
+    "another text": "update chunks set content = '?'"
+    " where generation_id = $1 and content like '%word5%'",
+    "no chunk": "delete from chunks where generation_id = $1 and content like '%word5%'",
+    "no model": "update chunks set model_id = null"
+    " where generation_id = $1 and content like '%word5%'",
+    "no vector": "with gone as (delete from vector_cache)"
+    " delete from embeddings where generation_id = $1",
+}
+SHARINGS = [
+    "update chunks set agent = '' where generation_id = $1",
+    "update embeddings set agent = '' where generation_id = $1",
+    "update document_collections set agent = '' where generation_id = $1",
+]
+
+
+async def replay_with(opened: Tools, meanwhile: Callable[[], Awaitable[None]]) -> ReplayReport:
+    """A replay during which something happens, once the new generation is verified."""
+
+    async def gate(*_: Any) -> GateScores:
+        await meanwhile()
+        return GateScores(1.0, 1.0, 0.0)
+
+    return await Replay(opened, "docs", Choice(), gate, lambda *_: None).run()
+
+
+async def publish(redis_url: str, uri: str, content: str, **data: Any) -> None:
+    """Publish a change that no worker takes in."""
+    async with Client.connect(redis_url) as client:
+        change = DocumentChange(project="docs", uri=uri, content=content, **data)
+        await client.publish(DocumentChanged(data=change), Lane.LIVE)
+
+
+async def texts(database: Database, uri: str) -> list[str]:
+    """Of the chunks of a live document."""
+    return [row["content"] for row in await rows(database, "docs", TEXTS, uri)]
+
+
+@pytest.mark.parametrize("statement", DAMAGES.values(), ids=DAMAGES.keys())
+async def test_what_is_damaged_is_not_carried_over(
+    redis_url: str, database: Database, statement: str
+) -> None:
+    """A document that isn't whole comes from the log, instead of passing for what was meant."""
+    async with headrace(redis_url, database, model=HASHING) as worker:
+        await notes(worker)
+        await worker.change("main.py", "def main() -> int:\n    return 1\n")
+    await damage(database, statement)
+    async with tools(redis_url, database) as opened:
+        assert (await replay(opened, kind="code")).switched
+    (text,) = await texts(database, "notes/5.md")
+    assert "word5" in text
+
+
+async def test_a_change_that_is_redriven_meanwhile_is_caught_up(
+    redis_url: str, database: Database
+) -> None:
+    """What the ledger called rejected when the replay began counts once it is live."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+        assert (await worker.change("notes/7.md", TOO_LONG)).type == "document.rejected"
+    async with tools(redis_url, database) as opened:
+
+        async def redrive() -> None:
+            async with headrace(redis_url, database, model=HASHING):
+                assert await DeadLetters(opened.redis, opened.names).redrive_all() == 1
+
+                async def is_live() -> bool:
+                    return "too long" in "".join(await texts(database, "notes/7.md"))
+
+                await eventually(is_live, "the redriven change is live")
+
+        assert (await replay_with(opened, redrive)).switched
+    assert "too long" in "".join(await texts(database, "notes/7.md"))
+
+
+async def test_what_is_rejected_after_a_replay_took_it_in_still_counts(
+    redis_url: str, database: Database
+) -> None:
+    """A document is live by it: the next replay finds it in the log, and makes it again."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+    await publish(redis_url, "notes/7.md", TOO_LONG)
+    async with tools(redis_url, database) as opened:
+        assert (await replay(opened)).switched
+        async with headrace(redis_url, database, **SMALL):
+            letters = DeadLetters(opened.redis, opened.names)
+
+            async def is_rejected() -> bool:
+                return len(await letters.list()) == 1
+
+            await eventually(is_rejected, "a worker rejects it")
+        assert (await replay(opened)).switched
+    assert "too long" in "".join(await texts(database, "notes/7.md"))
+
+
+@pytest.mark.parametrize("change", [{}, {"change": "rename", "old_uri": "notes/7.md"}])
+async def test_what_is_live_is_caught_up_whatever_waits_behind_it(
+    redis_url: str, database: Database, change: dict[str, str]
+) -> None:
+    """Poison that no worker has met doesn't stand in for the change that a document is live by."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+    async with tools(redis_url, database, max_document_bytes=200) as opened:
+
+        async def publish_both() -> None:
+            async with headrace(redis_url, database, **SMALL) as worker:
+                await worker.change("notes/7.md", "# Seven\n\nIt is good.\n")
+            await publish(redis_url, "new.md" if change else "notes/7.md", TOO_LONG, **change)
+
+        assert (await replay_with(opened, publish_both)).switched
+    assert "It is good." in "".join(await texts(database, "notes/7.md"))
+
+
+async def test_a_rename_that_can_not_be_processed_takes_nothing_away(
+    redis_url: str, database: Database
+) -> None:
+    """Neither of its uris changes, as if a worker had met it."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+    await publish(redis_url, "new.md", TOO_LONG, change="rename", old_uri="notes/7.md")
+    async with tools(redis_url, database, max_document_bytes=200) as opened:
+        assert (await replay(opened)).switched
+    assert await texts(database, "notes/7.md")
+
+
+@pytest.mark.parametrize("statement", SHARINGS)
+async def test_a_row_that_another_agent_would_see_is_found(
+    redis_url: str, database: Database, statement: str
+) -> None:
+    """A private document one of whose rows is shared doesn't go live."""
+    async with headrace(redis_url, database, model=HASHING) as worker:
+        await worker.change("secret.md", "# Secret\n", agent="ada", collections=("own",))
+    async with tools(redis_url, database) as opened:
+        with (
+            struck("replay.verifying", lambda: damage_at_once(database, statement)),
+            pytest.raises(NotSwitched) as failed,
+        ):
+            await replay(opened)
+    (difference,) = failed.value.differences
+    assert (difference.agent, difference.reason) == ("ada", "its rows are not what was written")
+
+
+async def test_a_document_that_can_not_be_carried_any_more_is_made_from_the_log(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that is redriven before its document is carried over doesn't hold up the replay."""
+    async with headrace(redis_url, database, **SMALL) as worker:
+        await notes(worker)
+        await worker.change("main.py", "def main() -> int:\n    return 1\n")
+        await worker.change("notes/7.md", TOO_LONG)
+    async with tools(redis_url, database) as opened:
+        begin = Replay._begin
+
+        async def begin_and_redrive(work: Replay) -> None:
+            await begin(work)
+            async with headrace(redis_url, database, model=HASHING):
+                await DeadLetters(opened.redis, opened.names).redrive_all()
+
+                async def is_live() -> bool:
+                    return "too long" in "".join(await texts(database, "notes/7.md"))
+
+                await eventually(is_live, "the redriven change is live")
+
+        monkeypatch.setattr(Replay, "_begin", begin_and_redrive)
+        assert (await replay(opened, kind="code")).switched
+    assert "too long" in "".join(await texts(database, "notes/7.md"))

@@ -1,0 +1,90 @@
+"""Replays whose connections to the database break."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+
+from processors.replay import builder, catch_up
+from processors.replay.tools import Tools
+from runtime.errors import Unavailable
+from store.generations.switch import exclusive
+from store.postgres.connection import WriteConflict
+from store.postgres.locks import LOCK_SPACE
+from store.postgres.pool import Database as WorkerDatabase
+from tests.support.databases import Database
+from tests.support.replays import (
+    HASHING,
+    damage_at_once,
+    generation_states,
+    notes,
+    replay,
+    struck,
+    tools,
+)
+from tests.support.running import headrace
+
+CUT_OFF = f"""
+    select pg_terminate_backend(pid, 60_000) from pg_locks
+    where locktype = 'advisory' and classid = {LOCK_SPACE} and $1 > 0
+        and database = (select oid from pg_database where datname = current_database())
+"""  # noqa: S608 - a number of our own
+"""Returns when the session has ended, so that the next look at the connection finds it closed."""
+
+
+@pytest.fixture
+async def opened(redis_url: str, database: Database) -> AsyncIterator[Tools]:
+    """What replays work with, and the notes in the project ``docs``."""
+    async with (
+        headrace(redis_url, database, model=HASHING) as worker,
+        tools(redis_url, database) as opened,
+    ):
+        await notes(worker)
+        yield opened
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), WriteConflict("?"), Unavailable("?")], ids=repr)
+async def test_a_switch_whose_answer_is_lost_is_done(
+    opened: Tools, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The commit went through: it isn't tried again, and nothing is said to be in the way."""
+
+    @asynccontextmanager
+    async def deaf(database: WorkerDatabase, project_id: int) -> AsyncIterator[asyncpg.Connection]:
+        async with exclusive(database, project_id) as connection:
+            yield connection
+        raise error
+
+    monkeypatch.setattr(catch_up, "exclusive", deaf)
+    assert (await replay(opened)).switched
+    assert await generation_states(opened) == ["former", "live"]
+
+
+async def test_a_replay_that_lost_its_lock_does_not_switch(
+    opened: Tools, database: Database
+) -> None:
+    """Another one may be at work by now: it ends, and says why."""
+    with (
+        struck("replay.verifying", lambda: damage_at_once(database, CUT_OFF)),
+        pytest.raises(Unavailable, match="lost its lock"),
+    ):
+        await replay(opened)
+    assert await generation_states(opened) == ["live", "building"]
+
+
+async def test_a_replay_that_lost_its_lock_builds_no_more(
+    opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at the next batch."""
+    monkeypatch.setattr(builder, "BATCH_DOCUMENTS", 1)
+    monkeypatch.setattr(builder, "BATCHES_AT_ONCE", 1)
+    with (
+        struck("replay.building", lambda: damage_at_once(database, CUT_OFF)),
+        pytest.raises(Unavailable, match="lost its lock"),
+    ):
+        await replay(opened)
+    _, half = await opened.store.generations("docs")
+    assert len(await opened.standings.of(half)) == 1

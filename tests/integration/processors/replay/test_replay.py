@@ -1,0 +1,122 @@
+"""Whole replays: what is live afterwards, and that nothing is embedded twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from processors.embedding import stage
+from processors.replay.replay import Replay
+from processors.replay.scope import Choice
+from processors.replay.tools import Tools
+from tests.support.databases import Database
+from tests.support.model_server import ModelServer, running_server
+from tests.support.replays import HASHING, Struck, damage, notes, replay, rows, struck, tools
+from tests.support.running import Headrace, headrace
+
+STORED = """
+    select d.agent, d.uri, d.position, d.partition, d.deleted, d.digest, c.content
+    from documents d
+    left join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
+    where d.generation_id = $1
+    order by d.agent, d.uri, c.ordinal
+"""
+
+
+@pytest.fixture
+async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
+    """A worker that has indexed the notes in the project ``docs``."""
+    async with headrace(redis_url, database, model=HASHING) as running:
+        await notes(running)
+        yield running
+
+
+@pytest.fixture
+async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
+    """What replays work with."""
+    async with tools(worker.redis_url, database) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """A model that counts what it is asked."""
+    async with running_server() as running:
+        yield running
+
+
+async def test_it_is_told_how_many_texts_are_embedded(
+    opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page: the model may be slow."""
+    monkeypatch.setattr(stage, "PAGE_TEXTS", 5)
+    await damage(database, "delete from vector_cache where $1 > 0")
+    told: list[tuple[str, int, int]] = []
+    work = Replay(opened, "docs", Choice(), None, lambda *one: told.append(one))
+    report = await work.run()
+    texts = [one for one in told if one[0] == "docs: texts embedded"]
+    assert texts == [("docs: texts embedded", n, 12) for n in (5, 10, 12)]
+    assert report.bill.texts == 12
+
+
+async def test_the_same_index_again(opened: Tools, database: Database) -> None:
+    """A replay by the same recipe gives the same rows under a new generation, and asks no model."""
+    before = await rows(database, "docs", STORED)
+    report = await replay(opened)
+    assert (report.switched, report.bill.texts) == (True, 0)
+    assert report.generation != report.former
+    assert await rows(database, "docs", STORED) == before
+    again = await replay(opened)
+    assert (again.digest, again.former) == (report.digest, report.generation)
+
+
+@pytest.fixture
+async def remote(worker: Headrace, database: Database, server: ModelServer) -> AsyncIterator[Tools]:
+    """What replays work with, where a remote model has its address and key."""
+    at = {"model_base_url": server.base_url, "model_api_key": server.key, "model_retries": 0}
+    async with tools(worker.redis_url, database, **at) as opened:
+        yield opened
+
+
+async def test_a_changed_model_embeds_each_text_once(
+    remote: Tools, database: Database, server: ModelServer
+) -> None:
+    """Another model is asked for every distinct text once, and has all vectors then."""
+    report = await replay(remote, model="openai/test")
+    texts = asked(server)
+    assert len(texts) == len(set(texts)) == report.bill.texts == 12
+    models = await rows(
+        database,
+        "docs",
+        "select distinct m.name from embeddings e join models m on m.id = e.model_id"
+        " where e.generation_id = $1",
+    )
+    assert [row["name"] for row in models] == ["openai/test"]
+
+
+async def test_a_model_that_is_not_needed_is_not_asked(
+    remote: Tools, worker: Headrace, database: Database, server: ModelServer
+) -> None:
+    """Where every text has its vector, not even the width of the model is asked for."""
+    await replay(remote, model="openai/test")
+    before = len(server.requests)
+    at = {"model_base_url": server.base_url, "model_api_key": server.key}
+    async with tools(worker.redis_url, database, **at) as later:
+        report = await replay(later, chunking="1:512")
+    assert (report.switched, report.bill.texts) == (True, 0)
+    assert len(server.requests) == before
+
+
+async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: ModelServer) -> None:
+    """A replay that dies while it builds is gone on with, by what is embedded already."""
+    with struck("replay.building"), pytest.raises(Struck):
+        await replay(remote, model="openai/test")
+    report = await replay(remote, model="openai/test")
+    assert (report.resumed, report.switched) == (True, True)
+    assert len(asked(server)) == len(set(asked(server))) == 12
+
+
+def asked(server: ModelServer) -> list[str]:
+    """Every text that the model was asked for, but for the one that tells its width."""
+    return [text for request in server.requests for text in request if text != "width"]

@@ -1,0 +1,178 @@
+"""What is over an operator's limit: refused with its name, and let in once that is raised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from events.client.publisher import Receipt
+from events.client.questions import QueryRefused
+from events.models import (
+    DocumentIndexed,
+    DocumentRejected,
+    Problem,
+    Query,
+    QueryFailed,
+    QueryRequested,
+    parse_event,
+)
+from events.names import Names, Position, Topic
+from events.streams.dead_letters import DeadLetters
+from processors.limits import Limits
+from runtime.settings import Settings
+from tests.support.databases import Database
+from tests.support.doctors import examine, is_archived
+from tests.support.limits import ASKED, CHANGED, LOWERED, Case
+from tests.support.replays import HASHING, replay, rows, tools
+from tests.support.running import PATIENCE, Headrace, headrace
+from tests.support.signing import add_key, add_raw, change
+from tests.support.streams import read_stream
+from tests.support.waiting import eventually
+
+SETTINGS = {f"max_{name}": value for name, value in LOWERED.items()}
+LONG = "".join(f"# Part {number}\n\n{'The weir holds the water. ' * 60}\n" for number in range(4))
+CUT: Case = ("chunks_per_document", {"content": LONG}, "chunks, over the limit of 3;")
+PARSED: Case = ("event_bytes", {"content": "x" * 8_000}, "bytes, over the limit of 8,000 bytes")
+CHANGES = [*CHANGED, CUT, PARSED]
+REPLIES = Names().replies("me")
+URIS = "select uri from documents where generation_id = $1 and not deleted order by uri"
+REJECTED = "select event_id from ledger where outcome = 'rejected' and $1::int > 0"
+
+
+@pytest.fixture
+async def worker(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Headrace]:
+    """A whole worker with every limit lowered."""
+    async with headrace(redis_url, database, model=HASHING, home=tmp_path, **SETTINGS) as running:
+        yield running
+
+
+def test_no_limit_is_overlooked() -> None:
+    """The tests below are about every setting that is a limit of an operator."""
+    named = {name.removeprefix("max_") for name in Settings.model_fields if name[:4] == "max_"}
+    tried = {name for name, _, _ in (*CHANGES, *ASKED)}
+    assert tried == LOWERED.keys() == named - {"document_bytes", "deliveries"}
+    assert LOWERED.keys() - {"chunks_per_document"} == set(Limits.__dataclass_fields__)
+
+
+async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: Redis) -> None:
+    """It is told of at once, and the next one is indexed."""
+    for name, data, told in CHANGES:
+        outcome = await worker.change(**{"uri": "a.md", "content": "Text.", **data})
+        assert isinstance(outcome, DocumentRejected), name
+        _require_told(outcome.data.problem, name, told)
+    letters = await DeadLetters(redis, Names()).list()
+    assert [(one.error, one.attempts) for one in letters] == [("LimitExceeded", 1)] * len(CHANGES)
+    assert isinstance(await worker.change("a.md", "Text."), DocumentIndexed)
+    assert await _uris(worker.database) == ["a.md"]
+
+
+async def test_a_question_over_a_limit_has_failed(worker: Headrace, redis: Redis) -> None:
+    """Its one reply says why; asked for less, it is answered."""
+    await worker.change("a.md", "Weirs hold water.")
+    for name, data, told in ASKED:
+        asked = {"timeout": timedelta(seconds=data["timeout"])} if "timeout" in data else data
+        with pytest.raises(QueryRefused) as refused:
+            await worker.client.ask(**{"project": "docs", "text": "weir", **asked})
+        _require_told(refused.value.problem, name, told)
+    assert (await worker.client.ask("docs", "weir")).results
+    assert not await DeadLetters(redis, Names()).list()
+
+
+async def test_a_question_that_is_too_big_an_event_has_failed(
+    worker: Headrace, redis: Redis
+) -> None:
+    """Though nobody parses it as one."""
+    event = QueryRequested(data=Query(project="docs", text="weir", reply_to=REPLIES)).to_bytes()
+    await redis.xadd(Names().stream(Topic.QUERY), {"event": event + b" " * 8_000})
+
+    async def is_answered() -> bool:
+        return bool(await redis.xlen(REPLIES))
+
+    await eventually(is_answered, "a reply is there")
+    [entry] = await read_stream(redis, REPLIES)
+    reply = parse_event(entry.fields[b"event"])
+    assert isinstance(reply, QueryFailed)
+    _require_told(reply.data.problem, PARSED[0], PARSED[2])
+
+
+async def test_what_was_refused_comes_in_once_the_limit_is_raised(
+    redis: Redis, redis_url: str, database: Database, tmp_path: Path
+) -> None:
+    """By a redrive, at its own place; until then the ledger keeps it out of replays too.
+
+    So it is where it is the first change of its project, which nothing else has made.
+    """
+    async with headrace(redis_url, database, model=HASHING, home=tmp_path, **SETTINGS) as running:
+        outcomes = [
+            await running.change("titled.md", "Text.", title="A long title"),
+            await running.change("big.md", "x" * 8_000),
+            await running.change("small.md", "Text."),
+        ]
+        assert [type(one).__name__[8:] for one in outcomes] == ["Rejected", "Rejected", "Indexed"]
+    assert len(await rows(database, "docs", REJECTED)) == 2
+    async with tools(redis_url, database, home=tmp_path) as opened:
+        await eventually(lambda: is_archived(opened), "everything is archived")
+        archived = {one.event.data.uri async for one in opened.archive.events("docs")}
+        assert archived == {"big.md", "small.md", "titled.md"}
+        assert (await examine(opened)).is_sound
+        assert (await replay(opened)).switched
+        assert await _uris(database) == ["small.md"]
+        async with headrace(redis_url, database, model=HASHING, home=tmp_path):
+            assert await DeadLetters(redis, Names()).redrive_all() == 2
+            await eventually(lambda: _are_in(database), "all are indexed")
+        assert (await examine(opened)).is_sound
+        assert (await replay(opened)).switched
+    assert await _uris(database) == ["big.md", "small.md", "titled.md"]
+
+
+async def test_what_came_in_before_a_limit_was_lowered_stays(
+    redis_url: str, database: Database, tmp_path: Path
+) -> None:
+    """A replay asks for no limit of the workers' door, and its next change has to fit."""
+    async with headrace(redis_url, database, model=HASHING, home=tmp_path) as running:
+        await running.change("a.md", "Text.", title="A long title")
+    async with tools(redis_url, database, home=tmp_path, **SETTINGS) as opened:
+        assert (await replay(opened)).switched
+    assert await _uris(database) == ["a.md"]
+    async with headrace(redis_url, database, model=HASHING, home=tmp_path, **SETTINGS) as running:
+        late = await running.change("a.md", "Late.", title="A long title")
+        assert isinstance(late, DocumentRejected)
+        assert isinstance(await running.change("a.md", "Later.", title="Title"), DocumentIndexed)
+
+
+async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_is_read(
+    worker: Headrace, redis: Redis, tmp_path: Path
+) -> None:
+    """It is told of its own entry, so that nobody takes it for the change that has the place."""
+    key = await add_key(worker.database)
+    big = change("big.md", "x" * 8_000).to_bytes()
+    malformed = change("a.md").to_bytes().replace(b"a.md", b"")
+    place = Position.from_token(await add_raw(redis, big, signature=key.sign(big))).number
+    forged = [await add_raw(redis, one, position=str(place)) for one in (big, malformed)]
+    receipts = [Receipt(token, "", duplicate=False) for token in forged]
+    found = await worker.client.wait(receipts, PATIENCE)
+    errors = [one.data.problem.type for one in found.values() if isinstance(one, DocumentRejected)]
+    assert sorted(errors) == ["LimitExceeded", "MalformedEvent"]
+    async with tools(worker.redis_url, worker.database, home=tmp_path) as opened:
+        await eventually(lambda: is_archived(opened), "everything is archived")
+        archived = [one.position async for one in opened.archive.events("docs")]
+        assert archived == [place]
+        assert (await examine(opened)).is_sound
+
+
+def _require_told(problem: Problem, name: str, told: str) -> None:
+    assert problem.type == "LimitExceeded"
+    assert told in problem.detail
+    assert problem.detail.endswith(f"raise HEADRACE_MAX_{name.upper()}")
+
+
+async def _uris(database: Database) -> list[str]:
+    return [row["uri"] for row in await rows(database, "docs", URIS)]
+
+
+async def _are_in(database: Database) -> bool:
+    return await _uris(database) == ["big.md", "small.md", "titled.md"]

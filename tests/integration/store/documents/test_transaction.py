@@ -1,0 +1,364 @@
+"""The write transaction on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from events.models import Origin, Problem
+from runtime.errors import ConfigurationError, UnsupportedContent
+from store.postgres.pool import Database
+from store.sources import RegisteredSource
+from store.store import Store
+from store.types import DocumentWrite
+from tests.support.writes import (
+    MODEL,
+    RECIPE,
+    chunk_write,
+    contents_of,
+    document_write,
+    vector_of,
+)
+
+
+async def texts(worker: Database, agent: str | None = None) -> dict[str, list[str]]:
+    """Chunks by uri of project alpha's documents, as one agent sees them; private ones marked."""
+    live = await Store(worker, RECIPE).generation("alpha")
+    found = await contents_of(worker, live, agent)
+    return {f"{owner}:{uri}" if owner else uri: text for (owner, uri), text in found.items()}
+
+
+async def rows(worker: Database, sql: str) -> list[Any]:
+    live = await Store(worker, RECIPE).generation("alpha")
+    async with worker.scope(live.project_id, "*", live.id) as connection:
+        return list(await connection.fetch(sql))
+
+
+async def test_a_document_is_stored_with_its_chunks_vectors_and_collections(
+    store: Store, worker: Database
+) -> None:
+    """One change fills every table."""
+    write = document_write("a.md", 10, ["one", "two"], collections=("docs", "all"), title="A")
+    (applied,) = await store.apply([write])
+    assert (applied.outcome, applied.chunks_added) == ("indexed", 2)
+    stored = await rows(worker, "select embedding from embeddings order by chunk_id")
+    assert [one["embedding"].tolist() for one in stored] == [
+        vector_of("one").tolist(),
+        vector_of("two").tolist(),
+    ]
+    names = await rows(
+        worker,
+        "select name from collections join document_collections dc on dc.collection_id = id "
+        "order by name",
+    )
+    assert [one["name"] for one in names] == ["all", "docs"]
+    assert await rows(worker, "select from keyword_segments")
+
+
+CHANGES = (
+    document_write("a", 10, ["first"]),
+    document_write("a", 20, change="delete"),
+    document_write("b", 30, ["moved"], change="rename", old_uri="a"),
+    document_write("a", 40, ["again", "more"]),
+    document_write("c", 50, ["moved"], change="rename", old_uri="b"),
+)
+FOLDED = {"a": ["again", "more"], "c": ["moved"]}
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_every_order_of_events_ends_like_the_log(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Whatever order changes arrive in, alone or in one batch, the log's last word wins."""
+    for number, order in enumerate(permutations(CHANGES)):
+        project = f"order-{number}"
+        writes = [replace(write, project=project) for write in order]
+        if together:
+            await store.apply(writes)
+        else:
+            for write in writes:
+                await store.apply([write])
+        found = await contents_of(worker, await store.generation(project))
+        assert {uri: text for (_, uri), text in found.items()} == FOLDED, order
+
+
+DOCS, CODE = "d" * 32, "c" * 32
+
+
+def of_source(
+    uri: str, position: int, source: str, revision: int, *args: Any, **fields: Any
+) -> DocumentWrite:
+    return document_write(
+        uri, position, *args, origin=Origin(source=source, revision=revision), **fields
+    )
+
+
+REVISED = (
+    of_source("a", 70, DOCS, 10, ["stalled"]),
+    of_source("a", 60, DOCS, 50, ["new"]),
+    document_write("a", 30, ["an agent's, between"]),
+    of_source("b", 71, DOCS, 10, ["stalled too"]),
+    of_source("c", 61, DOCS, 50, ["moved"], change="rename", old_uri="b"),
+)
+REVISED_FOLD = {"a": ["new"], "c": ["moved"]}
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_within_a_source_the_newer_revision_wins_in_every_order(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Wherever its changes stand in the log; an agent's change counts by its position."""
+    for number, order in enumerate(permutations(REVISED)):
+        project = f"order-{number}"
+        writes = [replace(write, project=project) for write in order]
+        for batch in [writes] if together else [[write] for write in writes]:
+            await store.apply(batch)
+        found = await contents_of(worker, await store.generation(project))
+        assert {uri: text for (_, uri), text in found.items()} == REVISED_FOLD, order
+
+
+async def test_a_tombstone_keeps_its_source_and_revision(store: Store, worker: Database) -> None:
+    """So that a stalled publisher can't bring the document back; an agent may."""
+    await store.apply([of_source("a", 20, DOCS, 15, change="delete")])
+    (late,) = await store.apply([of_source("a", 30, DOCS, 12, ["stalled"])])
+    assert late.outcome == "superseded"
+    (stored,) = await rows(worker, "select source_id, source_revision, deleted from documents")
+    assert tuple(stored) == (DOCS, 15, True)
+    (agents,) = await store.apply([document_write("a", 40, ["an agent's"])])
+    assert agents.outcome == "indexed"
+    assert await texts(worker) == {"a": ["an agent's"]}
+    (stored,) = await rows(worker, "select source_id, source_revision from documents")
+    assert tuple(stored) == (None, None)
+
+
+async def registered_sources(store: Store) -> tuple[RegisteredSource, RegisteredSource]:
+    """Two of project alpha."""
+    docs = await store.sources.register("alpha", "docs", "docs", "directory", "/docs")
+    return docs, await store.sources.register("alpha", "code", "code", "git", "/code")
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_source_never_touches_the_documents_of_another(
+    store: Store, worker: Database, together: bool
+) -> None:
+    """Its changes are rejected with both names, a rename as a whole; deleted ones it may take."""
+    docs, code = await registered_sources(store)
+    writes = [
+        of_source("a", 10, docs.id, 1, ["of docs"]),
+        of_source("z", 11, docs.id, 1, ["gone"]),
+        of_source("b", 12, code.id, 2, ["of code"]),
+        of_source("z", 13, docs.id, 3, change="delete"),
+        of_source("a", 20, code.id, 4, ["taken over"]),
+        of_source("a", 21, code.id, 4, change="delete"),
+        of_source("a", 22, code.id, 4, ["moved"], change="rename", old_uri="b"),
+        of_source("y", 23, code.id, 4, ["moved"], change="rename", old_uri="a"),
+        of_source("z", 24, code.id, 4, ["of code now"]),
+    ]
+    batches = [writes] if together else [[write] for write in writes]
+    applied = [one for batch in batches for one in await store.apply(batch)]
+    assert [one.outcome for one in applied[-5:]] == [*["rejected"] * 4, "indexed"]
+    assert str(applied[4].conflict) == (
+        "a is a document of source docs, so source code may not change it: "
+        "sync one of them with --prefix"
+    )
+    assert await texts(worker) == {"a": ["of docs"], "b": ["of code"], "z": ["of code now"]}
+    ledger = await rows(worker, "select position from ledger where position between 20 and 23")
+    assert ledger == []
+
+
+async def test_documents_of_a_source_that_is_gone_can_be_taken_over(
+    store: Store, worker: Database
+) -> None:
+    """Nobody would ever change them otherwise."""
+    docs, code = await registered_sources(store)
+    await store.apply([of_source("a", 10, docs.id, 1, ["of docs"])])
+    live = await store.generation("alpha")
+    async with worker.scope(live.project_id) as connection:
+        await connection.execute("delete from sources where id = $1", docs.id)
+    await store.apply([of_source("a", 20, code.id, 2, ["of code"])])
+    assert await texts(worker) == {"a": ["of code"]}
+
+
+async def test_a_document_that_another_source_creates_meanwhile_is_seen(
+    store: Store, worker: Database
+) -> None:
+    """Two sources write one new document at once: whichever is second is in conflict."""
+    docs, code = await registered_sources(store)
+    for number in range(10):
+        uri = f"{number}"
+        first, second = await asyncio.gather(
+            store.apply([of_source(uri, 10 + number, docs.id, 1, ["docs"])]),
+            store.apply([of_source(uri, 50 + number, code.id, 2, ["code"])]),
+        )
+        outcomes = {one.outcome for one in (*first, *second)}
+        assert outcomes in ({"indexed", "rejected"}, {"indexed", "superseded"})
+
+
+async def test_late_changes_are_superseded_and_repeated_ones_duplicates(store: Store) -> None:
+    """The fence tells what came too late from what was done before."""
+    deleted = document_write("a", 20, change="delete")
+    late = document_write("a", 10, ["old"])
+    outcomes = [one.outcome for one in await store.apply([deleted])]
+    outcomes += [one.outcome for one in await store.apply([late])]
+    outcomes += [one.outcome for one in await store.apply([late, deleted, deleted])]
+    assert outcomes == ["indexed", "superseded", "duplicate", "duplicate", "duplicate"]
+
+
+async def test_in_one_batch_the_newest_change_of_a_document_wins(
+    store: Store, worker: Database
+) -> None:
+    """Results come in the order of the changes, whatever their positions."""
+    writes = [
+        document_write("a", 30, ["new"]),
+        document_write("a", 10, ["old"]),
+        document_write("a", 30, ["new"]),
+    ]
+    applied = await store.apply(writes)
+    assert [one.outcome for one in applied] == ["indexed", "superseded", "duplicate"]
+    assert await texts(worker) == {"a": ["new"]}
+
+
+async def test_an_edit_inserts_only_the_chunks_that_changed(store: Store, worker: Database) -> None:
+    """Kept chunks keep their row and their vector, and get their new lines."""
+    await store.apply([document_write("a", 10, ["one", "two", "three"])])
+    ids = {r["content"]: r["id"] for r in await rows(worker, "select id, content from chunks")}
+    (applied,) = await store.apply([document_write("a", 20, ["zero", "one", "three"])])
+    assert (applied.chunks_kept, applied.chunks_added, applied.chunks_removed) == (2, 1, 1)
+    after = await rows(
+        worker,
+        "select c.id, content, start_line from chunks c join embeddings e on e.chunk_id = c.id",
+    )
+    places = {row["content"]: (row["id"], row["start_line"]) for row in after}
+    assert places["one"] == (ids["one"], 2)
+    assert places["three"] == (ids["three"], 3)
+    assert set(places) == {"zero", "one", "three"}
+    assert places["zero"][0] not in ids.values()
+
+
+async def test_repeated_texts_in_a_document_are_paired_one_to_one(
+    store: Store, worker: Database
+) -> None:
+    """Two equal chunks are two rows; taking one away leaves the other."""
+    await store.apply([document_write("a", 10, ["same", "same"])])
+    (applied,) = await store.apply([document_write("a", 20, ["same"])])
+    assert (applied.chunks_kept, applied.chunks_removed) == (1, 1)
+    assert await texts(worker) == {"a": ["same"]}
+
+
+async def test_a_new_title_indexes_every_chunk_again(store: Store, worker: Database) -> None:
+    """Chunks are found by the words of the title, and a row's words never change."""
+    await store.apply([document_write("a", 10, ["one"], title="Old")])
+    (applied,) = await store.apply([document_write("a", 20, ["one"], title="New")])
+    assert (applied.chunks_kept, applied.chunks_added, applied.chunks_removed) == (0, 1, 1)
+
+
+async def test_private_documents_of_two_agents_live_beside_the_shared_one(
+    store: Store, worker: Database
+) -> None:
+    """One uri, three documents; an agent sees and deletes its own, and sees the shared one."""
+    await store.apply(
+        [
+            document_write("a", 10, ["shared"]),
+            document_write("a", 11, ["ann's"], agent="ann"),
+            document_write("a", 12, ["bob's"], agent="bob"),
+        ]
+    )
+    assert await texts(worker, "ann") == {"a": ["shared"], "ann:a": ["ann's"]}
+    assert await texts(worker) == {"a": ["shared"]}
+    await store.apply([document_write("a", 13, agent="ann", change="delete")])
+    assert await texts(worker, "ann") == {"a": ["shared"]}
+    assert await texts(worker, "bob") == {"a": ["shared"], "bob:a": ["bob's"]}
+
+
+async def test_concurrent_batches_of_the_same_documents_end_like_the_log(
+    store: Store, worker: Database
+) -> None:
+    """Batches in different orders neither deadlock nor overwrite newer content."""
+
+    def batch(number: int) -> list[DocumentWrite]:
+        uris = [f"{uri:02}" for uri in range(20)]
+        uris = uris[::-1] if number % 2 else uris
+        return [
+            document_write(uri, 100 * number + place, [f"{number}", "common"])
+            for place, uri in enumerate(uris)
+        ]
+
+    await asyncio.gather(*(store.apply(batch(number)) for number in range(1, 9)))
+    assert await texts(worker) == {f"{uri:02}": ["8", "common"] for uri in range(20)}
+    assert len(await rows(worker, "select from ledger")) == 160
+
+
+async def test_the_same_change_at_once_in_two_workers_is_applied_once(store: Store) -> None:
+    """A zombie and its successor: one of them finds the work done."""
+    write = document_write("a", 10, ["one"])
+    results = await asyncio.gather(*(store.apply([write]) for _ in range(6)))
+    assert sorted(one.outcome for (one,) in results) == ["duplicate"] * 5 + ["indexed"]
+
+
+async def test_vectors_outlive_their_chunks(store: Store) -> None:
+    """What was embedded once is known by its hash, in its project and under its model only."""
+    await store.apply([document_write("a", 10, ["one"])])
+    await store.apply([document_write("a", 20, change="delete")])
+    known, unknown = (chunk_write(0, text).content_hash for text in ("one", "other"))
+    found = await store.known_vectors("alpha", MODEL, [known, unknown])
+    assert list(found) == [known]
+    assert np.array_equal(found[known], vector_of("one"))
+    assert await store.known_vectors("beta", MODEL, [known]) == {}
+    assert await store.known_vectors("alpha", "other/model", [known]) == {}
+
+
+async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database) -> None:
+    """Kinds that no model embeds are found by their words."""
+    chunk = chunk_write(0, "one", model="", vector=None)
+    await store.apply([document_write("a", 10, chunks=(chunk,))])
+    assert await texts(worker) == {"a": ["one"]}
+    assert not await rows(worker, "select from embeddings")
+
+
+async def test_a_model_keeps_its_width(store: Store, worker: Database) -> None:
+    """A vector of another width is refused by name, and nothing of the batch is written."""
+    await store.apply([document_write("a", 10, ["one"])])
+    wide = chunk_write(0, "two", vector=vector_of("two", dimensions=9))
+    with pytest.raises(ConfigurationError, match="returned 9 dimensions"):
+        await store.apply([document_write("b", 20, chunks=(wide,))])
+    assert await texts(worker) == {"a": ["one"]}
+
+
+async def test_a_rejected_change_is_not_handled_until_it_is_redriven(store: Store) -> None:
+    """The ledger remembers why, and the redriven event still applies."""
+    problem = Problem(type="LimitExceeded", detail="too long")
+    write = document_write("a", 10, ["one"])
+    await store.record_rejected(
+        project="alpha", partition=0, position=10, event_id=write.event_id, problem=problem
+    )
+    assert await store.handled([("alpha", 0, 10)]) == set()
+    assert [one.outcome for one in await store.apply([write])] == ["indexed"]
+    assert await store.handled([("alpha", 0, 10), ("alpha", 0, 11), ("beta", 0, 10)]) == {
+        ("alpha", 0, 10)
+    }
+
+
+async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
+    """Putting it twice is putting it once; another project has none of it."""
+    reference = await store.put("alpha", "text " * 100)
+    assert await store.put("alpha", "text " * 100) == reference
+    assert await store.get_content("alpha", reference.sha256) == "text " * 100
+    with pytest.raises(UnsupportedContent, match="publish it again"):
+        await store.get_content("beta", reference.sha256)
+
+
+async def test_statistics_count_private_documents_too(store: Store) -> None:
+    """Status tells how much there is, not what."""
+    await store.apply([document_write("a", 10, ["one", "two"])])
+    await store.apply([document_write("b", 11, ["three"], agent="ann")])
+    await store.apply([document_write("a", 12, change="delete")])
+    (alpha,) = await store.statistics()
+    assert (alpha.documents, alpha.tombstones, alpha.chunks) == (1, 1, 1)
+    assert alpha.outcomes == {"indexed": 3}
+    assert alpha.freshness_p50_ms is not None
+    assert await store.statistics("unknown") == []

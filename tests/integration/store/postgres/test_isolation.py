@@ -1,0 +1,409 @@
+"""Row-level security, by hand-written queries in both roles."""
+# ruff: noqa: S608 - names of tables come from here and from the catalogue
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import asyncpg
+import pytest
+
+from store.generations.catalog import Generation
+from store.projects import Projects
+from store.store import Store
+from tests.support.databases import Database as FreshDatabase
+from tests.support.writes import RECIPE, add_generation, document_write, opened
+
+PRIVATE = (
+    "documents",
+    "document_collections",
+    "chunks",
+    "embeddings",
+    "pending_vectors",
+    "refused_vectors",
+)
+INDEX = (
+    "chunks",
+    "collections",
+    "document_collections",
+    "documents",
+    "embeddings",
+    "keyword_postings",
+    "keyword_segments",
+    "keyword_vocabulary",
+    "keyword_words",
+    "pending_vectors",
+    "refused_vectors",
+    "vector_indexes",
+)
+PENDING = (
+    "insert into pending_vectors select generation_id, id, agent, position, partition, position, "
+    "1, '{1}', '{header}' from documents where generation_id = $1"
+)
+REFUSED = (
+    "insert into refused_vectors select generation_id, id, agent, 1, 'reason' from chunks "
+    "where generation_id = $1"
+)
+SCOPE = (
+    "select set_config('app.project_id', $1, true), set_config('app.agent', $2, true), "
+    "set_config('app.generation_id', $3, true)"
+)
+FOREIGN_WRITES = (
+    (
+        "insert into sources (project_id, id, key, name, kind, location) "
+        "values ($1, md5('x'), 'x', 'x', '', '')"
+    ),
+    (
+        "insert into generations (project_id, state, model, chunking, tokens) "
+        "values ($1, 'building', 'm', '1', 1)"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A project with its live generation, and another generation of it."""
+
+    project_id: int
+    live: Generation
+    other: Generation
+
+
+Tenants = dict[str, Tenant]
+
+
+@pytest.fixture
+async def tenants(database: FreshDatabase) -> Tenants:
+    """Projects alpha and beta; in each of their two generations a shared document and ann's."""
+    async with opened(database.operator_url) as worker:
+        store = Store(worker, RECIPE)
+        found = {}
+        for project in ("alpha", "beta"):
+            writes = [
+                document_write("a", 10, ["shared"], project=project, collections=("c",)),
+                document_write(
+                    "a", 11, ["private"], project=project, agent="ann", collections=("c",)
+                ),
+            ]
+            await store.apply(writes)
+            await store.put(project, f"content of {project}")
+            await store.sources.register(project, "s", "s", "directory", "/s")
+            live = await store.generation(project)
+            other = await add_generation(worker, store, project)
+            await store.rebuild(other, writes)
+            found[project] = Tenant(live.project_id, live, other)
+    await _fill_the_rest(database, found)
+    return found
+
+
+async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
+    """Rows in the tables of the index that small documents leave empty."""
+    owner = await asyncpg.connect(database.owner_url)
+    for tenant in tenants.values():
+        for generation in (tenant.live, tenant.other):
+            for statement in (
+                "insert into keyword_postings values ($1, 1, 1, '')",
+                "insert into keyword_vocabulary values ($1, 4, 'word')",
+                "insert into vector_indexes values ($1, 1, 'none', 0, 0)",
+                PENDING,
+                REFUSED,
+            ):
+                await owner.execute(statement, generation.id)
+    await owner.close()
+
+
+@pytest.fixture(params=["operator", "plain owner"])
+async def bound(
+    request: pytest.FixtureRequest, database: FreshDatabase, tenants: Tenants
+) -> AsyncIterator[asyncpg.Connection]:
+    """A connection that policies bind: an operator's, or that of tables' owner, no superuser."""
+    if request.param == "operator":
+        connection = await asyncpg.connect(database.operator_url)
+    else:
+        connection = await asyncpg.connect(database.owner_url)
+        await _own_tables_as_plain_role(connection)
+    yield connection
+    await connection.close()
+
+
+async def _own_tables_as_plain_role(connection: asyncpg.Connection) -> None:
+    role = f"plain_{await connection.fetchval('select current_database()')}"
+    await connection.execute(f"create role {role}")
+    for table in (*await _tables_with(connection, "project_id"), *INDEX):
+        await connection.execute(f"alter table {table} owner to {role}")
+    await connection.execute(f"set role {role}")
+
+
+async def _tables_with(connection: asyncpg.Connection, column: str) -> list[str]:
+    rows = await connection.fetch(
+        "select c.relname from pg_class c join pg_attribute a on a.attrelid = c.oid "
+        "where c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace "
+        "and a.attname = $1 order by 1",
+        column,
+    )
+    return [row["relname"] for row in rows]
+
+
+async def _enter(
+    connection: asyncpg.Connection, project_id: object, agent: str, generation_id: object
+) -> None:
+    await connection.execute(SCOPE, str(project_id), agent, str(generation_id))
+
+
+async def _assert_refused(
+    connection: asyncpg.Connection, scope: tuple[int, int], statement: str, argument: object
+) -> None:
+    """Refused by a policy, in the scope of a project and a generation, to agent ann."""
+    project_id, generation_id = scope
+    transaction = connection.transaction()
+    await transaction.start()
+    await _enter(connection, project_id, "ann", generation_id)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        await connection.execute(statement, argument)
+    await transaction.rollback()
+
+
+async def test_every_table_of_tenants_forces_row_level_security(database: FreshDatabase) -> None:
+    """Whoever adds a table with a project_id or a generation_id must fence it in."""
+    connection = await asyncpg.connect(database.owner_url)
+    of_projects = await _tables_with(connection, "project_id")
+    of_generations = await _tables_with(connection, "generation_id")
+    fenced = await connection.fetch(
+        "select relname from pg_class c where relrowsecurity and relforcerowsecurity "
+        "and exists (select from pg_policy p where p.polrelid = c.oid) order by 1"
+    )
+    await connection.close()
+    assert "generations" in of_projects
+    assert of_generations == list(INDEX)
+    assert [row["relname"] for row in fenced] == sorted(of_projects + of_generations)
+
+
+async def test_every_key_between_tenant_tables_holds_the_tenant(database: FreshDatabase) -> None:
+    """No unique or foreign key can tie rows of two tenants, or tell that another's exists.
+
+    But for a generation's own number, which no worker may choose.
+    """
+    connection = await asyncpg.connect(database.owner_url)
+    rows = await connection.fetch(
+        "select c.conrelid::regclass::text || '.' || c.conname as name from pg_constraint c "
+        "join pg_attribute p on p.attrelid = c.conrelid "
+        "and p.attname in ('project_id', 'generation_id') "
+        "where c.contype in ('p', 'u', 'f') and not p.attnum = any (c.conkey) "
+        "and c.confrelid <> 'models'::regclass"
+    )
+    await connection.close()
+    assert [row["name"] for row in rows] == ["generations.generations_pkey"]
+
+
+@pytest.mark.parametrize("project", [None, "", "999999"])
+async def test_without_a_project_every_table_looks_empty(
+    bound: asyncpg.Connection, tenants: Tenants, project: str | None
+) -> None:
+    """Unset, empty and unknown: no rows, and no error, whatever the generation."""
+    for table in (*await _tables_with(bound, "project_id"), *INDEX):
+        async with bound.transaction():
+            if project is not None:
+                await _enter(bound, project, "ann", tenants["alpha"].live.id)
+            assert not await bound.fetch(f"select * from {table}"), table
+
+
+@pytest.mark.parametrize("generation", ["", "999999"])
+async def test_without_a_generation_the_index_looks_empty(
+    bound: asyncpg.Connection, tenants: Tenants, generation: str
+) -> None:
+    """A project alone isn't enough: it has several indexes."""
+    for table in INDEX:
+        async with bound.transaction():
+            await _enter(bound, tenants["alpha"].project_id, "ann", generation)
+            assert not await bound.fetch(f"select * from {table}"), table
+
+
+async def test_a_project_shows_its_own_rows_only(
+    bound: asyncpg.Connection, tenants: Tenants
+) -> None:
+    """Also to a query that asks for the other one by name."""
+    alpha, beta = tenants["alpha"].project_id, tenants["beta"].project_id
+    async with bound.transaction():
+        await _enter(bound, alpha, "ann", tenants["alpha"].live.id)
+        for table in await _tables_with(bound, "project_id"):
+            found = await bound.fetch(f"select distinct project_id from {table}")
+            assert {row["project_id"] for row in found} <= {alpha}, table
+            foreign = await bound.fetch(
+                f"select * from {table} where project_id = $1 or true", beta
+            )
+            assert all(row["project_id"] == alpha for row in foreign), table
+
+
+async def test_a_generation_shows_its_own_rows_only(
+    bound: asyncpg.Connection, tenants: Tenants
+) -> None:
+    """Neither another project's nor those of another generation of the same project."""
+    alpha, beta = tenants["alpha"], tenants["beta"]
+    for own in (alpha.live, alpha.other):
+        async with bound.transaction():
+            await _enter(bound, alpha.project_id, "ann", own.id)
+            for table in INDEX:
+                found = await bound.fetch(
+                    f"select distinct generation_id from {table} "
+                    "where generation_id = any ($1::int[]) or true",
+                    [alpha.live.id, alpha.other.id, beta.live.id],
+                )
+                assert [row["generation_id"] for row in found] == [own.id], table
+
+
+async def test_a_foreign_generation_shows_and_loses_nothing(
+    bound: asyncpg.Connection, tenants: Tenants
+) -> None:
+    """Who names another project's generation finds an empty index, and can't empty it."""
+    for table in INDEX:
+        async with bound.transaction():
+            await _enter(bound, tenants["alpha"].project_id, "ann", tenants["beta"].live.id)
+            assert not await bound.fetch(f"select * from {table}"), table
+            assert await bound.execute(f"delete from {table}") == "DELETE 0", table
+
+
+@pytest.mark.parametrize("own", ["live", "other"])
+@pytest.mark.parametrize("scope", ["own generation", "foreign generation"])
+async def test_no_row_can_be_put_into_a_foreign_generation(
+    bound: asyncpg.Connection, database: FreshDatabase, tenants: Tenants, scope: str, own: str
+) -> None:
+    """Whichever generation the writer claims to be in, and whatever else the row names."""
+    alpha, beta = tenants["alpha"], tenants["beta"]
+    claimed = getattr(alpha, own) if scope == "own generation" else getattr(beta, own)
+    for table in INDEX:
+        rows = await _rows_of(database, table, beta.live.id)
+        assert rows, table
+        for row in rows:
+            await _assert_refused(
+                bound,
+                (alpha.project_id, claimed.id),
+                f"insert into {table} overriding system value "
+                f"select * from jsonb_populate_record(null::{table}, $1::jsonb)",
+                row,
+            )
+
+
+async def _rows_of(database: FreshDatabase, table: str, generation_id: int) -> Sequence[str]:
+    owner = await asyncpg.connect(database.owner_url)
+    rows = await owner.fetch(
+        f"select to_jsonb(t)::text as row from {table} t where generation_id = $1", generation_id
+    )
+    await owner.close()
+    return [row["row"] for row in rows]
+
+
+async def test_no_row_can_be_moved_to_a_foreign_generation(
+    bound: asyncpg.Connection, tenants: Tenants
+) -> None:
+    """Nor to another generation of the same project."""
+    alpha, beta = tenants["alpha"], tenants["beta"]
+    for target in (beta.live, alpha.other):
+        for table in ("chunks", "documents", "keyword_vocabulary", "vector_indexes"):
+            scope = alpha.project_id, alpha.live.id
+            statement = f"update {table} set generation_id = $1"
+            await _assert_refused(bound, scope, statement, target.id)
+
+
+@pytest.mark.parametrize(("agent", "count"), [("", 1), ("bob", 1), ("ann", 2)])
+async def test_private_rows_show_to_their_agent_only(
+    bound: asyncpg.Connection, tenants: Tenants, agent: str, count: int
+) -> None:
+    """In every table that says what a private document holds, in every generation."""
+    alpha = tenants["alpha"]
+    for generation in (alpha.live, alpha.other):
+        async with bound.transaction():
+            await _enter(bound, alpha.project_id, agent, generation.id)
+            for table in PRIVATE:
+                found = await bound.fetchval(f"select count(*) from {table}")
+                assert found == count, table
+
+
+async def test_an_operator_can_not_write_into_another_project(
+    database: FreshDatabase, tenants: Tenants
+) -> None:
+    """Nor give it a generation, nor one of ours."""
+    connection = await asyncpg.connect(database.operator_url)
+    for statement in FOREIGN_WRITES:
+        scope = tenants["alpha"].project_id, tenants["alpha"].live.id
+        await _assert_refused(connection, scope, statement, tenants["beta"].project_id)
+    await connection.close()
+
+
+async def test_a_foreign_generation_can_be_neither_switched_nor_dropped(
+    bound: asyncpg.Connection, tenants: Tenants
+) -> None:
+    """It doesn't show, so that statements find nothing to change."""
+    foreign = tenants["beta"].other.id
+    async with bound.transaction():
+        await _enter(bound, tenants["alpha"].project_id, "", foreign)
+        update = "update generations set state = 'former' where id = $1"
+        assert await bound.execute(update, foreign) == "UPDATE 0"
+        assert await bound.execute("delete from generations where id = $1", foreign) == "DELETE 0"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from projects",
+        "alter table chunks disable row level security",
+        "drop policy generation_rows on chunks",
+        "create table mine (x int)",
+        "truncate chunks",
+        "update embeddings set agent = ''",
+        "insert into models (name, dimensions) values ('x', 1)",
+        "update generations set project_id = 1",
+        "update generations set state = 'former'",
+        "delete from generations",
+        "delete from documents",
+        "update generations set id = 1",
+        "insert into generations (id) values (1)",
+    ],
+)
+async def test_a_worker_has_no_right_that_it_does_not_need(
+    database: FreshDatabase, statement: str
+) -> None:
+    """The worker role can't lift the fence, nor read names of tenants beyond its functions."""
+    connection = await asyncpg.connect(database.worker_url)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await connection.execute(statement)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("select * from documents where generation_id = $1 and agent = '' and uri = 'a'", "ri_key"),
+        ("select * from chunks where generation_id = $1 and document_id = 1", "chunks_by_document"),
+        ("select * from chunks where generation_id = $1 and id = any ('{1,2}')", "chunks_pkey"),
+        ("select * from embeddings where generation_id = $1 and chunk_id >= 1", "embeddings_pkey"),
+        ("delete from chunks where generation_id = $1 and id = any ('{1,2}')", "chunks_pkey"),
+        (
+            "select * from keyword_postings where generation_id = $1 and term = any ('{1,2}')",
+            "keyword_postings_pkey",
+        ),
+    ],
+)
+async def test_plans_keep_their_indexes_under_the_policies(
+    database: FreshDatabase, tenants: Tenants, statement: str, index: str
+) -> None:
+    """What the store looks up by a key is found by its index, in a worker's role."""
+    alpha = tenants["alpha"]
+    connection = await asyncpg.connect(database.worker_url)
+    async with connection.transaction():
+        await connection.execute("set local enable_seqscan = off")
+        await _enter(connection, alpha.project_id, "ann", alpha.live.id)
+        plan = await connection.fetch("explain " + statement.replace("$1", str(alpha.live.id)))
+    await connection.close()
+    text = "\n".join(row[0] for row in plan)
+    assert index in text, text
+    assert "Seq Scan" not in text, text
+
+
+async def test_names_of_projects_are_found_by_their_function_only(
+    database: FreshDatabase, tenants: Tenants
+) -> None:
+    """What a worker may know of projects: their names and numbers."""
+    async with opened(database.worker_url) as worker:
+        found = await Projects(worker).all()
+    assert found == {name: tenant.project_id for name, tenant in tenants.items()}

@@ -1,0 +1,145 @@
+"""Whoever guesses a private text of another agent does not see that the guess is right."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+
+import asyncpg
+import pytest
+
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    DocumentEmbedded,
+    DocumentIndexed,
+    DocumentRejected,
+)
+from events.names import Lane
+from runtime.embedded import EmbeddedPostgres
+from store.postgres.schema import upgrade
+from store.store import Store
+from tests.support.changes import reference_to
+from tests.support.databases import Database
+from tests.support.migrating import migrate_to, plain_owner_url
+from tests.support.running import PATIENCE, Headrace, headrace
+from tests.support.waiting import eventually
+from tests.support.writes import MODEL, RECIPE, document_write, opened
+
+SECRET = "The vault PIN is 4711."  # noqa: S105 - of a test
+GUESSES = [f"The vault PIN is {number}." for number in range(4708, 4714)]
+
+Figures = tuple[int, int, float]
+"""Chunks and tokens embedded, and their cost."""
+
+
+@pytest.fixture
+async def running(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
+    async with headrace(redis_url, database) as worker:
+        yield worker
+
+
+def note(uri: str, agent: str | None, content: str) -> DocumentChanged:
+    data = DocumentChange(project="docs", uri=uri, agent=agent, content=content)
+    return DocumentChanged(data=data)
+
+
+async def figures(running: Headrace, changes: Sequence[DocumentChanged]) -> list[Figures]:
+    """What the outcomes say that each change took, both stages together."""
+    receipts = await running.client.publish_many(changes, Lane.BULK)
+    spent: dict[str, Figures] = {}
+    async for outcome in running.client.follow(receipts, PATIENCE, vectors=True):
+        assert isinstance(outcome, DocumentIndexed | DocumentEmbedded)
+        data = outcome.data
+        now = data.chunks_embedded, data.tokens_embedded, data.cost_usd
+        chunks, tokens, cost = spent.get(data.uri, (0, 0, 0.0))
+        spent[data.uri] = chunks + now[0], tokens + now[1], cost + now[2]
+    return [spent[change.data.uri] for change in changes]
+
+
+@pytest.mark.parametrize("guesser", ["bob", None])
+async def test_figures_do_not_show_that_another_agent_has_the_text(
+    running: Headrace, guesser: str | None
+) -> None:
+    """All guesses take the same, before, while and after the text is embedded for its owner."""
+    at_once = [note("pin.txt", "alice", SECRET), note("early.txt", guesser, SECRET)]
+    first = await figures(running, at_once)
+    assert first[0] == first[1]
+    assert first[1][0] == 1
+    others = [text for text in GUESSES if text != SECRET]
+    changes = [note(f"g{number}.txt", guesser, text) for number, text in enumerate(others)]
+    assert set(await figures(running, changes)) == {first[1]}
+
+
+async def test_a_guess_by_one_agent_costs_as_much_as_any_other(running: Headrace) -> None:
+    """The attack as it was: forty guesses, one of them right."""
+    await running.change("pin.txt", SECRET, agent="alice")
+    changes = [note(f"g{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
+    found = await figures(running, changes)
+    assert len(set(found)) == 1, found
+    assert found[0][0] == 1
+    again = [note(f"h{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
+    assert {one[1] for one in await figures(running, again)} == {0}
+
+
+async def test_a_reference_to_a_short_text_does_not_show_that_it_is_archived(
+    running: Headrace,
+) -> None:
+    """A wrong guess and a right one are refused alike."""
+    await running.change("pin.txt", SECRET, agent="alice")
+    owner = await asyncpg.connect(running.database.owner_url)
+
+    async def is_archived() -> bool:
+        return bool(await owner.fetchval("select count(*) from archive_contents"))
+
+    await eventually(is_archived, "it is archived")
+    await owner.close()
+    for text in ("The vault PIN is 4712.", SECRET):
+        outcome = await running.change("ref.txt", agent="bob", content_ref=reference_to(text))
+        assert isinstance(outcome, DocumentRejected)
+        assert reference_to(text).sha256 in outcome.data.problem.detail
+    # whoever guesses may lie about the size, too
+    big = ContentReference(sha256=reference_to(SECRET).sha256, size_bytes=100_000)
+    outcome = await running.change("big.txt", agent="bob", content_ref=big)
+    assert isinstance(outcome, DocumentRejected)
+
+
+async def test_migrated_private_texts_have_hashes_of_their_agent(
+    postgres_server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier version stored is not found by a guess either, whoever owns the tables."""
+    name = "with_private_texts"
+    owner_url = await plain_owner_url(postgres_server, name)
+    await migrate_to(owner_url, "0010")
+    url = postgres_server.urls(name).worker
+    both = [
+        document_write("a", 1, ["known to all"]),
+        document_write("b", 2, [SECRET], agent="alice"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr("store.postgres.pool.check", _accept)
+        async with opened(url) as worker:
+            await Store(worker, RECIPE).apply(both)
+    await upgrade(owner_url)
+    async with opened(url) as worker:
+        store = Store(worker, RECIPE)
+        shared, private = (write.chunks[0].content_hash for write in both)
+        assert await store.known_hashes("alpha", MODEL, [shared, private]) == {shared}
+        live = await store.generation("alpha")
+        async with worker.scope(live.project_id, "*", live.id) as connection:
+            rows = await connection.fetch(
+                "select c.agent, c.content_hash, d.digest from chunks c "
+                "join documents d on d.id = c.document_id and d.generation_id = c.generation_id"
+            )
+        found = {row["agent"]: row for row in rows}
+        own = found["alice"]["content_hash"]
+        assert found[""]["content_hash"] == shared
+        assert own == hashlib.sha256(b"alice\0" + private).digest()
+        assert await store.known_hashes("alpha", MODEL, [own]) == {own}
+        assert found[""]["digest"] is not None
+        assert found["alice"]["digest"] is None
+
+
+async def _accept(_: asyncpg.Connection) -> None:
+    """Let this version write to the schema of an earlier one."""

@@ -1,0 +1,91 @@
+"""A question that can't be compared with what is stored says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from events.models import Filters
+from runtime.errors import ConfigurationError
+from store.documents.pending import Counts, PendingVectors
+from store.projects import Projects
+from store.search.search import Search
+from store.store import Store
+from store.types import Candidates, SearchRequest
+from tests.support.databases import Database
+from tests.support.writes import MODEL, RECIPE, chunk_write, document_write, opened, vector_of
+
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+TEXT = "the mill race is dry"
+
+
+@pytest.fixture
+async def search(database: Database) -> AsyncIterator[Search]:
+    """One document, embedded by ``MODEL``."""
+    async with opened(database.operator_url) as worker:
+        await Store(worker, RECIPE).apply([document_write("a.md", 2, [TEXT])])
+        yield Search(worker)
+
+
+async def _ask(search: Search, vectors: Vectors, text: str | None = TEXT) -> Candidates:
+    request = SearchRequest("alpha", None, text, vectors, Filters(), 10)
+    return await search.candidates(await search.live("alpha"), request)
+
+
+def _vector(dimensions: int = 8) -> npt.NDArray[np.float32]:
+    return vector_of(TEXT, dimensions).astype(np.float32)
+
+
+async def test_the_model_of_the_project_is_no_trouble(search: Search) -> None:
+    """Nothing is said where the question's vector fits."""
+    assert (await _ask(search, {MODEL: _vector()})).degraded == ()
+
+
+@pytest.mark.parametrize("vectors", [{"other/model": _vector()}, {MODEL: _vector(16)}])
+async def test_another_model_or_width_degrades_a_hybrid_question(
+    search: Search, vectors: Vectors
+) -> None:
+    """Words still answer, and the answer names the leg that could not."""
+    found = await _ask(search, vectors)
+    assert found.degraded == ("vector",)
+    assert len(found.keyword) == 1
+
+
+async def test_a_vector_question_by_another_model_is_refused(search: Search) -> None:
+    """Nothing found would be a lie; the refusal names both models."""
+    with pytest.raises(ConfigurationError, match=r"test/model.*other/model.*headrace replay"):
+        await _ask(search, {"other/model": _vector()}, text=None)
+
+
+async def test_a_model_that_is_passed_by_is_named(search: Search, database: Database) -> None:
+    """After a change of model, part of a project can be out of the question's reach."""
+    async with opened(database.operator_url) as worker:
+        chunk = chunk_write(0, "newly embedded", model="new/model")
+        await Store(worker, RECIPE).apply([document_write("b.md", 4, chunks=(chunk,))])
+    found = await _ask(search, {"new/model": _vector()})
+    assert found.degraded == (f"vector:{MODEL}",)
+    assert len(found.vector["new/model"]) == 1
+
+
+async def test_the_first_vectors_are_found_at_once(database: Database) -> None:
+    """A question that came before them does not keep the next one from finding them."""
+    async with opened(database.operator_url) as worker:
+        write = document_write("a.md", 2, chunks=(chunk_write(0, TEXT, vector=None),))
+        await Store(worker, RECIPE).apply([write])
+        search = Search(worker)
+        before = await _ask(search, {MODEL: _vector()})
+        assert (before.vector[MODEL], before.coverage) == ([], 0.0)
+        pending = PendingVectors(worker, Projects(worker))
+        assert await pending.counts("alpha") == Counts(chunks=1, pending=1, refused=0)
+        generation = await search.live("alpha")
+        waiting = await pending.texts("alpha", generation.id, [(write.position, 0)], 10)
+        vectors = {text.content_hash: vector_of(TEXT) for text in waiting}
+        await pending.remember("alpha", MODEL, vectors)
+        await pending.complete("alpha", generation.id, waiting, {})
+        after = await _ask(search, {MODEL: _vector()})
+        assert (len(after.vector[MODEL]), after.coverage) == (1, 1.0)
+        assert await pending.counts("alpha") == Counts(chunks=1, pending=0, refused=0)
+        assert await pending.counts("unknown") == Counts(chunks=0, pending=0, refused=0)

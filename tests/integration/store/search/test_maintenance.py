@@ -1,0 +1,379 @@
+"""What upkeep changes (speed) and what it doesn't (answers). On real Postgres, as a worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import asyncpg
+import numpy as np
+import pytest
+
+from events.models import Filters, Kind
+from store.generations.catalog import Generation
+from store.postgres.named_queries import named
+from store.postgres.pool import EVERY_AGENT, Database
+from store.search import activity, vector_indexes
+from store.search.keyword.segment_merge import list_sizes
+from store.search.maintenance import Maintenance
+from tests.support.databases import Database as Fresh
+from tests.support.searching import MODEL, Index, unit_vectors
+from tests.support.waiting import eventually, within
+from tests.support.writes import document_write
+
+DIMENSIONS = 32
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    opened = await Database.open(database.operator_url)
+    yield Index.of(opened)
+    await opened.close()
+
+
+async def sizes(index: Index) -> list[int]:
+    live = await index.live()
+    async with index.database.scope(live.project_id, None, live.id) as connection:
+        return [segment.chunks for segment in await list_sizes(connection, live.id)]
+
+
+async def write_many(index: Index, documents: int, first: int = 0) -> None:
+    for i in range(first, first + documents):
+        await index.write(f"d{i}", f"walrus number{i} swims", f"seagull number{i} flies")
+
+
+async def test_folding_changes_no_answer(index: Index) -> None:
+    """Many small segments become few; ids, scores and corrections stay as they were."""
+    await write_many(index, 70)
+    queries = ("walrus number7", "seagull", "walrsu swims")
+    before = [await index.candidates(query, limit=100) for query in queries]
+    await Maintenance(index.database).run_once()
+    after = [await index.candidates(query, limit=100) for query in queries]
+    fresh = [await Index.of(index.database).candidates(query, limit=100) for query in queries]
+    assert len(await sizes(index)) < 20
+    assert sum(await sizes(index)) == 140
+    for old, new, cold in zip(before, after, fresh, strict=True):
+        assert [i for i, _ in new.keyword] == [i for i, _ in old.keyword]
+        assert [s for _, s in new.keyword] == pytest.approx([s for _, s in old.keyword])
+        assert cold.keyword == new.keyword
+        assert new.corrections == old.corrections
+    assert list(after[2].corrections) == ["walrsu"]
+
+
+async def test_folding_makes_large_segments_of_large_ones(index: Index) -> None:
+    """Segments with rows per term merge too, and leave none of their rows behind."""
+    for part in range(8):
+        texts = [f"walrus part{part} number{i}" for i in range(520)]
+        await index.store.apply([index.document(f"d{part}", texts)])
+    before = await index.candidates("walrus part3 number17", limit=600)
+    await Maintenance(index.database).run_once()
+    assert await sizes(index) == [8 * 520]
+    after = await index.candidates("walrus part3 number17", limit=600)
+    assert [i for i, _ in after.keyword] == [i for i, _ in before.keyword]
+    assert [s for _, s in after.keyword] == pytest.approx([s for _, s in before.keyword])
+    live = await index.live()
+    async with index.database.scope(live.project_id, None, live.id) as connection:
+        left = await connection.fetchval("select count(distinct segment_id) from keyword_postings")
+    assert left == 1
+
+
+async def test_folding_keeps_private_documents(index: Index) -> None:
+    """Upkeep sees the private chunks of all agents, so it doesn't take them for deleted."""
+    for i in range(20):
+        await index.write(f"d{i}", f"walrus {i}", agent="ann")
+    await Maintenance(index.database).run_once()
+    assert len((await index.candidates("walrus", agent="ann", limit=50)).keyword) == 20
+    assert (await index.candidates("walrus", agent="bob", limit=50)).keyword == []
+
+
+async def test_the_dead_are_swept(index: Index) -> None:
+    """A segment most of whose chunks were deleted is written anew, or removed when all were."""
+    await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(10)])
+    await index.store.apply([index.document(f"e{i}", [f"seagull {i}"]) for i in range(5)])
+    await index.store.apply([index.document(f"d{i}", []) for i in range(6)])
+    await index.store.apply([index.document(f"e{i}", []) for i in range(5)])
+    maintenance = Maintenance(index.database, sweep_interval=timedelta())
+    await maintenance.run_once()
+    assert await sizes(index) == [4]
+    assert len((await index.candidates("walrus")).keyword) == 4
+
+
+async def test_questions_during_upkeep_lose_and_double_nothing(index: Index) -> None:
+    """While writers write and segments merge, a question finds each finished chunk exactly once."""
+    done: list[int] = []
+    finished = asyncio.Event()
+
+    async def write() -> None:
+        for i in range(120):
+            await write_many(index, 1, first=i)
+            done.append(i)
+        finished.set()
+
+    async def tidy() -> None:
+        maintenance = Maintenance(index.database)
+        while not finished.is_set():
+            await maintenance.run_once()
+
+    async def ask() -> int:
+        asked = 0
+        while not finished.is_set():
+            at_least = len(done)
+            found = [i for i, _ in (await index.candidates("walrus", limit=500)).keyword]
+            assert len(found) == len(set(found)), "a chunk appears twice"
+            assert len(found) >= at_least, "a chunk is lost"
+            asked += 1
+        return asked
+
+    await write_many(index, 1, first=1000)
+    _, _, *asked = await asyncio.gather(write(), tidy(), ask(), ask())
+    assert min(asked) > 5
+    assert len((await index.candidates("walrus", limit=500)).keyword) == 121
+
+
+async def index_names(database: Fresh) -> list[str]:
+    owner = await asyncpg.connect(database.owner_url)
+    try:
+        rows = await owner.fetch(
+            "select c.relname, i.indisvalid from pg_class c join pg_index i "
+            "on i.indexrelid = c.oid where c.relname like 'embeddings_hnsw%'"
+        )
+    finally:
+        await owner.close()
+    assert all(row["indisvalid"] for row in rows)
+    return [row["relname"] for row in rows]
+
+
+@pytest.mark.parametrize("as_owner", [True, False])
+async def test_large_projects_get_an_index(
+    index: Index, database: Fresh, as_owner: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HNSW with an exact tail finds 95% of the true ten nearest, and follows writes at once."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", 1.0)  # however slow the machine
+    vectors = unit_vectors(7, 3000, DIMENSIONS)
+    texts = [f"c{i}" for i in range(3000)]
+    for start in range(0, 2600, 650):
+        part = slice(start, start + 650)
+        await index.store.apply([index.document(f"d{start}", texts[part], vectors[part])])
+    owner_url = database.owner_url if as_owner else None
+    maintenance = Maintenance(index.database, owner_url, exact_chunks=1000)
+    await maintenance.run_once()
+    (first_name,) = await index_names(database)
+    await index.store.apply([index.document("tail", texts[2600:], vectors[2600:])])
+    assert await recall(Index.of(index.database), vectors, 40) >= 0.95
+
+    await index.store.apply([index.document("d0", [])])
+    alive = [i for i in range(3000) if i >= 650]
+    found = await index.candidates(vector=vectors[3], limit=50)
+    assert {int(text[1:]) for text in await index.texts(found.vector[MODEL])} <= set(alive)
+    assert len(found.vector[MODEL]) == 50
+
+    await index.store.apply(
+        [index.document("more", [f"x{i}" for i in range(1200)], vectors[:1200])]
+    )
+    await maintenance.run_once()
+    assert await index_names(database) == [first_name], "nothing is built while much comes in"
+    await maintenance.run_once()
+    (second_name,) = await index_names(database)
+    assert second_name != first_name
+    before_switch_is_noticed = await index.candidates(vector=vectors[700], limit=10)
+    assert len(before_switch_is_noticed.vector[MODEL]) == 10
+    await maintenance.run_once()
+    assert await index_names(database) == [second_name]
+
+
+async def recall(
+    index: Index, vectors: np.ndarray[tuple[int, int], np.dtype[np.float32]], queries: int
+) -> float:
+    """Share of the ten nearest, by numpy, that the search finds."""
+    hits = 0
+    for query in (
+        unit_vectors(7, 3000, DIMENSIONS)[:queries] + unit_vectors(9, queries, DIMENSIONS) / 4
+    ):
+        vector = (query / np.linalg.norm(query)).astype(np.float32)
+        wanted = {f"c{i}" for i in np.argsort(-(vectors @ vector))[:10]}
+        found = await index.candidates(vector=vector, limit=10)
+        hits += len(wanted & set(await index.texts(found.vector[MODEL])))
+    return hits / (10 * queries)
+
+
+async def test_filters_hold_with_an_index(index: Index, database: Fresh) -> None:
+    """A rare and a common filter both fill the answer, the rare one by exact comparison."""
+    vectors = unit_vectors(8, 3000, DIMENSIONS)
+    await index.store.apply(
+        [index.document("common", [f"c{i}" for i in range(2900)], vectors[:2900])]
+    )
+    await index.store.apply(
+        [index.document("rare", [f"r{i}" for i in range(100)], vectors[2900:], kind="code")]
+    )
+    await Maintenance(index.database, database.owner_url, exact_chunks=1000).run_once()
+    for kind, rows, letter in ((Kind.CODE, vectors[2900:], "r"), (Kind.TEXT, vectors[:2900], "c")):
+        found = await index.candidates(vector=vectors[0], filters=Filters(kinds=(kind,)), limit=30)
+        texts = await index.texts(found.vector[MODEL])
+        wanted = {f"{letter}{i}" for i in np.argsort(-(rows @ vectors[0]))[:30]}
+        assert len(wanted & set(texts)) >= 28
+
+
+async def test_small_projects_get_no_index(index: Index, database: Fresh) -> None:
+    """Up to the limit, exact comparison is as quick."""
+    await index.store.apply(
+        [index.document("d", [f"c{i}" for i in range(300)], unit_vectors(1, 300, 8))]
+    )
+    await Maintenance(index.database, database.owner_url, exact_chunks=300).run_once()
+    assert await index_names(database) == []
+
+
+async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
+    """The owner's functions refuse names and generations other than those of the scope."""
+    await index.write("d", "x", vectors=unit_vectors(1, 1, 8))
+    await index.write("d", "x", vectors=unit_vectors(1, 1, 8), project="q")
+    own, foreign = await index.live("p"), await index.live("q")
+    for call in (
+        f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {foreign.id}, 1, 8, 5)",
+        f"select build_vector_index('embeddings_hnsw_{own.id}_1_5', {foreign.id}, 1, 8, 5)",
+        f"select build_vector_index('embeddings_hnsw_{foreign.id}_1_5', {own.id}, 1, 8, 5)",
+        f"select build_vector_index('x; drop table chunks', {own.id}, 1, 8, 5)",
+        f"select drop_vector_index('embeddings_hnsw_{foreign.id}_1_5')",
+        "select drop_vector_index('chunks_pkey')",
+        "select drop_vector_index('a_b_c')",
+    ):
+        with pytest.raises(Exception, match="not an index of the current project"):
+            async with index.database.scope(own.project_id, None, own.id) as connection:
+                await connection.execute(call)
+
+
+async def test_upkeep_stops_when_told(index: Index) -> None:
+    """The loop ends at once, also in the middle of its pause."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(Maintenance(index.database).run(stop))
+    await asyncio.sleep(0)
+    stop.set()
+    async with within(10):
+        await running
+
+
+async def plan(index: Index, sql: str, *arguments: object) -> str:
+    live = await index.live()
+    async with index.database.scope(live.project_id, EVERY_AGENT, live.id) as connection:
+        rows = await connection.fetch(f"explain {sql}", *arguments)
+    return "\n".join(row[0] for row in rows)
+
+
+async def test_plans_keep_their_indexes_under_row_level_security(
+    index: Index, database: Fresh
+) -> None:
+    """As a worker: postings and exact vectors by primary key, the rest by the partial index."""
+    vectors = unit_vectors(8, 6000, DIMENSIONS)
+    for project in ("p", "q"):
+        for start in range(0, 6000, 1000):
+            texts = [f"c{i} d{i % 50}" for i in range(start, start + 1000)]
+            part = vectors[start : start + 1000]
+            await index.store.apply([index.document(f"d{start}", texts, part, project=project)])
+    await Maintenance(index.database, database.owner_url, exact_chunks=1000).run_once()
+    owner = await asyncpg.connect(database.owner_url)
+    await owner.execute("analyze")
+    await owner.close()
+    generation_id = (await index.live()).id
+    vector = vectors[0].astype(np.float16)
+    postings = await plan(index, named("keyword")["read_segments"], generation_id, [], [1, 2, 3])
+    assert "keyword_postings_pkey" in postings
+    assert "Seq Scan on keyword_postings" not in postings
+    numbers = {
+        "generation_id": generation_id,
+        "model_id": 1,
+        "dimensions": DIMENSIONS,
+        "visible": "",
+    }
+    exact = named("vectors")["exact"].format(**numbers)
+    assert "embeddings_hnsw" not in await plan(index, exact, vector, 10)
+    watermark = int((await index_names(database))[0].rpartition("_")[2])
+    indexed = named("vectors")["indexed"].format(**numbers, watermark=watermark)
+    chosen = await plan(index, indexed, vector, 10)
+    assert f"Index Scan using embeddings_hnsw_{generation_id}_1_" in chosen
+    assert "Seq Scan on embeddings" not in chosen
+
+
+async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
+    """After a first import, the planner knows at once that a project has more than one row."""
+    await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(300)])
+    owner = await asyncpg.connect(database.owner_url)
+    maintenance = Maintenance(index.database)
+    async with within(20):
+        while await owner.fetchval("select reltuples from pg_class where relname = 'chunks'") < 300:
+            await maintenance.run_once()
+    await owner.close()
+
+
+async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -> None:
+    """Nor does it end the worker: what failed is logged, and tried at the next turn."""
+
+    class Faulty(Maintenance):
+        def __init__(self, database: Database, faulty: int) -> None:
+            super().__init__(database, interval=timedelta(milliseconds=10))
+            self.faulty = faulty
+            self.turns = 0
+
+        async def tidy_keywords(self, generation: Generation) -> None:
+            if generation.project_id == self.faulty:
+                raise ValueError("a defect")
+            self.turns += 1
+
+    await index.write("a", "text", project="first")
+    await index.write("b", "text", project="second")
+    faulty = Faulty(index.database, (await index.live("first")).project_id)
+    stop = asyncio.Event()
+    running = asyncio.create_task(faulty.run(stop))
+    await eventually(lambda: faulty.turns >= 2, "two turns of the other project")
+    stop.set()
+    await running
+
+
+async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None:
+    """A build takes minutes; questions would meet every small segment that was written since."""
+
+    class Building(Maintenance):
+        folded = 0
+
+        async def tidy_keywords(self, generation: Generation) -> None:
+            self.folded += 1
+
+        async def _refresh_indexes(self, live: Generation) -> None:
+            await asyncio.Event().wait()
+
+    await index.write("a", "text")
+    building = Building(index.database, interval=timedelta(milliseconds=10))
+    running = asyncio.create_task(building.run(asyncio.Event()))
+    await eventually(lambda: building.folded >= 3, "three turns during one build")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_only_projects_that_were_written_to_are_looked_at(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the cost of doing nothing would grow with the number of projects."""
+    monkeypatch.setattr(activity, "SETTLING", timedelta())
+    ids = {}
+    for project in ("alpha", "beta", "gamma"):
+        await index.store.apply([document_write("a", 10, ["one"], project=project)])
+        ids[project] = (await index.store.generation(project)).project_id
+    seen = activity.Activity(index.database, timedelta(hours=1))
+    assert set(await seen.due()) >= set(ids.values())
+
+    async def nothing_is_due() -> bool:
+        return not await seen.due()
+
+    await eventually(nothing_is_due, "the server has counted what was written")
+    await index.store.apply([document_write("a", 20, ["two"], project="beta")])
+    due: list[int] = []
+
+    async def something_is_due() -> bool:
+        due.extend(await seen.due())
+        return bool(due)
+
+    await eventually(something_is_due, "the server has counted what was written")
+    assert due == [ids["beta"]]
+    monkeypatch.undo()
+    seen.keep(ids["gamma"])
+    assert ids["gamma"] in await seen.due()

@@ -1,0 +1,238 @@
+"""What a search finds, and what it must not. On real Postgres, as the role of workers."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import asyncpg
+import numpy as np
+import pytest
+
+from events.models import Filters, Kind
+from runtime.errors import ConfigurationError, UsageError
+from store.postgres.pool import Database
+from store.search.keyword.bm25 import K1, B
+from store.search.keyword.tokenizer import terms
+from store.search.search import Search
+from tests.support.databases import Database as Fresh
+from tests.support.searching import MODEL, Index, unit_vectors
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    opened = await Database.open(database.operator_url)
+    yield Index.of(opened)
+    await opened.close()
+
+
+def zipf_text(rng: random.Random) -> str:
+    words = (
+        f"w{chr(97 + int(rng.paretovariate(0.6)) % 26)}{int(rng.paretovariate(0.5)) % 900}"
+        for _ in range(rng.randrange(5, 60))
+    )
+    return " ".join(words)
+
+
+def bm25(texts: list[str], uris: list[str], query: str) -> dict[str, float]:
+    """BM25 in plain floats over contents and the words of uris."""
+    counted = [Counter(terms(t) + terms(u)) for t, u in zip(texts, uris, strict=True)]
+    mean = sum(c.total() for c in counted) / len(counted)
+    scores: dict[str, float] = {}
+    for term, repeated in Counter(terms(query)).items():
+        n = sum(term in c for c in counted)
+        idf = math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
+        for text, c in zip(texts, counted, strict=True):
+            if c[term]:
+                norm = K1 * (1 - B + B * c.total() / mean)
+                part = repeated * idf * c[term] * (K1 + 1) / (c[term] + norm)
+                scores[text] = scores.get(text, 0.0) + part
+    return scores
+
+
+async def test_keyword_scores_equal_bm25(index: Index) -> None:
+    """Chunks of one large write and of many small ones score alike: by the textbook."""
+    rng = random.Random(4)
+    texts = list(dict.fromkeys(zipf_text(rng) for _ in range(700)))
+    bulk, single = texts[:600], texts[600:]
+    await index.store.apply([index.document("bulk", bulk)])
+    for i, text in enumerate(single):
+        await index.write(f"single{i}", text)
+    uris = ["bulk"] * len(bulk) + [f"single{i}" for i in range(len(single))]
+    for query in ("wa1 wb2 wc3", "wb1", "wd4 wd4 wa17 we20"):
+        wanted = bm25(texts, uris, query)
+        found = (await index.candidates(query, limit=50)).keyword
+        contents = await index.texts(found)
+        assert [score for _, score in found] == pytest.approx(
+            sorted(wanted.values(), reverse=True)[:50], rel=1e-5
+        )
+        assert [wanted[text] for text in contents] == pytest.approx(
+            [score for _, score in found], rel=1e-5
+        )
+
+
+async def test_vectors_rank_by_cosine(index: Index) -> None:
+    """The exact path returns every chunk's cosine similarity, best first."""
+    vectors = unit_vectors(1, 200, 16)
+    await index.store.apply([index.document("d", [f"chunk {i}" for i in range(200)], vectors)])
+    found = await index.candidates(vector=vectors[17], limit=10)
+    similarities = vectors @ vectors[17]
+    order = np.argsort(-similarities)[:10]
+    assert await index.texts(found.vector[MODEL]) == [f"chunk {i}" for i in order]
+    assert [s for _, s in found.vector[MODEL]] == pytest.approx(similarities[order], abs=2e-3)
+
+
+async def test_both_legs_are_timed_and_empty_ones_left_out(index: Index) -> None:
+    """A search tells how long each leg that was asked for took."""
+    await index.write("d", "alpha", vectors=unit_vectors(1, 1, 8))
+    both = await index.candidates("alpha", unit_vectors(1, 1, 8)[0])
+    assert set(both.timings_ms) == {"vector", "keyword"}
+    assert len(both.keyword) == len(both.vector[MODEL]) == 1
+    assert both.degraded == ()
+    assert set((await index.candidates("alpha")).timings_ms) == {"keyword"}
+
+
+async def test_edited_and_deleted_chunks_never_appear(index: Index) -> None:
+    """From the moment of the write, neither leg finds what was there before."""
+    vectors = unit_vectors(2, 3, 8)
+    await index.write("a", "old walrus", "kept walrus", vectors=vectors[:2])
+    await index.write("b", "other walrus", vectors=vectors[2:])
+    await index.write("a", "new walrus", "kept walrus", vectors=vectors[:2])
+    await index.write("b")
+    found = await index.candidates("walrus", vectors[0])
+    assert sorted(await index.texts(found.keyword)) == ["kept walrus", "new walrus"]
+    assert sorted(await index.texts(found.vector[MODEL])) == ["kept walrus", "new walrus"]
+
+
+async def test_others_private_documents_never_appear(index: Index) -> None:
+    """Neither another agent's documents, nor those of another project, whoever asks."""
+    vector = unit_vectors(3, 1, 8)
+    for project in ("p", "q"):
+        await index.write("shared", f"{project} shared", vectors=vector, project=project)
+        for agent in ("ann", "bob"):
+            text = f"{project} {agent} shared"
+            await index.write("mine", text, vectors=vector, project=project, agent=agent)
+    cases: list[tuple[str | None, set[str]]]
+    cases = [("ann", {"p shared", "p ann shared"}), (None, {"p shared"})]
+    for asker, wanted in cases:
+        found = await index.candidates("shared", vector[0], agent=asker)
+        assert set(await index.texts(found.keyword, agent=asker)) == wanted
+        assert set(await index.texts(found.vector[MODEL], agent=asker)) == wanted
+    everything = await index.candidates("shared", project="q", agent="bob")
+    ids = [chunk_id for chunk_id, _ in everything.keyword]
+    assert await index.search.rows(await index.live("p"), "bob", ids) == {}
+    assert len(await index.search.rows(await index.live("q"), "ann", ids)) == 1
+
+
+FILTERS = [
+    (Filters(kinds=(Kind.CODE,)), {"a"}),
+    (Filters(kinds=(Kind.CODE, Kind.MARKDOWN)), {"a", "b"}),
+    (Filters(collections=("docs",)), {"b", "c"}),
+    (Filters(collections=("docs", "none"), kinds=(Kind.TEXT,)), {"c"}),
+    (Filters(uri_prefix="src/a_"), {"a"}),
+    (Filters(uri_prefix="src/"), {"a", "b"}),
+    (Filters(uri_prefix="src/%"), {"b"}),
+    (Filters(metadata={"n": 1}), {"a"}),
+    (Filters(metadata={"n": 1.0}), {"a"}),
+    (Filters(metadata={"n": "1"}), {"b"}),
+    (Filters(metadata={"n": True}), {"c"}),
+    (Filters(metadata={"n": 1, "team": "x'; drop table chunks; --"}), {"a"}),
+    (Filters(metadata={"absent": 1}), set()),
+    (Filters(), {"a", "b", "c"}),
+]
+
+
+@pytest.mark.parametrize(("filters", "wanted"), FILTERS)
+async def test_filters_hold_in_both_legs(index: Index, filters: Filters, wanted: set[str]) -> None:
+    """Each condition leaves the documents that fulfil it; text is never SQL or a pattern."""
+    vector = unit_vectors(5, 1, 8)
+    team = "x'; drop table chunks; --"
+    await index.write(
+        "src/a_1.py", "a same", vectors=vector, kind="code", metadata={"n": 1, "team": team}
+    )
+    await index.write(
+        "src/%.md",
+        "b same",
+        vectors=vector,
+        kind="markdown",
+        metadata={"n": "1"},
+        collections=("docs", "more"),
+    )
+    await index.write(
+        "lib/a", "c same", vectors=vector, metadata={"n": True}, collections=("docs",)
+    )
+    found = await index.candidates("same", vector[0], filters=filters)
+    assert {text[0] for text in await index.texts(found.keyword)} == wanted
+    assert {text[0] for text in await index.texts(found.vector[MODEL])} == wanted
+
+
+async def test_a_rare_filter_is_exact(index: Index) -> None:
+    """What passes the filter is found even where a thousand better chunks don't pass."""
+    await index.store.apply([index.document("many", [f"common words {i}" for i in range(1500)])])
+    await index.write("rare", "common " + "padding " * 200, kind="code")
+    found = await index.candidates("common words", filters=Filters(kinds=(Kind.CODE,)), limit=5)
+    assert len(found.keyword) == 1
+
+
+async def test_misspelt_words_are_corrected(index: Index) -> None:
+    """A word that occurs nowhere gives way to its neighbour, and the answer says so."""
+    await index.write("a", "the consumer acknowledges every message")
+    await index.write("b", "an unrelated sentence about walruses")
+    for query in ("acknowleges", "mesage", "messgae", "aknowledgse"):
+        found = await index.candidates(query)
+        assert await index.texts(found.keyword) == ["the consumer acknowledges every message"]
+        assert len(found.corrections) == 1
+    assert (await index.candidates("zzzzzzzz")).keyword == []
+    assert (await index.candidates("message")).corrections == {}
+
+
+async def test_a_word_that_lives_no_more_is_no_correction(index: Index) -> None:
+    """Corrections lead to chunks that exist."""
+    await index.write("a", "acknowledge")
+    await index.write("a")
+    found = await index.candidates("acknowlege")
+    assert found.keyword == []
+
+
+async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Index) -> None:
+    """Whoever can ask may not learn who else is here."""
+    await index.write("a", "text", project="known-one")
+    with pytest.raises(UsageError, match=r"no project 'p': .*headrace project list") as refused:
+        await index.candidates("x")
+    assert "known-one" not in str(refused.value)
+
+
+async def test_a_correction_tells_no_private_word(index: Index) -> None:
+    """Of the nearest words only those count that the asker may read."""
+    await index.write("shared", "the consumer acknowledges every message")
+    await index.write("private", "massage massage", "massage again", agent="ada")
+    await index.write("more", "nothing of zanzibar", agent="ada")
+    assert (await index.candidates("messagge")).corrections == {"messagg": "messag"}
+    assert (await index.candidates("zanzibarr")).corrections == {}
+    assert (await index.candidates("zanzibarr", agent="ada")).corrections != {}
+
+
+async def test_a_failing_leg_is_named(index: Index, database: Fresh) -> None:
+    """One leg beats none, and says so; without any, the search fails."""
+    await index.write("a", "some words", vectors=unit_vectors(1, 1, 8))
+    owner = await asyncpg.connect(database.owner_url)
+    await owner.execute("alter table keyword_segments rename to gone")
+    found = await index.candidates("words", unit_vectors(1, 1, 8)[0])
+    assert found.degraded == ("keyword",)
+    assert len(found.vector[MODEL]) == 1
+    with pytest.raises(ConfigurationError, match="headrace migrate"):
+        await index.candidates("words")
+    await owner.close()
+
+
+async def test_rows_carry_what_a_citation_needs(index: Index) -> None:
+    """A row has its document's uri, kind and metadata; unknown ids are absent."""
+    await index.write("dir/a.py", "some words", kind="code", metadata={"x": 1})
+    ((chunk_id, _),) = (await index.candidates("words")).keyword
+    rows = await Search(index.database).rows(await index.live(), None, [chunk_id, 10**9])
+    assert list(rows) == [chunk_id]
+    row = rows[chunk_id]
+    assert (row.uri, row.kind, row.content, row.start_line) == ("dir/a.py", "code", "some words", 1)
+    assert row.metadata == {"x": 1}

@@ -1,0 +1,91 @@
+"""Two builds on one table take turns: Postgres would end one of them as a deadlock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from store.postgres.pool import Database
+from store.search import vector_indexes
+from store.search.vector_indexes import VectorIndexes
+from tests.support.databases import Database as Fresh
+from tests.support.searching import MODEL, Index, unit_vectors
+from tests.support.writes import chunk_write, document_write
+
+CHUNKS = 3_000
+DIMENSIONS = 32
+PROJECTS = ("p", "q", "r")
+
+
+@pytest.fixture
+async def index(database: Fresh) -> AsyncIterator[Index]:
+    """Three projects that are large enough for an index."""
+    opened = await Database.open(database.operator_url)
+    index = Index.of(opened)
+    vectors = unit_vectors(1, CHUNKS, DIMENSIONS)
+    texts = [f"chunk {number}" for number in range(CHUNKS)]
+    for project in PROJECTS:
+        await index.store.apply([index.document("d", texts, vectors, project=project)])
+    yield index
+    await opened.close()
+
+
+def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Task[int]]:
+    """Patient builders, as replays are, one for each project."""
+
+    async def refresh(project: str) -> int:
+        live = await index.live(project)
+        indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+        return await indexes.refresh(live.project_id, live.id, wait=True)
+
+    return [asyncio.create_task(refresh(project)) for project in projects]
+
+
+async def test_builds_at_once_take_turns(index: Index, database: Fresh) -> None:
+    """Each is built; none fails."""
+    assert await asyncio.gather(*refreshing(index, database, *PROJECTS)) == [1, 1, 1]
+
+
+async def test_a_build_waits_for_imports_of_other_projects(
+    index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until their vectors are there and some seconds have passed, or it has waited for long."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", inf)  # its own import is not the reason
+    live = await index.live("p")
+    indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+
+    async def refresh() -> int:
+        return await indexes.refresh(live.project_id, live.id, after_import=True)
+
+    without_vector = chunk_write(0, "Herons nest in March.", model=MODEL, vector=None)
+    importing = document_write("importing.md", 100_000, project="q", chunks=(without_vector,))
+    await index.store.apply([importing])
+    assert await refresh() == 0
+
+    await index.store.apply([replace(importing, position=100_001, change="delete", chunks=())])
+    assert await refresh() == 0, "the next import may follow at once"
+    monkeypatch.setattr(vector_indexes, "CALM_S", 0.0)
+    assert await refresh() == 1
+
+    more = index.document("e", ["more"] * CHUNKS, unit_vectors(2, CHUNKS, DIMENSIONS), project="p")
+    await index.store.apply([more])
+    await index.store.apply([replace(importing, event_id="again", position=100_002)])
+    assert await refresh() == 0
+    monkeypatch.setattr(vector_indexes, "MAX_DEFERRAL_S", 0.0)
+    assert await refresh() == 1
+
+
+async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
+    """Who doesn't wait goes on with other work while somebody builds."""
+    live = await index.live("q")
+    impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
+    [building] = refreshing(index, database, "p")
+    built = []
+    while not building.done():
+        built.append(await impatient.refresh(live.project_id, live.id))
+    assert await building == 1
+    assert 0 in built

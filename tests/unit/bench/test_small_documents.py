@@ -1,0 +1,31 @@
+"""What load tests publish is what they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bench.small_documents import changes_of_all_kinds, notes
+from processors.chunking import chunk
+from processors.chunking.types import Source
+from processors.embedders import tokenizer_path
+from processors.embedders.local.tokenizer import TokenCounter
+
+COUNT = 300
+
+
+def test_notes_are_of_one_chunk_and_all_different() -> None:
+    """So many changes are so many chunks, and none is found in the vector cache."""
+    contents = [one.data.content or "" for one in notes("p", COUNT)]
+    assert len(set(contents)) == COUNT
+    count = TokenCounter(tokenizer_path(None))
+    assert all(len(chunk(Source("n.md", one, "markdown"), 254, count)) == 1 for one in contents)
+
+
+def test_a_mixture_has_every_kind_of_change() -> None:
+    """New, edited and deleted notes, and modules."""
+    changes = [one.data for one in changes_of_all_kinds("p", COUNT)]
+    kinds = Counter(one.change for one in changes)
+    assert kinds == {"upsert": 0.9 * COUNT, "delete": 0.1 * COUNT}
+    assert sum(one.uri.endswith(".py") for one in changes) == 0.1 * COUNT
+    edited = Counter(one.uri for one in changes if one.change == "upsert")
+    assert max(edited.values()) > 1

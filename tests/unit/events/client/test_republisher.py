@@ -1,0 +1,79 @@
+"""Where events belong that were kept, and what Redis remembers of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from events import Lane, Position
+from events.client.republisher import Trace, is_lost
+from events.outbox import WaitingEvent
+
+KEPT_AT = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)
+MILLISECONDS = int(KEPT_AT.timestamp() * 1000)
+
+
+def waiting(number: int = 1, position: int | None = None, lane: Lane = Lane.BULK) -> WaitingEvent:
+    return WaitingEvent("docs", f"event-{number}", lane, 3, position, number, KEPT_AT)
+
+
+def test_a_known_place_is_the_place() -> None:
+    """Its lane too, whatever lane the event was kept for."""
+    place = Position(Lane.LIVE, 3, "1700000000000-5")
+    assert waiting(position=place.number).place == place
+
+
+def test_a_derived_place_lies_within_the_millisecond() -> None:
+    """After every entry that Redis can have added in it, and before those of the next one."""
+    number = waiting().place.number
+    assert number > Position(Lane.LIVE, 3, f"{MILLISECONDS}-500000").number
+    assert number < Position(Lane.BULK, 3, f"{MILLISECONDS + 1}-0").number
+
+
+@pytest.mark.parametrize("first", [1, 2**19 - 2, 2**40])
+def test_derived_places_differ(first: int) -> None:
+    """Over many events of one millisecond, wherever their numbers have come to."""
+    places = {waiting(first + n).place.number for n in range(1000)}
+    assert len(places) == 1000
+
+
+def test_a_place_of_the_past_is_exact() -> None:
+    """To the millisecond, whatever the fraction of a second."""
+    for milliseconds in range(0, 1000, 7):
+        kept_at = KEPT_AT + timedelta(milliseconds=milliseconds)
+        event = WaitingEvent("docs", "e", Lane.LIVE, 0, None, 1, kept_at)
+        assert event.place.entry_id.partition("-")[0] == str(MILLISECONDS + milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("raw", "token", "entry"),
+    [
+        (None, None, None),
+        (b"live:3:5-0", "live:3:5-0", "live:3:5-0"),
+        (b"live:3:5-0 9-1", "live:3:5-0", "live:3:9-1"),
+    ],
+)
+def test_what_redis_remembers(raw: bytes | None, token: str | None, entry: str | None) -> None:
+    """The token, and the entry that holds the event by now."""
+    trace = Trace.parse(raw)
+    assert (trace.token, trace.entry) == (token, entry)
+
+
+@pytest.mark.parametrize(
+    ("raw", "archived", "lost"),
+    [
+        (None, {}, True),
+        (b"live:3:5-0", {}, False),
+        (b"live:3:5-0", {"live:3": "4-9"}, False),
+        (b"live:3:5-0", {"live:3": "5-0"}, True),
+        (b"live:3:5-0", {"bulk:3": "9-0", "live:2": "9-0"}, False),
+        (b"live:3:5-0 9-1", {"live:3": "9-0"}, False),
+        (b"live:3:5-0 9-1", {"live:3": "9-1"}, True),
+    ],
+)
+def test_which_events_never_come_to_the_archive(
+    raw: bytes | None, archived: dict[str, str], lost: bool
+) -> None:
+    """Those that Redis doesn't know, and those whose entry the archiver has passed in vain."""
+    assert is_lost(Trace.parse(raw), archived) is lost

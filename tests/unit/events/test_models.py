@@ -1,0 +1,137 @@
+"""Events as bytes: what is let in, and what comes of everything else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from events.models import (
+    EVENT_TYPES,
+    DocumentChange,
+    DocumentChanged,
+    Query,
+    content_hash,
+    parse_event,
+)
+from runtime import protocol_limits
+from runtime.errors import MalformedEvent
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+data_fields = st.sampled_from(
+    [*DocumentChange.model_fields, *Query.model_fields, "problem", "query_id", "token", "\x00"]
+)
+envelopes = st.fixed_dictionaries(
+    {"type": st.sampled_from(list(EVENT_TYPES)) | st.text(max_size=10)},
+    optional={
+        "specversion": st.just("1.0") | json_values,
+        "id": json_values,
+        "time": json_values,
+        "data": st.dictionaries(data_fields, json_values, max_size=8) | json_values,
+    },
+)
+
+
+def only_malformed(raw: bytes) -> None:
+    problem = ""
+    try:
+        event = parse_event(raw)
+    except MalformedEvent as error:
+        problem = str(error)
+    else:
+        assert parse_event(event.to_bytes()) == event
+    assert problem.isprintable()
+    assert len(problem) < 1000
+
+
+@given(st.binary(max_size=300))
+def test_bytes_are_an_event_or_malformed(raw: bytes) -> None:
+    only_malformed(raw)
+
+
+@given(envelopes)
+def test_envelopes_are_an_event_or_malformed(envelope: dict[str, Any]) -> None:
+    only_malformed(json.dumps(envelope).encode(errors="surrogatepass"))
+
+
+def change(**data: object) -> bytes:
+    return json.dumps(
+        {"type": "document.changed", "data": {"project": "p", "uri": "a", **data}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({}, "needs either content"),
+        ({"content": "x", "content_ref": {"sha256": "0" * 64, "size_bytes": 1}}, "needs either"),
+        ({"change": "delete", "content": "x"}, "carries no content"),
+        ({"change": "rename", "content": "x"}, "old_uri goes with rename"),
+        ({"content": "x", "old_uri": "b"}, "old_uri goes with rename"),
+        ({"change": "rename", "content": "x", "old_uri": "a"}, "two different uris"),
+        ({"content": "x", "content_hash": "0" * 64}, "not the SHA-256"),
+        ({"content": "a\x00b"}, "NUL"),
+        ({"content": "x", "uri": ""}, "uri: Value should have at least 1 character, not 0"),
+        ({"content": "x", "uri": "é" * 1500}, "uri: must have at most 2,048 bytes"),
+        ({"content": "x", "project": "../x"}, "project"),
+        ({"content": "x", "project": "p\n"}, "project"),
+        ({"content": "x", "metadata": {"\x00": 1}}, "NUL"),
+        ({"content": "x", "metadata": {"a": {"b": 1}}}, "metadata"),
+        ({"content": "x", "metadata": {str(i): i for i in range(65)}}, "metadata"),
+        ({"content": "x", "surprise": 1}, "surprise"),
+        ({"content": "x", "origin": {"source": "a" * 32, "revision": 0}}, "origin.revision"),
+        ({"content": "x", "origin": {"source": "docs", "revision": 1}}, "origin.source"),
+        (
+            {"content": "x", "agent": "ann", "origin": {"source": "a" * 32, "revision": 1}},
+            "shared documents only: leave agent out",
+        ),
+    ],
+)
+def test_inconsistent_changes_are_refused_with_the_reason(
+    data: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(MalformedEvent, match=reason):
+        parse_event(change(**data))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"type": "document.changed", "data": ' + b"[" * 50_000,
+        change(content="x").replace(b'"x"', b'"\\ud800"'),
+        change(content="x").replace(b'"x"', b'"\xff"'),
+        change(content="x", metadata={"a": 1}).replace(b"1}", b"NaN}"),
+        b"",
+        b"null",
+        b'{"type": "document.vanished"}',
+    ],
+    ids=["nested", "surrogate", "not utf-8", "nan", "empty", "null", "unknown type"],
+)
+def test_hostile_bytes_are_malformed(raw: bytes) -> None:
+    with pytest.raises(MalformedEvent):
+        parse_event(raw)
+
+
+def test_a_body_over_the_limit_is_refused_unread() -> None:
+    with pytest.raises(MalformedEvent, match="content_ref"):
+        parse_event(b" " * (protocol_limits.EVENT_BYTES + 1))
+
+
+def test_type_and_data_are_all_that_a_publisher_must_write() -> None:
+    event = parse_event(change(content="x", content_hash=content_hash("x")))
+    assert isinstance(event, DocumentChanged)
+    assert (event.data.change, event.source) == ("upsert", "headrace")
+
+
+def test_unknown_extension_attributes_are_ignored() -> None:
+    event = json.loads(change(content="x")) | {"traceparent": "00-1"}
+    assert parse_event(json.dumps(event).encode())

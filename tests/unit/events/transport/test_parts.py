@@ -1,0 +1,210 @@
+"""The transport's parts that need no server."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from faust.types import TP
+
+from events.names import Lane, Position, Topic
+from events.transport import HeldEntry, HeldMessage, Options, Statistics, kept_position
+from events.transport.app import App
+from events.transport.consumer_group import Group
+from events.transport.faust_acks import AckLog, NoOffsets
+from events.transport.in_flight import Window
+from events.transport.subscription import Subscription
+from runtime.errors import ConfigurationError, MalformedEvent
+from tests.support.waiting import eventually
+
+TP0 = TP(Topic.CHANGED_LIVE.value, 0)
+OWN = Position(Lane.LIVE, 0, "1000-1")
+LEASE = timedelta(seconds=6)
+
+
+def entry(entry_id: str = "1000-1", **more: Any) -> HeldEntry:
+    return HeldEntry(TP0, entry_id, {b"event": b"{}"}, **more)
+
+
+def subscription() -> Subscription:
+    group = cast("Group", type("Lease", (), {"lease": LEASE})())
+    return Subscription(group, Window(4), Statistics(), wake=lambda: None)
+
+
+def test_options_come_from_the_query() -> None:
+    """Durations are seconds there."""
+    options = Options.from_query({"prefix": "kb", "partitions": "3", "lease": "1.5"})
+    assert (options.prefix, options.partitions) == ("kb", 3)
+    assert options.lease == timedelta(seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ({"leese": "3"}, "unknown option 'leese'"),
+        ({"partitions": "many"}, "partitions"),
+        ({"lease": "0.1"}, "three times block"),
+        ({"block": "30"}, "block"),
+        ({"max_inflight": "0"}, "must be at least 1"),
+    ],
+)
+def test_wrong_options_name_the_cure(query: dict[str, str], says: str) -> None:
+    """A typo in the broker URL isn't ignored."""
+    with pytest.raises(ConfigurationError, match=says):
+        Options.from_query(query)
+
+
+def test_entry_ids_become_offsets_in_the_same_order() -> None:
+    """Faust's integer keeps the order of stream ids."""
+    ids = ["999-1048575", "1000-0", "1000-1", "1001-0"]
+    offsets = [entry(entry_id).offset for entry_id in ids]
+    assert offsets == sorted(offsets)
+    assert len(set(offsets)) == len(offsets)
+
+
+def test_fields_beside_the_event_are_headers() -> None:
+    """So that they read alike on Kafka."""
+    message = HeldMessage(
+        HeldEntry(TP0, "1000-1", {b"event": b"{}", b"position": b"7"}), generation_id=1
+    )
+    assert (message.value, message.headers) == (b"{}", [("position", b"7")])
+    assert message.timestamp == 1.0
+
+
+def test_a_kept_position_wins_over_the_own_one() -> None:
+    """A redriven event stays as old as it was."""
+    assert kept_position({}, OWN) == OWN.number
+    assert kept_position({b"position": b"7"}, OWN) == 7
+    assert kept_position({b"position": str(OWN.number).encode()}, OWN) == OWN.number
+
+
+@pytest.mark.parametrize("text", [b"", b"-1", b"1e3", b"9" * 40, str(OWN.number + 1).encode()])
+def test_an_impossible_position_is_malformed(text: bytes) -> None:
+    """Not a number, or newer than the entry that names it."""
+    with pytest.raises(MalformedEvent):
+        kept_position({b"position": text}, OWN)
+
+
+async def test_a_window_refills_by_halves() -> None:
+    """Nothing is read for one free place."""
+    window = Window(4)
+    for _ in range(4):
+        window.enter()
+    room = asyncio.create_task(window.room())
+    window.leave()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not room.done()
+    window.leave()
+    assert await room == 2
+
+
+async def test_a_window_bounds_bytes_too() -> None:
+    """However many places are free, large entries are read a few at a time, or not at all."""
+    window = Window(1000, limit_bytes=1000)
+    window.enter(100)
+    assert await window.room() == 9
+    window.enter(500)
+    room = asyncio.create_task(window.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    window.free_place(after=timedelta(hours=1))
+    await asyncio.sleep(0)
+    assert not room.done()
+    window.free_bytes(500)
+    assert await room == 1
+    window.leave(100)
+    for _ in range(500):
+        window.enter(1)
+        window.leave(1)
+    assert await window.room() > 100
+
+
+async def test_an_entry_larger_than_the_window_passes_alone() -> None:
+    """Or it would stay in its stream for ever."""
+    window = Window(1000, limit_bytes=1000)
+    window.enter(5000)
+    window.leave(5000)
+    assert await window.room() == 1
+
+
+async def test_a_closed_window_has_no_room() -> None:
+    """Closing ends every wait."""
+    window = Window(1)
+    window.enter()
+    room = asyncio.create_task(window.room())
+    await asyncio.sleep(0)
+    window.close()
+    assert await room == 0
+
+
+async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
+    """While everything fails, a worker holds one window of it and not the backlog."""
+    held = subscription()
+    failed = entry()
+    held.hold(failed)
+    held.retry(failed, timedelta(milliseconds=20), counted=True)
+    assert held.window.held == 1
+    await eventually(lambda: held.window.held == 0, "the place is free")
+
+
+@pytest.mark.parametrize(("delay", "bytes_left"), [(LEASE, 0), (2 * LEASE, 7)])
+async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
+    delay: timedelta, bytes_left: int
+) -> None:
+    """A wait beyond the lease is one in our memory."""
+    held = subscription()
+    failed = entry()
+    assert failed.size_bytes == 7
+    held.hold(failed)
+    held.retry(failed, delay, counted=False)
+    assert held.window.held_bytes == bytes_left
+
+
+def test_an_entry_is_settled_once() -> None:
+    """The first outcome counts."""
+    held = subscription()
+    one = entry()
+    held.hold(one)
+    held.acknowledge(one)
+    held.acknowledge(one)
+    held.retry(one, timedelta(seconds=1), counted=True)
+    assert (held.statistics.acknowledged, held.statistics.retried) == (1, 0)
+    assert held.window.held == 0
+
+
+def test_a_lost_entry_is_not_acknowledged() -> None:
+    """Its new owner will do that."""
+    held = subscription()
+    one = entry()
+    held.hold(one)
+    assert held.mark_lost(set()) == [one.id]
+    held.acknowledge(one)
+    assert held.statistics.acknowledged == 0
+    assert held.window.held == 0
+
+
+def test_fausts_acknowledgements_pass_through_and_leave_nothing() -> None:
+    """Its offset arithmetic never sees an offset."""
+    seen: list[tuple[TP, int]] = []
+    log = AckLog(lambda tp, offset: seen.append((tp, offset)))
+    log[TP0].append(7)
+    log[TP0].append(3)
+    assert seen == [(TP0, 7), (TP0, 3)]
+    assert list(log[TP0]) == []
+
+
+def test_no_offset_is_ever_remembered() -> None:
+    """Or reclaimed entries, which are older, would be dropped."""
+    offsets = NoOffsets()
+    offsets[TP0] = 5
+    offsets.update({TP0: 5})
+    assert offsets[TP0] is None
+
+
+def test_tables_are_refused() -> None:
+    """They need Kafka's log."""
+    with pytest.raises(ConfigurationError, match="Postgres"):
+        App("test", broker="redis://localhost").Table("counts")

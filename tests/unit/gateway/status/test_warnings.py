@@ -1,0 +1,143 @@
+"""What needs a person is said in words, and nothing else is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from events.heartbeats import Heartbeat
+from events.server.memory import MemoryUse
+from gateway.status.live_view import Rates, line
+from gateway.status.snapshot import model_rows, worker_rows
+from gateway.status.warnings import alarms
+
+
+def stream(topic: str = "document.changed.live", **changed: Any) -> dict[str, Any]:
+    row = {"lag": 0, "pending": 0, "oldest_unacknowledged_s": None, "dead_letters": 0}
+    return {"topic": topic, "partition": 0, **row, **changed}
+
+
+def worker(**changed: Any) -> dict[str, Any]:
+    roles = ["answerer", "archiver", "embedder", "indexer"]
+    state = {"host": "h", "pid": 1, "roles": roles, "version": "1"}
+    beat = Heartbeat("h:1:a", timedelta(seconds=1), state)
+    return worker_rows([beat])[0] | changed
+
+
+def seen(**changed: Any) -> dict[str, Any]:
+    memory = {"share": 0.0, "refuses_changes": False, "refuses_questions": False}
+    well = {"streams": [stream()], "memory": memory, "workers": [worker()]}
+    return {**well, "models": [], "providers": [], **changed}
+
+
+def test_nothing_is_said_where_all_is_well() -> None:
+    """A warning that is always there is none."""
+    assert alarms(seen()) == []
+    assert alarms(seen(workers=[])) == []
+
+
+WAITS = stream(oldest_unacknowledged_s=3.0)
+CHUNKED = stream("document.chunked.bulk", oldest_unacknowledged_s=3.0)
+ASKED = stream("query.requested", oldest_unacknowledged_s=3.0)
+FULL = {"share": 0.93, "refuses_changes": True, "refuses_questions": False}
+CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"memory": FULL}, "93%"),
+        ({"memory": FULL | {"refuses_questions": True}}, "changes and questions are refused"),
+        ({"streams": [WAITS], "workers": []}, "--only indexer"),
+        ({"streams": [WAITS], "workers": [worker(roles=["answerer"])]}, "--only indexer"),
+        ({"streams": [CHUNKED], "workers": [worker(roles=["indexer"])]}, "--only embedder"),
+        ({"streams": [ASKED], "workers": [worker(roles=["indexer"])]}, "--only answerer"),
+        ({"streams": [stream(dead_letters=2)]}, "2 dead letters"),
+        ({"workers": [worker(silent_s=12.0)]}, "silent for 12 s"),
+        ({"workers": [worker(loop_lag_s=2.5)]}, "2.5 s"),
+        ({"workers": [worker(), worker(version="2")]}, "several versions run: 1, 2"),
+        ({"models": [CIRCUIT]}, "down for 1 of 2 workers: vectors wait"),
+        ({"providers": [{"provider": "p", "held_s": 9.0, "waiting": 0}]}, "9 s left"),
+        ({"providers": [{"provider": "p", "held_s": 0.0, "waiting": 4}]}, "4 requests wait"),
+    ],
+)
+def test_each_trouble_is_one_line(changed: dict[str, Any], words: str) -> None:
+    """And is no other trouble too."""
+    [warning] = alarms(seen(**changed))
+    assert words in warning
+
+
+def test_a_silent_worker_does_no_work() -> None:
+    """What a killed one was for is done by nobody."""
+    warnings = alarms(seen(streams=[WAITS], workers=[worker(silent_s=60.0)]))
+    assert len(warnings) == 2
+
+
+def test_changes_are_refused_before_questions() -> None:
+    """Without a limit nothing is refused."""
+    shares = [0.5, 0.92, 0.97]
+    uses = [MemoryUse(int(share * 1000), 1000) for share in shares]
+    assert [one.refuses_changes for one in uses] == [False, True, True]
+    assert [one.refuses_questions for one in uses] == [False, False, True]
+    assert not MemoryUse(10**12, 0).refuses_changes
+
+
+def test_a_model_is_told_once_for_all_workers() -> None:
+    """The reason is that of one that it is down for."""
+    closed = {"model": "m", "state": "closed", "failures": 1, "reason": "old", "next_probe_s": 0}
+    down = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 2.5}
+    beats = [
+        Heartbeat(f"h:{n}", timedelta(), {"circuits": [circuit]})
+        for n, circuit in enumerate([closed, down])
+    ]
+    [row] = model_rows(beats)
+    assert (row["workers"], row["down_in"], row["reason"]) == (2, 1, "500")
+    assert row["next_probe_s"] == 2.5
+
+
+def test_a_worker_of_another_version_may_tell_less() -> None:
+    """What it doesn't tell is unknown."""
+    row = worker_rows([Heartbeat("h:1", timedelta(), {"pid": 7, "started_at": "soon"})])[0]
+    assert (row["worker"], row["up_s"], row["memory_bytes"]) == ("?:7", None, None)
+
+
+def test_rates_are_those_of_all_workers_together() -> None:
+    """One that restarted counts from nothing; the first look has no rate."""
+    rates, began = Rates(), datetime(2026, 1, 1, tzinfo=UTC)
+
+    def look(at_seconds: int, **documents: float) -> dict[str, float | None]:
+        rows = [
+            {"worker": name, "metrics": {"documents{outcome=indexed}": count}}
+            for name, count in documents.items()
+        ]
+        return rates.since_last(rows, began + timedelta(seconds=at_seconds))
+
+    assert look(0, a=100) == {"changes_per_s": None, "questions_per_s": None}
+    assert look(10, a=150, b=30)["changes_per_s"] == 8.0
+    assert look(20, a=5, b=30)["changes_per_s"] == 0.0
+
+
+def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
+    """In a container each has the same host and process id."""
+    rates, began = Rates(), datetime(2026, 1, 1, tzinfo=UTC)
+    shown: list[float | None] = []
+    for seconds, count in enumerate([0, 20, 40]):
+        rows = [
+            {"worker": "h:1", "metrics": {"documents{outcome=indexed}": done}}
+            for done in (count, 500)
+        ]
+        at = began + timedelta(seconds=seconds)
+        shown.append(rates.since_last(rows, at)["changes_per_s"])
+    assert shown == [None, 20.0, 20.0]
+
+
+def test_a_line_has_all_that_matters() -> None:
+    """What a server says reaches no terminal as it is."""
+    rates = {"changes_per_s": 1.5, "questions_per_s": None}
+    found = seen(streams=[stream(lag=3, oldest_unacknowledged_s=2.0), stream(lag=None)])
+    shown = line({"at": "now", **found, **rates, "warnings": ["red\x1b[31m"]})
+    assert shown.startswith("now lag unknown; pending 0; oldest 2.0 s; dead 0; workers 1; 1.5")
+    assert "\x1b" not in shown
+    assert "can't" in line({"at": "now", "unreachable": "Redis can't be reached"})

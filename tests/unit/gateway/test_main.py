@@ -1,0 +1,89 @@
+"""What the command line offers, and how it begins."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from gateway.session import ContentKind
+from processors.chunking.registry import CHUNKERS
+from tests.support.forking import ROOT
+
+START = (sys.executable, "-P", "-m", "gateway.main")
+
+INTERRUPTED_IMPORT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Interruption(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise {error}
+
+sys.meta_path.insert(0, Interruption())
+sys.argv[1:] = ["status"]
+from gateway.main import run
+run()
+"""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+
+
+def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, env=environment(**variables))
+
+
+def test_only_kinds_that_exist_are_offered() -> None:
+    """Whoever chooses one that nothing can cut would wait for nothing."""
+    assert {kind.value for kind in ContentKind} == set(CHUNKERS)
+
+
+@pytest.mark.parametrize("module", ["typer", "gateway.commands.status"])
+def test_ctrl_c_while_modules_load(module: str) -> None:
+    """No traceback: the command was not even begun."""
+    code = INTERRUPTED_IMPORT.format(name=module, error="KeyboardInterrupt")
+    done = run(sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "")
+
+
+def test_a_module_that_cannot_be_loaded() -> None:
+    """One line, as for any other failure."""
+    code = INTERRUPTED_IMPORT.format(
+        name="gateway.commands.status", error='ImportError("no such thing")'
+    )
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 1
+    assert done.stderr.startswith("headrace: unexpected ImportError: no such thing;")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_standard_streams_that_are_closed(closed: str) -> None:
+    """The command goes on, and ends with its exit code."""
+    command = f"{sys.executable} -P -m gateway.main logs {closed}"
+    done = run("sh", "-c", command, HEADRACE_HOME="/nowhere")
+    assert done.returncode == 1
+
+
+def test_its_version() -> None:
+    assert run(*START, "--version").stdout.startswith("headrace ")
+
+
+def test_a_shell_completes_options_of_a_command() -> None:
+    """Though its module is loaded only when it is asked for."""
+    words = {"COMP_WORDS": "headrace up --de", "COMP_CWORD": "2"}
+    done = run(*START, _HEADRACE_COMPLETE="complete_bash", **words)
+    assert done.stdout.split() == ["--detach"]
+
+
+def test_an_unknown_setting_is_wrong_usage() -> None:
+    """Exit code 2, and one line."""
+    done = run(*START, "status", HEADRACE_MODLE="x")
+    assert done.returncode == 2
+    assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting: did you mean")

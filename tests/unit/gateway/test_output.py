@@ -1,0 +1,128 @@
+"""What reaches a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from events import Backlog, Citation, Kind, QueryAnswer, Scores, SearchResult
+from events.names import Topic
+from gateway.answer_view import print_answer, print_results
+from gateway.output import print_json, printable, table
+from gateway.status.snapshot import stream_row
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\x00", "\x0b", "\u202e"]
+)
+def test_nothing_that_a_terminal_obeys_is_printed(hostile: str) -> None:
+    """A document can't clear the screen of who finds it, nor rewrite the line above."""
+    shown = printable(f"before{hostile}after")
+    assert shown.isprintable()
+    assert shown.startswith("before\N{REPLACEMENT CHARACTER}")
+
+
+def test_text_stays_as_it_is() -> None:
+    """Lines, tabs, accents and other scripts are content."""
+    text = "a\tb\n    naïve — 水路\u00a0🛶\n"
+    assert printable(text) == text
+
+
+def notes(coverage: float, *degraded: str) -> str:
+    """The last lines of an answer without results."""
+    answer = QueryAnswer(
+        query_id="1",
+        project="docs",
+        results=(),
+        watermark={},
+        coverage=coverage,
+        degraded=degraded,
+    )
+    console = Console(width=120, file=io.StringIO())
+    with console.capture() as shown:
+        print_answer(console, answer, "herons")
+    return shown.get()
+
+
+def test_an_answer_names_missing_vectors_in_one_line() -> None:
+    """A leg that failed is another matter."""
+    assert "62% of the chunks searched have vectors" in notes(0.62, "vector")
+    assert "degraded" not in notes(0.62, "vector")
+    assert "degraded: could not search keyword" in notes(0.62, "vector", "keyword")
+    assert "degraded: could not search vector" in notes(1.0, "vector")
+    assert "chunks searched" not in notes(1.0)
+
+
+def found(content: str) -> SearchResult:
+    return SearchResult(
+        chunk_id=1,
+        content=content,
+        kind=Kind.TEXT,
+        citation=Citation(uri="a.txt", start_line=1, end_line=2),
+        scores=Scores(fused=0.5),
+        match_type="keyword",
+    )
+
+
+def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it stands and what it says is what most want to know."""
+    print_results(Console(), [found("Herons nest.")], "herons")
+    assert "score" not in capsys.readouterr().out
+    print_results(Console(), [found("Herons nest.")], "herons", explain=True)
+    assert "keyword match · score 0.500" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("colours", ["", "0;15", "15;0"])
+def test_code_is_readable_on_any_background(colours: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No colour but the terminal's own: white letters vanish on a light one."""
+    monkeypatch.setenv("COLORFGBG", colours)
+    console = Console(force_terminal=True, color_system="truecolor", file=io.StringIO())
+    with console.capture() as shown:
+        print_results(console, [found("def herons(): return 'March'")], "herons")
+    assert "38;2;" not in shown.get()
+    assert "97m" not in shown.get()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_no_word_of_a_table_is_cut_off(width: int) -> None:
+    """Where columns don't fit, a row is a paragraph."""
+    row = {"worker": "host-17:27247", "version": "0.1.0", "silent_s": 16.1, "taken_over": 12_345}
+    row |= {"roles": "indexer, embedder", "retried": 0, "leases_lost": 0, "memory": 329}
+    console = Console(width=width, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(table([row, row]))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown.get()
+    for column, value in row.items():
+        words = f"{column.replace('_', ' ')} {value}".replace(",", "").split()
+        assert set(words) <= set(shown.get().replace(",", "").split())
+
+
+def test_status_names_each_stream_in_full() -> None:
+    """On 80 columns too, live and bulk can be told apart."""
+    backlog = Backlog(Topic.CHANGED_BULK, 0, 0, 0, 0, None, 0)
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(table([stream_row(backlog)]))
+    assert "document.changed.bulk" in shown.get()
+
+
+def test_a_position_in_json_is_exact_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """JavaScript and jq round integers of over 53 bits, and this one would name another change."""
+    position = 3_700_000_000_000_995_649
+    print_json({"position": position, "rows": [{"count": 3, "newest": position}], "ok": True})
+    assert json.loads(capsys.readouterr().out) == {
+        "position": str(position),
+        "rows": [{"count": 3, "newest": str(position)}],
+        "ok": True,
+    }
+
+
+def test_lines_of_a_windows_file_end_where_they_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Chunks that an earlier version has cut still hold carriage returns."""
+    print_results(Console(), [found("one\r\ntwo\r")], "two")
+    shown = capsys.readouterr().out
+    assert "two" in shown
+    assert "\N{REPLACEMENT CHARACTER}" not in shown

@@ -1,0 +1,71 @@
+"""What a person is told of a setting that can't be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+
+from gateway.session import require_known, wrong_setting
+from runtime.errors import UnknownSetting
+from runtime.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("MODEL_FAILURES", "0", "HEADRACE_MODEL_FAILURES: Input should be greater than 0"),
+        ("MODEL_REQUESTS_PER_MINUTE", "0", "HEADRACE_MODEL_REQUESTS_PER_MINUTE: Input"),
+        ("MODEL_TOKENS_PER_MINUTE", '{"voyage": 0}', "HEADRACE_MODEL_TOKENS_PER_MINUTE (voyage):"),
+        ("MODEL_TOKENS_PER_MINUTE", "many", 'must be JSON, as in {"voyage": 300}, or a number'),
+        ("MODELS", "code", 'HEADRACE_MODELS must be JSON, as in {"code":'),
+    ],
+)
+def test_the_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+) -> None:
+    """And what it holds is not repeated."""
+    monkeypatch.setenv(f"HEADRACE_{variable}", value)
+    with pytest.raises((ValidationError, SettingsError)) as refused:
+        Settings()
+    assert isinstance(refused.value, ValidationError | SettingsError)
+    assert told in wrong_setting(refused.value)
+
+
+def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most deployments have one."""
+    monkeypatch.setenv("HEADRACE_MODEL_REQUESTS_PER_MINUTE", "300")
+    assert Settings().model_requests_per_minute == {"": 300}
+
+
+@pytest.mark.parametrize(
+    ("variable", "cure"),
+    [
+        ("HEADRACE_MODLE", "did you mean HEADRACE_MODEL?"),
+        ("HEADRACE_REDIS_URI", "did you mean HEADRACE_REDIS_URL?"),
+        ("headrace_batch_document", "did you mean HEADRACE_BATCH_DOCUMENTS?"),
+        ("HEADRACE_XYZZY", "unset it"),
+    ],
+)
+def test_a_variable_that_is_no_setting(variable: str, cure: str) -> None:
+    """It is an error, as its writer takes it for one."""
+    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {cure}")):
+        require_known(["PATH", "HEADRACE_HOME", variable])
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "headrace_home",
+        "HEADRACE_TEST_SEEDS",
+        "HEADRACE_SERVICE_HOST",
+        "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
+        "HEADRACE_REDIS_SERVICE_PORT_REDIS",
+        "HEADRACE_PORT",
+    ],
+)
+def test_variables_that_others_set(variable: str) -> None:
+    """Kubernetes names the address of a service so."""
+    require_known([variable])

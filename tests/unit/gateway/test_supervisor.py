@@ -1,0 +1,87 @@
+"""What has ended is started again, until that has failed too often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from gateway.supervisor import Backoff, Supervisor
+from runtime.errors import ConfigurationError
+from tests.support.waiting import eventually
+
+AT_ONCE = Backoff(first=timedelta(), most=3)
+
+
+class Machine:
+    """A part that runs until it is ended; ``failures``: what its next starts fail with."""
+
+    def __init__(self, name: str, failures: Sequence[str] = ()) -> None:
+        self.name = name
+        self.is_running = True
+        self.starts = 0
+        self.failures = [*failures]
+
+    def ending(self) -> str:
+        return f"{self.name} was ended by SIGKILL"
+
+    def shorten_log(self) -> None:
+        """It has none."""
+
+    async def restart(self) -> None:
+        self.starts += 1
+        if self.failures:
+            raise ConfigurationError(self.failures.pop(0))
+        self.is_running = True
+
+
+async def test_what_ends_comes_back() -> None:
+    """Each end and each return is one line."""
+    server, worker, lines = Machine("Redis", ["no room"]), Machine("the worker"), list[str]()
+    stop = asyncio.Event()
+    run = asyncio.create_task(Supervisor([server], [worker], lines.append, AT_ONCE).run(stop))
+    await asyncio.sleep(0)
+    server.is_running = False
+    await eventually(lambda: server.is_running, "the server is back")
+    stop.set()
+    await run
+    assert lines == [
+        "Redis was ended by SIGKILL; next start in 0 s",
+        "no room; next start in 0 s",
+        "Redis runs again",
+    ]
+    assert worker.starts == 0
+
+
+async def test_it_gives_up_with_the_last_reason() -> None:
+    """A full disk doesn't heal by itself."""
+    server = Machine("Postgres", ["no room"] * 10)
+    run = Supervisor([server], [], lambda _: None, AT_ONCE).run(asyncio.Event())
+    server.is_running = False
+    with pytest.raises(ConfigurationError, match=r"Postgres failed 4 times .* no room"):
+        await run
+    assert server.starts == 3
+
+
+async def test_a_worker_waits_for_its_servers() -> None:
+    """Its starts don't fail because Postgres is still away."""
+    server, worker = Machine("Postgres"), Machine("the worker")
+    back = asyncio.Event()
+
+    async def restart() -> None:
+        await back.wait()
+        server.is_running = True
+
+    server.restart = restart  # type: ignore[method-assign]
+    stop = asyncio.Event()
+    lines: list[str] = []
+    run = asyncio.create_task(Supervisor([server], [worker], lines.append, AT_ONCE).run(stop))
+    server.is_running = worker.is_running = False
+    await eventually(lambda: len(lines) == 2, "both ends are known")
+    assert worker.starts == 0
+    back.set()
+    await eventually(lambda: worker.is_running, "the worker is back")
+    stop.set()
+    await run

@@ -1,0 +1,110 @@
+"""Citations, and contexts that fit a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from events.models import LegScore, Query
+from processors.answering.fusion import Fused
+from processors.answering.results import Assembler, permalink
+from store.generations.catalog import Generation, Recipe
+from store.search.search import Search
+from store.types import ChunkRow
+
+ROW = ChunkRow(
+    chunk_id=1,
+    document_id=1,
+    uri="src/odd name#1.py",
+    kind="code",
+    title=None,
+    content="def flow(): ...",
+    start_line=3,
+    end_line=9,
+    page=None,
+    symbol="flow",
+    heading_path=(),
+    commit="abc123",
+    permalink_template="https://git.example/x/blob/{commit}/{path}#L{start}-L{end}",
+    metadata={},
+    tokens=5,
+)
+GENERATION = Generation(1, 1, "live", Recipe("m"), datetime.now(UTC))
+
+
+class Rows(Search):
+    """Knows some chunks by id."""
+
+    def __init__(self, rows: Sequence[ChunkRow]) -> None:
+        self._rows = {row.chunk_id: row for row in rows}
+
+    async def rows(
+        self, generation: Generation, agent: str | None, chunk_ids: Sequence[int]
+    ) -> dict[int, ChunkRow]:
+        return {one: self._rows[one] for one in chunk_ids if one in self._rows}
+
+
+def _words(texts: Sequence[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def _ranked(*chunk_ids: int) -> list[Fused]:
+    return [
+        Fused(one, 1 / place, "vector", LegScore(rank=place, score=0.5), None)
+        for place, one in enumerate(chunk_ids, 1)
+    ]
+
+
+def _query(**fields: object) -> Query:
+    return Query.model_validate({"project": "p", "text": "flow", "reply_to": "r"} | fields)
+
+
+def test_a_permalink_holds_commit_path_and_lines() -> None:
+    """What has a meaning of its own in a URL is escaped; slashes of the path stay."""
+    link = "https://git.example/x/blob/abc123/src/odd%20name%231.py#L3-L9"
+    assert permalink(ROW) == link
+
+
+def test_without_a_commit_the_permalink_names_head() -> None:
+    """A link that moves with the branch beats none."""
+    link = permalink(replace(ROW, commit=None))
+    assert link is not None
+    assert "/blob/HEAD/" in link
+
+
+def test_without_a_template_there_is_no_permalink() -> None:
+    """A directory on somebody's disk has no address."""
+    assert permalink(replace(ROW, permalink_template=None)) is None
+
+
+async def test_chunks_that_went_meanwhile_are_left_out() -> None:
+    """Between search and assembly a document may be deleted."""
+    results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
+    assert [one.chunk_id for one in results] == [1]
+
+
+@pytest.mark.parametrize(("budget", "kept"), [(1000, [1, 2, 3]), (36, [1, 3])])
+async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept: list[int]) -> None:
+    """A chunk that doesn't fit is passed over for a smaller one further down, never cut."""
+    rows = [
+        replace(ROW, chunk_id=number, content=" ".join([f"w{number}"] * length))
+        for number, length in ((1, 20), (2, 30), (3, 5))
+    ]
+    query = _query(context_tokens=budget)
+    _, context = await Assembler(Rows(rows), _words).assemble(query, _ranked(1, 2, 3), GENERATION)
+    assert context is not None
+    assert [number for number in (1, 2, 3) if f"w{number}" in context] == kept
+    assert _words([context])[0] <= budget
+
+
+async def test_an_explanation_names_both_legs() -> None:
+    """A person can see why a chunk is where it is, also where a leg didn't find it."""
+    results, _ = await Assembler(Rows([ROW]), _words).assemble(
+        _query(explain=True), _ranked(1), GENERATION
+    )
+    assert results[0].explanation is not None
+    assert "rank 1" in results[0].explanation
+    assert "not among the candidates" in results[0].explanation

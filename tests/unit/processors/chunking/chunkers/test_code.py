@@ -1,0 +1,146 @@
+"""Source code is cut into its functions and classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from processors.chunking import Chunk
+from tests.support.chunking import cut
+
+FILLER = "value = compute(first, second, third) + {}"
+
+
+def filler(indent: str, many: int = 30, end: str = "") -> str:
+    return "".join(f"{indent}{FILLER.format(n)}{end}\n" for n in range(many))
+
+
+def holding(chunks: list[Chunk], text: str) -> Chunk:
+    return next(one for one in chunks if text in one.content)
+
+
+TYPESCRIPT = (
+    "export class Foo {{\n  one(): number {{\n{}  }}\n"
+    "  // about two\n  two(): void {{\n{}  }}\n}}\n"
+)
+
+
+METHODS = {
+    "a.py": (
+        (
+            "class Foo(Bar):\n    def one(self):\n{}\n"
+            "    # about two\n    @cached\n    def two(self):\n{}"
+        ),
+        "Foo.two",
+    ),
+    "a.js": (
+        "class Foo extends Bar {{\n  one() {{\n{}  }}\n  // about two\n  two() {{\n{}  }}\n}}\n",
+        "Foo.two",
+    ),
+    "a.ts": (TYPESCRIPT, "Foo.two"),
+    "a.tsx": (TYPESCRIPT, "Foo.two"),
+    "a.java": (
+        "class Foo {{\n  int one() {{\n{}  }}\n  // about two\n  int two() {{\n{}  }}\n}}\n",
+        "Foo.two",
+    ),
+    "a.cs": (
+        (
+            "namespace N {{ class Foo {{\n  int one() {{\n{}  }}\n"
+            "  // about two\n  int two() {{\n{}  }}\n}} }}\n"
+        ),
+        "N.Foo.two",
+    ),
+    "a.cpp": (
+        "class Foo {{\n  int one() {{\n{}  }}\n  // about two\n  int two() {{\n{}  }}\n}};\n",
+        "Foo::two",
+    ),
+    "a.rs": (
+        "impl Foo {{\n  fn one() {{\n{}  }}\n  // about two\n  fn two() {{\n{}  }}\n}}\n",
+        "Foo::two",
+    ),
+    "a.php": (
+        (
+            "<?php\nclass Foo {{\n  function one() {{\n{}  }}\n"
+            "  // about two\n  function two() {{\n{}  }}\n}}\n"
+        ),
+        "Foo::two",
+    ),
+    "a.rb": (
+        "class Foo < Bar\n  def one\n{}  end\n  # about two\n  def two\n{}  end\nend\n",
+        "Foo.two",
+    ),
+    "a.go": (
+        "package p\n\nfunc One() {{\n{}}}\n\n// about two\nfunc (f *Foo) two() {{\n{}}}\n",
+        "Foo.two",
+    ),
+    "a.c": (
+        "int one(void) {{\n{}}}\n\n// about two\nstatic int *two(int x) {{\n{}}}\n",
+        "two",
+    ),
+    "a.sh": ("one() {{\n{}}}\n\n# about two\ntwo() {{\n{}}}\n", "two"),
+}
+
+
+@pytest.mark.parametrize("uri", METHODS)
+def test_each_language_yields_qualified_symbols(uri: str) -> None:
+    """Methods are cut apart, named in full, and keep the comment above them."""
+    template, symbol = METHODS[uri]
+    end = "" if uri.endswith((".py", ".rb")) else ";"
+    body = "  echo first second third\n" * 40 if uri == "a.sh" else filler("    ", 11, end)
+    chunks = cut(uri, template.format(body, body))
+    second = holding(chunks, "about two")
+    assert second.symbol == symbol
+    assert "two" in second.content.replace("about two", "")
+
+
+def test_a_method_carries_the_name_of_its_class() -> None:
+    """The header of a method of a big class is the class's name, without bases or colon."""
+    body = filler("        ", 12)
+    content = f"class Foo(Bar):\n    def one(self):\n{body}\n    def two(self):\n{body}"
+    assert holding(cut("a.py", content), "def two").header == "Foo"
+
+
+def test_a_big_function_is_cut_between_statements() -> None:
+    """Each part but the first, which shows it, has the function's name for header."""
+    content = "def big(first):\n" + "".join(
+        f"    call_{n}(\n        argument_one,\n        argument_two,\n    )\n" for n in range(40)
+    )
+    chunks = cut("a.py", content)
+    assert len(chunks) > 1
+    assert chunks[0].header == ""
+    for one in chunks[1:]:
+        assert one.header == "big"
+        assert one.symbol == "big"
+        assert one.content.startswith("    call_")
+
+
+def test_a_class_that_fits_is_one_chunk() -> None:
+    """A small class stays whole."""
+    (one,) = cut(
+        "a.py", "class Foo:\n    def one(self):\n        pass\n\n    def two(self):\n        pass\n"
+    )
+    assert one.symbol == "Foo"
+
+
+def test_small_neighbours_are_merged() -> None:
+    """Two tiny functions share a chunk that lists both."""
+    (one,) = cut("a.py", "def one():\n    pass\n\n\ndef two():\n    pass\n")
+    assert one.symbol == "one, two"
+
+
+def test_broken_code_is_still_covered() -> None:
+    """Syntax errors cost symbols, not lines."""
+    assert cut("a.py", "def broken(:\n" + filler("    ") + "class }{\n" + filler(""))
+
+
+def test_a_bound_function_has_the_name_it_is_bound_to() -> None:
+    """An arrow function is known by its constant."""
+    chunks = cut(
+        "a.js", "export const handler = async (event) => {\n" + filler("  ", 20, ";") + "};\n"
+    )
+    assert {one.symbol for one in chunks} == {"handler"}
+
+
+def test_a_shell_script_may_hold_any_character() -> None:
+    """A brace before a character that the grammar's scanner can't take crashes nothing."""
+    (one,) = cut("a.sh", "greet() {\n  echo {\U000e10cc,🎉}\n}\n")
+    assert one.symbol == "greet"

@@ -1,0 +1,73 @@
+"""An edit changes the chunks that it touches, not those below it."""
+
+from __future__ import annotations
+
+import ast
+import random
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from processors.chunking import Source, chunk
+from tests.support.chunking import LIMIT_TOKENS, counter
+
+STDLIB = Path(sysconfig.get_path("stdlib"))
+EDITS = 100
+MOST_CHANGED = 3
+MODULES = (
+    "argparse",
+    "ast",
+    "cgi",
+    "codecs",
+    "configparser",
+    "ftplib",
+    "pathlib",
+    "shutil",
+    "socket",
+)
+
+
+def embedded(content: str) -> set[tuple[str, str]]:
+    source = Source("module.py", content, "code", "python")
+    return {(one.header, one.content) for one in chunk(source, LIMIT_TOKENS, counter())}
+
+
+def edits(content: str, rng: random.Random, many: int) -> Iterator[str]:
+    """Versions of a module in each of which one statement was inserted, replaced or deleted."""
+    functions = [node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.FunctionDef)]
+    while many:
+        body = rng.choice(functions).body
+        statement = rng.choice(body)
+        lines = content.split("\n")
+        start, end = statement.lineno - 1, statement.end_lineno
+        indent = " " * statement.col_offset
+        change = rng.choice(["insert", "insert more", "replace", "delete"])
+        if change == "insert":
+            lines[start:start] = [f"{indent}value = compute({many})"]
+        elif change == "insert more":
+            lines[start:start] = [f"{indent}if value:", f"{indent}    raise ValueError({many})"]
+        elif change == "replace" or len(body) == 1:
+            lines[start:end] = [f"{indent}replaced = other({many})  # edited"]
+        else:
+            lines[start:end] = []
+        if parses("\n".join(lines)):
+            many -= 1
+            yield "\n".join(lines)
+
+
+def parses(content: str) -> bool:
+    try:
+        ast.parse(content)
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_editing_one_function_changes_at_most_three_chunks() -> None:
+    """Of a long module only the neighbourhood of an edit is embedded again."""
+    rng = random.Random(20)
+    for name in MODULES:
+        content = (STDLIB / f"{name}.py").read_text()
+        before = embedded(content)
+        for edited in edits(content, rng, EDITS // len(MODULES) + 1):
+            assert len(embedded(edited) - before) <= MOST_CHANGED, name

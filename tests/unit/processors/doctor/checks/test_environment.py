@@ -1,0 +1,116 @@
+"""What the doctor says of servers, clocks and disks that no test has at hand."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from processors.doctor.checks.environment import judge_clocks, judge_packages, judge_room
+from processors.doctor.checks.postgres_server import judge_postgres
+from processors.doctor.checks.redis_server import judge_redis
+from processors.doctor.findings import State
+from store.inspection.environment import PostgresFacts
+from store.postgres.revision import Schema, head_revision
+
+MIB = 2**20
+GIB = 2**30
+REDIS = {
+    "redis_version": "7.4.1",
+    "aof_enabled": 1,
+    "aof_last_write_status": "ok",
+    "maxmemory_policy": "noeviction",
+    "used_memory": 100 * MIB,
+    "maxmemory": GIB,
+    "user": "headrace_operator",
+}
+POSTGRES = PostgresFacts(
+    version=180004,
+    vector_version="0.8.5",
+    schema=Schema(head_revision()),
+    role="headrace_worker",
+    is_a_superuser=False,
+    has_bypassrls=False,
+    owns_tables=False,
+    user_is_superuser=False,
+    fsync=True,
+    shared_buffers_bytes=512 * MIB,
+    vector_index_bytes=100 * MIB,
+    clock=0.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "state"),
+    [
+        ({}, None, State.OK),
+        ({"redis_version": "5.0.7"}, "redis.version", State.PROBLEM),
+        ({"aof_enabled": 0}, "redis.persistence", State.WARNING),
+        ({"aof_last_write_status": "err"}, "redis.persistence", State.PROBLEM),
+        ({"maxmemory_policy": "allkeys-lru"}, "redis.eviction", State.PROBLEM),
+        ({"used_memory": 900 * MIB}, "redis.memory", State.WARNING),
+        ({"used_memory": 1020 * MIB}, "redis.memory", State.PROBLEM),
+        ({"maxmemory": 0, "total_system_memory": 110 * MIB}, "redis.memory", State.WARNING),
+        ({"maxmemory": 0}, None, State.OK),
+    ],
+)
+def test_redis(facts: dict[str, object], name: str | None, state: State) -> None:
+    """Each flaw shows in its own condition, with a cure, and in no other."""
+    found = {one.name: one for one in judge_redis(REDIS | facts) if one.state is not State.OK}
+    assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
+    assert all(one.cure for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "state"),
+    [
+        ({}, None, State.OK),
+        ({"version": 140011}, "postgres.version", State.PROBLEM),
+        ({"vector_version": None}, "postgres.pgvector", State.PROBLEM),
+        ({"vector_version": "0.7.4"}, "postgres.pgvector", State.PROBLEM),
+        ({"schema": Schema(None)}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("0001")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999", "9998")}, "postgres.schema", State.PROBLEM),
+        ({"schema": Schema("9999", head_revision())}, None, State.OK),
+        ({"is_a_superuser": True}, "postgres.role", State.PROBLEM),
+        ({"has_bypassrls": True}, "postgres.role", State.PROBLEM),
+        ({"owns_tables": True}, "postgres.role", State.PROBLEM),
+        ({"fsync": False}, "postgres.durability", State.PROBLEM),
+        ({"vector_index_bytes": GIB}, "postgres.memory", State.WARNING),
+    ],
+)
+def test_postgres(changes: dict[str, object], name: str | None, state: State) -> None:
+    """Each flaw shows in its own condition, with a cure, and in no other."""
+    values = {field: getattr(POSTGRES, field) for field in PostgresFacts.__dataclass_fields__}
+    facts = PostgresFacts(**values | changes)
+    found = {one.name: one for one in judge_postgres(facts) if one.state is not State.OK}
+    assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
+    assert all(one.cure for one in found.values())
+
+
+@pytest.mark.parametrize(
+    ("offset", "state"),
+    [(0.2, State.OK), (-3.0, State.WARNING), (60.0, State.PROBLEM), (-60.0, State.PROBLEM)],
+)
+def test_clocks(offset: float, state: State) -> None:
+    """A clock may be wrong either way."""
+    condition = judge_clocks({"Redis": offset, "Postgres": 0.0})
+    assert condition.state is state
+    assert ("behind" in condition.detail) == (offset <= -1)
+
+
+@pytest.mark.parametrize(
+    ("free", "state"), [(10 * GIB, State.OK), (GIB, State.WARNING), (MIB, State.PROBLEM)]
+)
+def test_room(free: int, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that isn't there yet has the room of the one that it will be made in."""
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(free))
+    assert judge_room("disk.home", tmp_path / "not" / "there").state is state
+
+
+def test_packages() -> None:
+    """What runs these tests is enough."""
+    assert {one.state for one in judge_packages()} == {State.OK}

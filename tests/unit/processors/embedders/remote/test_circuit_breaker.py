@@ -1,0 +1,158 @@
+"""A model that is down is asked by a probe, and by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from processors.embedders.remote.circuit_breaker import Circuit, CircuitOptions, CircuitState
+from processors.embedders.remote.provider import RequestRefused
+from processors.recipes import model_options
+from runtime.errors import (
+    CircuitOpen,
+    ConfigurationError,
+    HeadraceError,
+    RateLimited,
+    Unavailable,
+)
+from runtime.settings import Settings
+from tests.support.waiting import eventually, within
+
+FAST = CircuitOptions(
+    failures=3,
+    first_pause=timedelta(milliseconds=10),
+    longest_pause=timedelta(milliseconds=20),
+)
+
+
+class Model:
+    """Answers a probe once ``up``."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.probes = 0
+
+    async def probe(self) -> None:
+        self.probes += 1
+        if not self.up:
+            raise Unavailable("no answer")
+
+
+@asynccontextmanager
+async def circuit_of(model: Model, options: CircuitOptions = FAST) -> AsyncIterator[Circuit]:
+    circuit = Circuit("test", model.probe, options)
+    yield circuit
+    await circuit.close()
+
+
+def request(circuit: Circuit, error: BaseException | None = None) -> None:
+    """One request, with the error that it ends with."""
+    with contextlib.suppress(HeadraceError, asyncio.CancelledError), circuit.watched():
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [Unavailable("500"), ConfigurationError("refused the key")])
+async def test_failures_in_a_row_open_it(error: Exception) -> None:
+    """The last failure is in the message, so that a log needs no other line."""
+    async with circuit_of(Model()) as circuit:
+        for _ in range(FAST.failures):
+            circuit.require_closed()
+            request(circuit, error)
+        with pytest.raises(CircuitOpen, match=str(error)) as refused:
+            circuit.require_closed()
+        assert refused.value.retry_after is not None
+        assert refused.value.retry_after <= FAST.first_pause
+
+
+@pytest.mark.parametrize("answer", [None, RateLimited("slow down"), RequestRefused("too long")])
+async def test_any_answer_between_failures_keeps_it_closed(answer: Exception | None) -> None:
+    """A provider that refuses is there."""
+    async with circuit_of(Model()) as circuit:
+        for error in [Unavailable("500"), Unavailable("500"), answer] * 3:
+            request(circuit, error)
+        assert not circuit.is_open
+
+
+async def test_old_failures_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure a minute is no outage."""
+    clock = [0.0]
+    monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
+    async with circuit_of(Model()) as circuit:
+        for _ in range(5):
+            request(circuit, Unavailable("500"))
+            clock[0] += 61
+        assert not circuit.is_open
+
+
+async def test_a_model_that_only_stalls_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the settings' defaults, also where one request at a time runs into its timeout."""
+    clock = [0.0]
+    monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
+    options = model_options(Settings())
+    async with circuit_of(Model(), options.circuit) as circuit:
+        for attempt in range(options.retries + 1):
+            clock[0] += options.timeout.total_seconds() + 2.0**attempt
+            request(circuit, Unavailable("no answer"))
+        assert circuit.is_open
+
+
+async def test_only_a_probe_closes_it() -> None:
+    """An answer to a request from before the outage proves nothing."""
+    model = Model()
+    async with circuit_of(model) as circuit:
+        for _ in range(FAST.failures):
+            request(circuit, Unavailable("500"))
+        request(circuit)
+        await eventually(lambda: model.probes > 2, "probes")
+        assert circuit.is_open
+        model.up = True
+        async with within(5):
+            await circuit.closed()
+        circuit.require_closed()
+        assert circuit.status.state is CircuitState.CLOSED
+        assert circuit.status.failures == 0
+
+
+async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that stalls is down, though no request failed.
+
+    A quick cancellation says nothing, nor does that of a request that nobody waits for impatiently.
+    """
+    clock = [0.0]
+    monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
+    async with circuit_of(Model()) as circuit:
+        for silence, asked, is_open in (
+            (0.1, True, False),
+            (5.0, False, False),
+            (5.0, True, True),
+        ):
+            for _ in range(FAST.failures):
+                request = circuit.watched(may_be_given_up=asked)
+                with contextlib.suppress(asyncio.CancelledError), request:
+                    clock[0] += silence
+                    raise asyncio.CancelledError
+            assert circuit.is_open is is_open
+
+
+async def test_a_probe_that_is_refused_does_not_close_it() -> None:
+    """A route that went astray answers 404 to everything."""
+    refusals = [RequestRefused("no such model")] * 2
+
+    async def probe() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    circuit = Circuit("test", probe, FAST)
+    circuit.open("no such model")
+    with pytest.raises(CircuitOpen, match="no such model"):
+        circuit.require_closed()
+    async with within(5):
+        await circuit.closed()
+    assert not refusals
+    await circuit.close()

@@ -1,0 +1,118 @@
+"""A project that is switched again and again doesn't keep a worker busy for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import Lane, Position, Topic
+from events.signatures import Keys
+from processors.admission import KeyRing
+from processors.embedding.keyword_precedence import Precedence
+from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
+from processors.indexing.preparation import Prepared, Preparer
+from processors.indexing.realigner import Realigner
+from processors.indexing.reports import Reporter
+from processors.recipes import RecipeNotices
+from store.documents.pending import PendingVectors
+from store.generations.catalog import Generation, Recipe
+from store.generations.switch import GenerationMoved
+from store.store import Store
+from store.types import Applied, DocumentWrite
+
+
+class Restless(Store):
+    """Another generation is live whenever something is written, ``moves`` times."""
+
+    def __init__(self, moves: int) -> None:
+        self.moves = moves
+
+    async def handled(self, changes: Sequence[Any], proofs: Mapping[Any, str] = {}) -> set[Any]:
+        return set()
+
+    async def generation(self, project: str) -> Generation:
+        return Generation(self.moves, 1, "live", Recipe("m"), datetime.now(UTC))
+
+    async def apply(
+        self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True
+    ) -> list[Applied]:
+        if self.moves:
+            self.moves -= 1
+            raise GenerationMoved("another one is live")
+        return []
+
+
+class Recording(Preparer):
+    """Notes for which generation it was asked."""
+
+    def __init__(self) -> None:
+        self.asked_for: list[int] = []
+
+    async def prepare(self, changes: Any, generation: Generation, urgency: Any) -> Prepared:
+        self.asked_for.append(generation.id)
+        return Prepared([], [])
+
+
+class Silent(Reporter):
+    """Publishes nothing."""
+
+    def __init__(self) -> None: ...
+
+    async def finish(self, results: Any, generation_id: int) -> None: ...
+
+
+class Complete(PendingVectors):
+    """No chunk waits for a vector."""
+
+    def __init__(self) -> None: ...
+
+
+def _change() -> Change:
+    event = DocumentChanged(data=DocumentChange(project="p", uri="a.md", content="text"))
+    return Change(
+        event=event,
+        topic=Topic.CHANGED_LIVE,
+        partition=0,
+        entry_id="1-0",
+        position=Position(Lane.LIVE, 0, "1-0"),
+        number=1,
+        attempts=1,
+        raw=event.to_bytes(),
+        message=None,
+        settle=lambda _: None,
+    )
+
+
+class Unneeded(Realigner):
+    """No change is late."""
+
+    def __init__(self) -> None: ...
+
+
+async def _no_keys(_: str) -> Keys:
+    return Keys()
+
+
+async def _index(moves: int) -> list[int]:
+    preparer = Recording()
+    key_ring, notices = KeyRing(_no_keys), RecipeNotices(None)
+    rest = Silent(), Complete(), Precedence(), Unneeded()
+    indexing = Indexing(Restless(moves), key_ring, preparer, notices, *rest)
+    await indexing.run([_change()])
+    return preparer.asked_for
+
+
+@pytest.mark.parametrize("moves", [0, 1, MOST_MOVES])
+async def test_changes_are_prepared_for_each_generation_that_comes(moves: int) -> None:
+    """Until what they were prepared for is what they are written to."""
+    assert await _index(moves) == list(range(moves, -1, -1))
+
+
+async def test_in_the_end_they_wait_like_after_any_outage() -> None:
+    """They stay pending, and the worker turns to other projects."""
+    with pytest.raises(GenerationMoved):
+        await _index(MOST_MOVES + 1)

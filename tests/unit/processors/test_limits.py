@@ -1,0 +1,97 @@
+"""What an operator lets through."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from events.models import DocumentChange, DocumentChanged, Query, QueryRequested
+from gateway.session import wrong_setting
+from processors.limits import Limits
+from runtime import protocol_limits
+from runtime.errors import LimitExceeded, MalformedEvent
+from runtime.settings import Settings
+from tests.support.limits import ASKED, CHANGED, LOWERED
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMES = [one.name for one in fields(Limits)]
+
+
+def change(**data: Any) -> DocumentChange:
+    """A change whose uri, by default, fits even the lowered limits."""
+    return DocumentChange(**{"project": "docs", "uri": "a.md", "content": "Text.", **data})
+
+
+def question(seconds: float = 1, **data: Any) -> QueryRequested:
+    """A question that may take so long."""
+    deadline = NOW + timedelta(seconds=seconds)
+    query = Query(**{"project": "docs", "text": "weir", "reply_to": "r", **data}, deadline=deadline)
+    return QueryRequested(time=NOW, data=query)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_only_lower_what_the_protocol_allows(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default it is all of it, and the variable that says more is named."""
+    most = getattr(Limits(), name)
+    assert getattr(Settings(), f"max_{name}") == most
+    number = int(most.total_seconds()) if isinstance(most, timedelta) else most
+    variable = f"HEADRACE_MAX_{name.upper()}"
+    monkeypatch.setenv(variable, str(number - 1))
+    assert getattr(Limits.of(Settings()), name) < most
+    monkeypatch.setenv(variable, str(number + 1))
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert variable in wrong_setting(refused.value)
+
+
+def test_all_that_the_protocol_allows_passes_by_default() -> None:
+    """Nothing that worked before has to be allowed."""
+    metadata = {f"{number:02}" + "\x01" * 126: "\x01" * 2048 for number in range(64)}
+    names = tuple(f"c{number}" for number in range(32))
+    data = change(uri="u" * 2048, title="t" * 512, collections=names, metadata=metadata)
+    Limits().check_change(data)
+    Limits().check_question(question(300, text="q" * 2000, limit=100, context_tokens=128_000))
+
+
+@pytest.mark.parametrize(("name", "data", "told"), CHANGED)
+def test_a_change_is_measured(name: str, data: dict[str, Any], told: str) -> None:
+    """What is told names field, size, limit and setting."""
+    with pytest.raises(LimitExceeded) as refused:
+        Limits(**{name: LOWERED[name]}).check_change(change(**data))
+    assert told in str(refused.value)
+    assert str(refused.value).endswith(f"raise HEADRACE_MAX_{name.upper()}")
+    Limits().check_change(change(**data))
+
+
+@pytest.mark.parametrize(("name", "data", "told"), ASKED)
+def test_a_question_is_measured(name: str, data: dict[str, Any], told: str) -> None:
+    """Likewise; its patience by the asker's clock, wherever that stands."""
+    data = {"seconds" if one == "timeout" else one: value for one, value in data.items()}
+    with pytest.raises(LimitExceeded) as refused:
+        Limits(**{name: LOWERED[name]}).check_question(question(**data))
+    assert told in str(refused.value)
+    assert str(refused.value).endswith(f"raise HEADRACE_MAX_{name.upper()}")
+    Limits().check_question(question(**data))
+
+
+def test_an_event_is_measured_before_it_is_parsed() -> None:
+    """Were it parsed first, it would be malformed."""
+    decode = Limits(event_bytes=100).decoder(DocumentChanged)
+    with pytest.raises(LimitExceeded, match=r"101 bytes, over the limit of 100 bytes"):
+        decode(b"x" * 101)
+    with pytest.raises(MalformedEvent, match="content_ref"):
+        decode(b"x" * (protocol_limits.EVENT_BYTES + 1))
+    event = DocumentChanged(data=change())
+    assert Limits().decoder(DocumentChanged)(event.to_bytes()) == event
+
+
+def test_a_question_without_a_deadline_has_none_to_measure() -> None:
+    """It gets the default one."""
+    query = Query(project="docs", text="weir", reply_to="r")
+    Limits(query_deadline=timedelta(seconds=1)).check_question(QueryRequested(data=query))

@@ -1,0 +1,77 @@
+"""What an index is made by, and what is said where the settings ask for something else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from processors.chunking import Chunking
+from processors.recipes import RecipeNotices, chooses_models, recipe_of
+from runtime.errors import ConfigurationError, UsageError
+from runtime.settings import Settings
+from store.generations.catalog import Generation, Recipe
+
+
+def test_the_recipe_of_the_settings_names_models_in_full() -> None:
+    """The width is part of the name, for models that can be asked for one."""
+    settings = Settings(model_dimensions=256, models={"code": "voyage/voyage-code-3"})
+    recipe = recipe_of(settings)
+    assert recipe == Recipe(
+        "local/all-MiniLM-L6-v2", {"code": "voyage/voyage-code-3@256"}, chunking="1", tokens=1
+    )
+
+
+def test_a_model_for_a_kind_that_does_not_exist_is_refused() -> None:
+    """The message names the kinds there are."""
+    with pytest.raises(ConfigurationError, match=r"unknown kind cod; there are: code"):
+        recipe_of(Settings(models={"cod": "local/hash-384"}))
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1", 254), ("1:128", 128), ("1:1000", 254)])
+def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> None:
+    """And never raises it: a longer chunk would be cut off when it is embedded."""
+    chunking = Chunking.parse(text)
+    assert str(chunking) == text
+    assert chunking.limit(254) == limit
+
+
+@pytest.mark.parametrize("text", ["", "0", "2", "1:", "1:x", "-1", "1:128:1", " 1", "1:0", "1:23"])
+def test_a_chunking_that_nobody_can_do_is_refused(text: str) -> None:
+    """The message says what can be asked for."""
+    with pytest.raises(UsageError, match=r"versions 1, .* 1:128|at least"):
+        Chunking.parse(text)
+
+
+def _cures(wanted: Recipe | None, *made: Recipe) -> list[str]:
+    notices = RecipeNotices(wanted)
+    with capture_logs() as entries:
+        for recipe in made:
+            notices.compare("docs", Generation(1, 1, "live", recipe, datetime.now(UTC)))
+    return [entry["cure"] for entry in entries if entry["log_level"] == "warning"]
+
+
+def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() -> None:
+    """Changing a setting alone changes no index that is there."""
+    replay = "headrace replay --project docs --model"
+    assert _cures(Recipe("new"), Recipe("old"), Recipe("old")) == [f"{replay} new"]
+    assert _cures(Recipe("a", {"code": "b"}), Recipe("a")) == [f"{replay} b --kind code"]
+    assert _cures(Recipe("a"), Recipe("a", {"code": "b"})) == [f"{replay} a --kind code"]
+    both = [f"{replay} c && {replay} d --kind code"]
+    assert _cures(Recipe("c", {"code": "d"}), Recipe("a", {"code": "b"})) == both
+
+
+def test_nothing_is_told_where_nothing_differs_or_nothing_was_chosen() -> None:
+    """An index of smaller chunks is somebody's choice."""
+    assert _cures(Recipe("a"), Recipe("a", {"code": "a"}, chunking="1:128")) == []
+    assert _cures(None, Recipe("a")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"), [({}, False), ({"model": "a/b"}, True), ({"lease": 9}, False)]
+)
+def test_a_default_is_no_choice(settings: dict[str, Any], chosen: bool) -> None:
+    """Whoever replays with a model must not be told to replay by the built-in one."""
+    assert chooses_models(Settings(**settings)) is chosen

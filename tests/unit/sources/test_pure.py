@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from events.models import content_hash
+from runtime.errors import UsageError
+from sources.files import to_text, to_uri
+from sources.ignore_rules import IgnoreRules, MatchClock, Rules
+from sources.messages import document_changed
+from sources.permalinks import permalink_template
+from sources.state import GONE, State, mark_of, skip_of, want
+from sources.types import Change, Held, Skip, Why
+from tests.support.syncs import MemorySource, Synced, begin
+
+
+def held(**texts: str) -> Synced:
+    """An index that holds these texts, of a source of which nothing is remembered."""
+    return Synced(held={uri: Held(content_hash(text)) for uri, text in texts.items()})
+
+
+def steps(
+    before: Synced, files: dict[str, str], similar: dict[str, str] | None = None
+) -> list[tuple[str, ...]]:
+    """What a sync publishes: change, uri, and the old uri of a rename."""
+    changes = list(begin(MemorySource(files, similar or {}), before))
+    return [
+        (one.change, one.uri) if one.old_uri is None else (one.change, one.uri, one.old_uri)
+        for one in changes
+    ]
+
+
+def test_a_first_sync_publishes_every_file_in_order() -> None:
+    """The index holds nothing, so everything is new."""
+    assert steps(held(), {"b": "2", "a": "1"}) == [("upsert", "a"), ("upsert", "b")]
+
+
+def test_edits_deletes_and_new_files_are_told_apart() -> None:
+    """Upserts come before deletes."""
+    assert steps(held(a="1", b="2", c="3"), {"a": "1", "b": "4", "d": "5"}) == [
+        ("upsert", "b"),
+        ("upsert", "d"),
+        ("delete", "c"),
+    ]
+
+
+def test_equal_texts_elsewhere_are_a_rename_and_each_old_file_is_used_once() -> None:
+    """Two copies and one original: one rename, one new file."""
+    assert steps(held(a="1"), {"x": "1", "y": "1"}) == [("rename", "x", "a"), ("upsert", "y")]
+
+
+def test_a_copy_is_not_a_rename() -> None:
+    """The original is still there."""
+    assert steps(held(a="1"), {"a": "1", "b": "1"}) == [("upsert", "b")]
+
+
+def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
+    """A hint that doesn't fit what is known is left alone."""
+    now = {"new": "3", "kept": "2", "other": "4"}
+    assert steps(held(old="1", kept="2"), now, {"new": "old", "other": "kept"}) == [
+        ("rename", "new", "old"),
+        ("upsert", "other"),
+    ]
+
+
+def test_swapped_files_are_two_edits() -> None:
+    """Both uris exist before and after."""
+    assert steps(held(a="1", b="2"), {"a": "2", "b": "1"}) == [("upsert", "a"), ("upsert", "b")]
+
+
+def test_changes_on_their_way_are_not_published_twice() -> None:
+    """Neither an edit, a delete nor a rename; an edit since then is."""
+    before = held(a="1", b="2", c="3")
+    state = State(
+        pending={
+            "a": ("live:0:1-0", want(content_hash("4"))),
+            "b": ("live:0:2-0", GONE),
+            "c": ("live:0:3-0", GONE),
+            "d": ("live:0:3-0", want(content_hash("3"))),
+        }
+    )
+    run = begin(MemorySource({"a": "4", "d": "3"}), Synced(state, before.held))
+    assert list(run) == []
+    assert (run.report.waiting, run.report.unchanged) == (2, 0)
+    assert steps(Synced(state, before.held), {"a": "1", "d": "3"}) == [("upsert", "a")]
+
+
+def test_tokens_of_earlier_changes_are_settled() -> None:
+    """Applied ones are forgotten, refused ones remembered with the reason, vanished ones lost."""
+    state = State(
+        pending={uri: (f"live:0:{number}-0", uri) for number, uri in enumerate("abcd")}
+        | {"old": ("live:0:1-0", GONE)}
+    )
+    lost = state.resolve({"live:0:0-0"}, {"live:0:1-0": "too big"}, {"live:0:2-0"})
+    assert lost == {"d"}
+    assert state.pending == {"c": ("live:0:2-0", "c")}
+    assert state.rejected == {"b": ("b", "too big")}
+
+
+def test_a_refused_change_is_published_again_once_it_differs() -> None:
+    """The same text is reported with the reason, unless all is published."""
+    state = State(rejected={"a": (want(content_hash("1")), "too big")})
+    run = begin(MemorySource({"a": "1"}), Synced(state))
+    assert list(run) == []
+    assert run.report.rejected == {"a": "too big"}
+    assert run.report.unchanged == 0
+    assert steps(Synced(state), {"a": "2"}) == [("upsert", "a")]
+    [change] = begin(MemorySource({"a": "1"}), Synced(state), full=True)
+    assert change.why is Why.FULL
+
+
+def test_a_preview_says_of_every_change_why() -> None:
+    """Also of files that no sync has read yet."""
+    before = held(same="0", edited="1", gone="2", old="3")
+    source = MemorySource({"same": "0", "edited": "4", "new": "5", "moved": "3"})
+    run = begin(source, before, read_all=True)
+    assert [(step.uri, step.why) for step in run.steps] == [
+        ("moved", Why.RENAMED),
+        ("edited", Why.CHANGED),
+        ("new", Why.NEW),
+        ("gone", Why.DELETED),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("naïve".encode(), "naïve"),
+        (b"\xef\xbb\xbfmarked", "marked"),
+        ("wide".encode("utf-16"), "wide"),
+        (b"# -*- coding: latin-1 -*-\nx = '\xe9'\n", "# -*- coding: latin-1 -*-\nx = 'é'\n"),
+        (
+            b"#!/bin/sh\n# vim: set fileencoding=cp1252 :\n\x80",
+            "#!/bin/sh\n# vim: set fileencoding=cp1252 :\n€",
+        ),
+        (b"\x89PNG\r\n\0\0", Skip.BINARY),
+        (b"text with a \0", Skip.BINARY),
+        (b"caf\xe9", Skip.ENCODING),
+        (b"\n\n# coding: latin-1\n\xe9", Skip.ENCODING),
+        (b"# coding: no-such-thing\n\xe9", Skip.ENCODING),
+        (b"# coding: hex\n\xe9", Skip.ENCODING),
+        (b"# coding: rot13\n\xe9", Skip.ENCODING),
+        (b"x = 'coding: latin-1 \xe9'", Skip.ENCODING),
+        (b"\xff\xfe\x00", Skip.BINARY),
+        (b"", Skip.EMPTY),
+        (b" \n\t\n", Skip.EMPTY),
+    ],
+)
+def test_text_is_read_by_what_the_file_says_of_itself(raw: bytes, expected: str | Skip) -> None:
+    """Marks and declarations are honoured; nothing is guessed."""
+    assert to_text(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        (
+            "https://github.com/o/r.git",
+            "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}",
+        ),
+        ("git@github.com:o/r.git\n", "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"),
+        (
+            "ssh://git@github.com:22/o/r",
+            "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}",
+        ),
+        (
+            "https://me:secret@gitlab.com/g/s/r.git",
+            "https://gitlab.com/g/s/r/-/blob/{commit}/{path}#L{start}-{end}",
+        ),
+        (
+            "git@gitlab.example.org:g/r.git",
+            "https://gitlab.example.org/g/r/-/blob/{commit}/{path}#L{start}-{end}",
+        ),
+        (
+            "https://codeberg.org/o/r",
+            "https://codeberg.org/o/r/src/commit/{commit}/{path}#L{start}-L{end}",
+        ),
+        (
+            "https://gitea.example.org:3000/o/r.git",
+            "https://gitea.example.org:3000/o/r/src/commit/{commit}/{path}#L{start}-L{end}",
+        ),
+        (
+            "ssh://git@forgejo.example.org:2222/o/r.git",
+            "https://forgejo.example.org/o/r/src/commit/{commit}/{path}#L{start}-L{end}",
+        ),
+        (
+            "https://github.com/o/{commit} x",
+            "https://github.com/o/%7Bcommit%7D%20x/blob/{commit}/{path}#L{start}-L{end}",
+        ),
+        ("https://example.org/o/r.git", None),
+        ("https://notgithub.com/o/r.git", None),
+        ("/srv/git/github.com/r.git", None),
+        ("file:///srv/github.git", None),
+        ("https://github.com", None),
+        ("http://[broken/o/r", None),
+        ("origin", None),
+        ("", None),
+    ],
+)
+def test_permanent_links_are_made_of_the_remote(remote: str, expected: str | None) -> None:
+    """Four forges in every spelling of their URLs; secrets are dropped, others have no links."""
+    assert permalink_template(remote) == expected
+
+
+def test_the_nearest_rule_that_matches_decides() -> None:
+    """Rules further down go before those further up, as in git."""
+    clock = MatchClock()
+    top = IgnoreRules(git=Rules(["*.log", "build/", "/only-here"], clock))
+    inner = IgnoreRules(git=Rules(["!keep.log"], clock), base="inner/", above=top)
+    assert top.ignores("a.log")
+    assert top.ignores("x/build/")
+    assert not top.ignores("x/build")
+    assert not top.ignores("x/only-here")
+    assert inner.ignores("inner/a.log")
+    assert not inner.ignores("inner/keep.log")
+    assert inner.skip_folder("inner/.git") is Skip.IGNORED
+
+
+def test_names_that_no_uri_can_hold_are_refused() -> None:
+    """Not UTF-8, or longer than the limit of uris, which is one of bytes."""
+    assert to_uri("a b\n'ü".encode()) == "a b\n'ü"
+    assert to_uri(b"\xff") is None
+    assert to_uri(b"x" * 2049) is None
+    assert to_uri(("ü" * 1025).encode()) is None
+    assert to_uri(("ü" * 1024).encode()) == "ü" * 1024
+
+
+@pytest.mark.parametrize("line", ["!", "\\", "/\\", "![{-*]#a", ")\\-[?({-^]^", "}[\\-(b](}"])
+def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
+    """As git does; the others hold."""
+    rules = Rules([line, "*.log"], MatchClock())
+    assert rules.verdict("a.log")
+    assert rules.verdict("a.md") is None
+
+
+@pytest.mark.parametrize("line", ["*a*a*a*a*a", "**/a/**/a/**/a/**/a/**", "x/*****?*?*?*?*/y"])
+def test_rules_that_take_for_ever_are_refused(line: str) -> None:
+    """Each star multiplies the time of a match by the length of the path."""
+    with pytest.raises(UsageError, match="stars"):
+        Rules([line], MatchClock())
+
+
+def test_matching_ends_in_time() -> None:
+    """Rules that are each quick enough may still be too many."""
+    rules = Rules(["*a*a*b"] * 20, MatchClock(timedelta(microseconds=10)))
+    with pytest.raises(UsageError, match="too long to match"):
+        rules.verdict("a" * 100)
+
+
+def test_an_address_that_no_event_can_hold_gives_no_links() -> None:
+    """A remote's address is whatever a repository says."""
+    assert permalink_template("https://github.com/owner/name") is not None
+    assert permalink_template(f"https://github.com/owner/{'n' * 2000}") is None
+
+
+def test_a_state_survives_json() -> None:
+    """What is kept in the database is what was given; one of another version is nothing."""
+    kept = State(
+        files={"a": ("1", "f" * 64), "b": ("2", mark_of(Skip.ENCODING))},
+        pending={"ü": ("live:0:1-0", want("0" * 64, ["y", "x"]))},
+        rejected={"c": (GONE, "no signature")},
+        doubtful=frozenset({"d"}),
+        commit="f" * 40,
+        committed_at=7,
+        rules="r",
+    )
+    assert State.from_json(json.loads(json.dumps(kept.to_json()))) == kept
+    assert State.from_json(None) == State()
+    assert State.from_json({"version": 1, "documents": {}}) == State()
+    assert skip_of(mark_of(Skip.ENCODING)) is Skip.ENCODING
+
+
+def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
+    """The same change in two projects is two events."""
+    change = Change("upsert", "a", "w", Why.NEW, content="text")
+    first = document_changed(change, "one")
+    assert first.id == document_changed(change, "one").id
+    assert first.id != document_changed(change, "two").id
+    assert first.data.content == "text"
+
+
+def test_a_prefix_stands_before_uris_and_not_in_links() -> None:
+    """A permanent link leads to the path in the repository."""
+    link = "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"
+    change = Change("rename", "a b", "w", Why.RENAMED, "old", "text", permalink_template=link)
+    data = document_changed(change, "one", prefix="docs/").data
+    assert (data.uri, data.old_uri) == ("docs/a b", "docs/old")
+    assert data.permalink_template == link.replace("{path}", "a%20b")

@@ -1,0 +1,60 @@
+"""Migrations are numbered, one after the other."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+from alembic.script import ScriptDirectory
+
+from store.postgres.revision import Schema, head_revision, revisions
+
+BEFORE_THE_RULE = {"0001", "0002", "0003", "0004"}
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    """0001_noun.py, 0002_noun.py, …, each with its SQL beside it."""
+    versions = files("migrations").joinpath("versions")
+    names = sorted(file.name for file in versions.iterdir() if file.name[0].isdigit())
+    assert all(re.fullmatch(r"\d{4}_[a-z_]+\.(py|sql)", name) for name in names)
+    assert list(revisions()) == [f"{number:04}" for number in range(1, len(revisions()) + 1)]
+    python = {name.removesuffix(".py") for name in names if name.endswith(".py")}
+    assert python == {name.removesuffix(".sql") for name in names if name.endswith(".sql")}
+
+
+def test_the_last_number_is_the_head_of_one_line_of_revisions() -> None:
+    """What alembic follows agrees with the names of the files."""
+    scripts = ScriptDirectory(str(files("migrations")))
+    assert scripts.get_heads() == [head_revision()]
+    assert [script.revision for script in scripts.walk_revisions()] == list(revisions())[::-1]
+
+
+def test_every_migration_says_which_code_may_go_on_beside_it() -> None:
+    """Its own number shuts out all code before it; an older one can't be newer than itself."""
+    scripts = ScriptDirectory(str(files("migrations")))
+    for script in scripts.walk_revisions():
+        if script.revision not in BEFORE_THE_RULE:
+            assert script.module.oldest_code in revisions()
+            assert "0005" <= script.module.oldest_code <= script.revision
+
+
+@pytest.mark.parametrize(
+    ("schema", "cure"),
+    [
+        (Schema(None), "run `headrace migrate`"),
+        (Schema("0001"), "run `headrace migrate`"),
+        (Schema(head_revision()), None),
+        (Schema("9999", head_revision()), None),
+        (Schema("9999", "0005"), None),
+        (Schema("9999", "9998"), "upgrade headrace"),
+        (Schema("9999", None), "upgrade headrace"),
+    ],
+)
+def test_a_newer_schema_is_used_where_its_migration_allows(
+    schema: Schema, cure: str | None
+) -> None:
+    """An older one never is."""
+    assert schema.flaw is None if cure is None else schema.flaw is not None
+    if schema.flaw is not None:
+        assert schema.flaw[1] == cure

@@ -1,0 +1,112 @@
+import random
+
+import numpy as np
+import pytest
+
+from store.search.keyword.postings import MAX_CHUNKS, Postings, pack, term_hash, unpack
+from store.search.keyword.segments import decode_chunks, decode_inline, encode_chunks, encode_inline
+
+Rows = list[tuple[int, list[str]]]
+
+
+def some_rows(seed: int, first_id: int = 1, chunks: int = 40) -> Rows:
+    rng = random.Random(seed)
+    words = [f"word{i}" for i in range(60)]
+    return [
+        (
+            first_id + i,
+            [words[min(int(rng.expovariate(0.1)), 59)] for _ in range(rng.randrange(50))],
+        )
+        for i in range(chunks)
+    ]
+
+
+def as_table(postings: Postings) -> dict[int, dict[int, int]]:
+    """Chunk id → term → count, by the slow road."""
+    table: dict[int, dict[int, int]] = {chunk_id: {} for chunk_id in postings.chunk_ids.tolist()}
+    for term, data in postings.packed():
+        for place, count in zip(*unpack(data), strict=True):
+            table[int(postings.chunk_ids[place])][term] = int(count)
+    return table
+
+
+def expected(rows: Rows) -> dict[int, dict[int, int]]:
+    return {
+        chunk_id: {term_hash(term): min(terms.count(term), 255) for term in set(terms)}
+        for chunk_id, terms in rows
+    }
+
+
+def test_hash_of_a_term_never_changes() -> None:
+    """What lies in the database was hashed by older versions."""
+    assert term_hash("redis") == -2786319583242363915
+
+
+def test_an_index_holds_what_was_put_in() -> None:
+    """Every count of every term of every chunk comes back."""
+    rows = some_rows(1)
+    assert as_table(Postings.build(rows)) == expected(rows)
+
+
+def test_counts_stop_at_one_byte() -> None:
+    """A term that fills a chunk counts 255 times, not 256 modulo 256."""
+    rows: Rows = [(7, ["a"] * 256)]
+    assert as_table(Postings.build(rows)) == {7: {term_hash("a"): 255}}
+
+
+def test_terms_whose_hashes_differ_only_at_the_end_are_told_apart() -> None:
+    """The quick way to sort needs the upper bits to differ; where they don't, another is taken."""
+    near = np.array([7 << 16, (7 << 16) + 1, 7 << 16, -3, (7 << 16) + 1], np.int64)
+    postings = Postings.of_hashes(np.array([5, 6]), np.array([3, 2], np.uint32), near)
+    assert as_table(postings) == {5: {7 << 16: 2, (7 << 16) + 1: 1}, 6: {-3: 1, (7 << 16) + 1: 1}}
+
+
+def test_merging_equals_building_at_once() -> None:
+    """A merge loses and doubles nothing."""
+    first, second = some_rows(1), some_rows(2, first_id=1000)
+    merged = Postings.merge([Postings.build(first), Postings.build(second)])
+    assert as_table(merged) == expected(first + second)
+    assert merged.lengths.sum() == sum(len(terms) for _, terms in first + second)
+
+
+def test_merging_drops_the_dead() -> None:
+    """Chunks that no longer exist leave no posting behind, and no term without one."""
+    rows = [*some_rows(1), (500, ["lonely"])]
+    alive = np.array([chunk_id for chunk_id, _ in rows if chunk_id % 3], np.int64)
+    alive = alive[alive != 500]
+    merged = Postings.merge([Postings.build(rows)], alive)
+    assert as_table(merged) == expected([row for row in rows if row[0] in set(alive.tolist())])
+    assert merged.find(term_hash("lonely")) is None
+
+
+@pytest.mark.parametrize("rows", [some_rows(3), [(1, [])], [(1, []), (2, ["x"])]])
+def test_a_small_segment_survives_its_row(rows: Rows) -> None:
+    """Encoding and decoding a segment with its postings inside changes nothing."""
+    postings = Postings.build(rows)
+    decoded = decode_inline(encode_chunks(postings), encode_inline(postings))
+    assert as_table(decoded) == as_table(postings)
+    np.testing.assert_array_equal(decoded.lengths, postings.lengths)
+
+
+def test_a_large_segment_survives_its_rows() -> None:
+    """Rows per term come back as the same index, in whatever order they arrive."""
+    postings = Postings.build(some_rows(4))
+    rows = list(postings.packed())
+    random.Random(0).shuffle(rows)
+    decoded = Postings.from_packed(*decode_chunks(encode_chunks(postings)), rows)
+    assert as_table(decoded) == as_table(postings)
+    np.testing.assert_array_equal(decoded.terms, postings.terms)
+
+
+def test_postings_of_a_term_survive_packing() -> None:
+    """Places use all 16 bits."""
+    places, counts = np.array([0, 3, 65535], np.uint16), np.array([1, 255, 7], np.uint8)
+    unpacked = unpack(pack(places, counts))
+    np.testing.assert_array_equal(unpacked[0], places)
+    np.testing.assert_array_equal(unpacked[1], counts)
+
+
+def test_a_segment_has_a_largest_size() -> None:
+    """One chunk more than 16 bits can number is refused."""
+    with pytest.raises(ValueError, match="at most 65536"):
+        Postings.build([(i, []) for i in range(MAX_CHUNKS + 1)])

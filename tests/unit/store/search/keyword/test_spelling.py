@@ -1,0 +1,44 @@
+import random
+
+import numpy as np
+import pytest
+
+from store.search.keyword.spelling import allowed_edits, edit_distances, words_of
+
+
+def distance(a: str, b: str) -> int:
+    """Optimal string alignment, cell by cell."""
+    d = [[max(i, j) if not i or not j else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            differs = a[i - 1] != b[j - 1]
+            d[i][j] = min(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + differs)
+            if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                d[i][j] = min(d[i][j], d[i - 2][j - 2] + 1)
+    return d[-1][-1]
+
+
+def test_distances_of_many_words_at_once() -> None:
+    """The matrix gives what the textbook gives word by word, swaps included."""
+    rng = random.Random(3)
+    for width in (4, 6, 9):
+        words = ["".join(rng.choices("abcä", k=width)) for _ in range(300)]
+        term = "".join(rng.choices("abcä", k=7))
+        matrix = np.array([[ord(letter) for letter in word] for word in words], np.uint32)
+        assert edit_distances(matrix, term).tolist() == [distance(word, term) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("term", "edits"), [("row", 0), ("rows", 1), ("streams", 1), ("embedded", 2), ("x86_64", 0)]
+)
+def test_long_words_may_differ_more(term: str, edits: int) -> None:
+    """Short words have too many neighbours for more than one edit."""
+    assert allowed_edits(term) == edits
+
+
+def test_only_words_can_be_corrected_to() -> None:
+    """Numbers, identifiers as a whole and very short words are no candidates."""
+    assert words_of(["redi", "redi", "=get_loop", "2026", "ab", "naïve", "x" * 31]) == [
+        "naïve",
+        "redi",
+    ]

@@ -1,0 +1,65 @@
+"""Which terms a text is found by."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.search.keyword import tokenizer
+from store.search.keyword.tokenizer import EXACT, MAX_IDENTIFIER_CHARACTERS, terms
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The running servers", ["run", "server"]),
+        ("getHTTPResponse", ["get", "http", "respons", "=gethttpresponse"]),
+        ("_connection_pool", ["connect", "pool", "=connection_pool"]),
+        ("MAX_SIZE", ["max", "size", "=max_size"]),
+        ("asyncio.Queue", ["asyncio", "queue", "=asyncio.queue"]),
+        ("std::vector<int>", ["std", "vector", "=std::vector", "int"]),
+        ("--collect-only", ["collect", "onli"]),
+        ("utf8", ["utf", "8", "=utf8"]),
+        ("p53", ["53", "=p53"]),
+        ("Café naïve", ["cafe", "naiv"]),
+        ("Straße", ["straße"]),
+        ("東京都", ["東京", "京都"]),
+        ("x = y", []),
+        ("", []),
+    ],
+)
+def test_terms(text: str, expected: list[str]) -> None:
+    """Words give stems; identifiers give their parts and themselves."""
+    assert terms(text) == expected
+
+
+def test_an_identifier_is_found_however_it_is_spelt() -> None:
+    """Spelt as words, in camel case or with underscores, the same stems come out."""
+    words = terms("parse file names")
+    assert words == ["pars", "file", "name"]
+    for spelling in ("parseFileNames", "parse_file_names", "ParseFileNames", "PARSE_FILE_NAMES"):
+        assert [one for one in terms(spelling) if not one.startswith(EXACT)] == words
+
+
+def test_encoded_data_gives_no_words() -> None:
+    """A run of letters longer than any word isn't indexed."""
+    assert terms("a" * 100) == []
+    assert terms("abc_" * 100) == ["abc"] * 100
+
+
+@given(st.text(max_size=300))
+def test_terms_are_bounded_and_stable(text: str) -> None:
+    """Any text gives short, non-empty terms, the same each time, none with blanks."""
+    found = terms(text)
+    assert found == terms(text)
+    assert all(0 < len(one) <= MAX_IDENTIFIER_CHARACTERS + 1 for one in found)
+    assert not any(letter.isspace() for one in found for letter in one)
+
+
+def test_long_runs_are_not_remembered() -> None:
+    """Hostile text can't fill the memory with runs of thousands of letters."""
+    before = len(tokenizer._remembered)
+    for number in range(50):
+        assert terms(f"x{number}" * 400) == terms(f"x{number}" * 400)
+    assert len(tokenizer._remembered) == before
