@@ -103,10 +103,10 @@ def load_questions(directory: Path) -> Questions:
     lines = _json_lines(directory / "queries.jsonl", ("_id", "text"))
     queries = {row["_id"]: row["text"] for row in lines}
     grades = _grades(directory / "qrels.tsv")
-    judged = {key: text for key, text in queries.items() if any(grades.get(key, {}).values())}
-    if not judged:
+    decision = {key: text for key, text in queries.items() if any(grades.get(key, {}).values())}
+    if not decision:
         raise UsageError(f"{directory} has no queries with answers")
-    return Questions(judged, grades)
+    return Questions(decision, grades)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

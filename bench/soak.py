@@ -56,7 +56,7 @@ _WORKER = {
     "HEADRACE_ARCHIVE_COMPACTION_INTERVAL": "PT5M",
 }
 
-Tell = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class _Edits:
             self.hashes[change.data.uri] = content_hash(change.data.content or "")
 
 
-async def measure(minutes: float = 5.0, tell: Tell = print) -> Report:
-    """Soak for ``minutes``; ``tell`` is called with a line each minute and for each kill."""
+async def measure(minutes: float = 5.0, print_line: Print = print) -> Report:
+    """Soak for ``minutes``; ``print_line`` is called with a line each minute and for each kill."""
     async with (
         bench_stack() as stack,
         Client.connect(stack.redis_url) as client,
@@ -121,7 +121,7 @@ async def measure(minutes: float = 5.0, tell: Tell = print) -> Report:
         await _settled(stack)
         traffic = _traffic(client)
         async with under_traffic(traffic), _editing(edits):
-            await _watch(stack, stays.pid, minutes * 60, samples, tell)
+            await _watch(stack, stays.pid, minutes * 60, samples, print_line)
         settled_s = await _settled(stack)
         wrong = await _wrong(stack, edits.hashes)
     return Report(
@@ -175,20 +175,20 @@ async def _editing(edits: _Edits) -> AsyncIterator[None]:
 
 
 async def _watch(
-    stack: Stack, stays: int, seconds: float, samples: list[_Sample], tell: Tell
+    stack: Stack, stays: int, seconds: float, samples: list[_Sample], print_line: Print
 ) -> None:
     """Sample memory continuously, and kill a second worker at even intervals."""
     began = monotonic()
     for number in range(1, KILLS + 2):
-        async with stack.worker(**_WORKER) as doomed:
+        async with stack.worker(**_WORKER) as targets:
             while monotonic() - began < seconds * number / (KILLS + 1):
                 await asyncio.sleep(SAMPLE_SECONDS)
                 samples.append(_sample(stays, monotonic() - began))
                 if len(samples) % 12 == 1:
-                    tell(str(samples[-1]))
+                    print_line(str(samples[-1]))
             if number <= KILLS:
-                _kill(doomed)
-                tell(f"{monotonic() - began:6.0f} s  a worker was killed")
+                _kill(targets)
+                print_line(f"{monotonic() - began:6.0f} s  a worker was killed")
 
 
 def _kill(worker: ChildProcess) -> None:

@@ -56,7 +56,6 @@ __all__ = [
     "Event",
     "Filters",
     "Kind",
-    "LegScore",
     "Origin",
     "Problem",
     "Project",
@@ -66,6 +65,7 @@ __all__ = [
     "QueryFailed",
     "QueryFailedData",
     "QueryRequested",
+    "RetrieverScore",
     "Scalar",
     "Scores",
     "SearchResult",
@@ -385,7 +385,7 @@ class QueryRequested(Event):
     data: Query
 
 
-class LegScore(Data):
+class RetrieverScore(Data):
     """Rank (from 1) and raw score of a chunk in one retriever: cosine similarity, or BM25."""
 
     rank: int
@@ -395,8 +395,8 @@ class LegScore(Data):
 class Scores(Data):
     """Scores behind the rank of a chunk."""
 
-    vector: LegScore | None = None
-    keyword: LegScore | None = None
+    vector: RetrieverScore | None = None
+    keyword: RetrieverScore | None = None
     fused: float
     reranked: float | None = None
 

@@ -202,7 +202,7 @@ class Names:
         """Return the key that exists if a query has its terminal reply."""
         return f"{self.prefix}:{{query.{partition}}}:replied:{query_id}"
 
-    def turns(self, provider: str, kind: str) -> str:
+    def rate_limit(self, provider: str, kind: str) -> str:
         """Return the key of a provider's limits: ``held``, ``requests`` or ``tokens``."""
         return f"{self.prefix}:{{model.{provider}}}:{kind}"
 

@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 
 from events.names import Names
 from events.server.connection import redis_errors
-from events.server.scripts import HoldBack, TakeTurn
+from events.server.scripts import AcquireRequest, HoldBack
 
-__all__ = ["EVERY_PROVIDER", "LONGEST_HOLD", "RateLimits", "Turns", "read_held"]
+__all__ = ["EVERY_PROVIDER", "LONGEST_HOLD", "RateLimiter", "RateLimits", "read_held"]
 
 EVERY_PROVIDER = ""
 LONGEST_HOLD = timedelta(minutes=1)
@@ -38,7 +38,7 @@ class RateLimits:
         return requests, tokens
 
 
-class Turns:
+class RateLimiter:
     """Acquires requests to providers, sharing the limits with all processes of a deployment.
 
     Documents leave a fifth of the burst to questions.
@@ -47,14 +47,14 @@ class Turns:
     def __init__(self, redis: Redis, names: Names, limits: RateLimits | None = None) -> None:
         self._names = names
         self._limits = limits or RateLimits()
-        self._take = TakeTurn(redis)
+        self._acquire = AcquireRequest(redis)
         self._hold_back = HoldBack(redis)
 
     def tokens_per_minute(self, provider: str) -> int:
         """Return the limit of tokens per minute; 0 means none."""
         return self._limits.of(provider)[1]
 
-    async def take(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
+    async def acquire(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
         """Acquire one request with its tokens; return the time to wait before a retry, or zero.
 
         Raises:
@@ -62,10 +62,10 @@ class Turns:
         """
         requests_limit, tokens_limit = self._limits.of(provider)
         with redis_errors():
-            return await self._take(
-                held=self._names.turns(provider, "held"),
-                requests=self._names.turns(provider, "requests"),
-                tokens=self._names.turns(provider, "tokens"),
+            return await self._acquire(
+                held=self._names.rate_limit(provider, "held"),
+                requests=self._names.rate_limit(provider, "requests"),
+                tokens=self._names.rate_limit(provider, "tokens"),
                 share=1.0 if urgent else _DOCUMENTS_SHARE,
                 count=tokens,
                 requests_per_minute=requests_limit,
@@ -79,7 +79,7 @@ class Turns:
             Unavailable: Redis can't be reached.
         """
         with redis_errors():
-            await self._hold_back(self._names.turns(provider, "held"), min(wait, LONGEST_HOLD))
+            await self._hold_back(self._names.rate_limit(provider, "held"), min(wait, LONGEST_HOLD))
 
 
 async def read_held(redis: Redis, names: Names, providers: Sequence[str]) -> dict[str, float]:
@@ -91,6 +91,6 @@ async def read_held(redis: Redis, names: Names, providers: Sequence[str]) -> dic
     seconds: dict[str, float] = {}
     for provider in providers:
         with redis_errors():
-            left_ms: Any = await redis.pttl(names.turns(provider, "held"))
+            left_ms: Any = await redis.pttl(names.rate_limit(provider, "held"))
         seconds[provider] = max(0, left_ms) / 1000
     return seconds

@@ -49,11 +49,11 @@ def print_results(
         console.print(Group(*head, snippet, Text()))
 
 
-def citation(place: Citation) -> str:
+def citation(source: Citation) -> str:
     """Format a citation as ``path:start-end``, or as ``path page N`` for a paged document."""
-    if place.page is not None:
-        return f"{place.uri} page {place.page}"
-    return f"{place.uri}:{place.start_line}-{place.end_line}"
+    if source.page is not None:
+        return f"{source.uri} page {source.page}"
+    return f"{source.uri}:{source.start_line}-{source.end_line}"
 
 
 def why(result: SearchResult) -> str:
@@ -70,9 +70,9 @@ def why(result: SearchResult) -> str:
 
 
 def _head(number: int, result: SearchResult, *, explain: bool) -> list[RenderableType]:
-    place = result.citation
-    head = Text.assemble(f"{number}. ", (printable(citation(place)), "bold cyan"))
-    name = place.symbol or " > ".join(place.heading_path) or result.title
+    source = result.citation
+    head = Text.assemble(f"{number}. ", (printable(citation(source)), "bold cyan"))
+    name = source.symbol or " > ".join(source.heading_path) or result.title
     if name:
         head.append(f"  {printable(name)}", style="bold")
     parts: list[RenderableType] = [head]
@@ -80,8 +80,8 @@ def _head(number: int, result: SearchResult, *, explain: bool) -> list[Renderabl
         parts.append(Text(f"   {why(result)}", style="dim"))
     if result.explanation:
         parts.append(Text(f"   {result.explanation}", style="dim"))
-    if place.permalink:
-        parts.append(Text(f"   {printable(place.permalink)}", style="dim"))
+    if source.permalink:
+        parts.append(Text(f"   {printable(source.permalink)}", style="dim"))
     return parts
 
 
@@ -101,13 +101,13 @@ def _window(content: str, question: str) -> tuple[int, list[str]]:
     return best, lines[best : best + _SNIPPET_LINES]
 
 
-def _snippet(place: Citation, start: int, lines: list[str], *, colour: bool) -> RenderableType:
+def _snippet(source: Citation, start: int, lines: list[str], *, colour: bool) -> RenderableType:
     if not colour:
         numbered = (f"{number:>7}  {line}" for number, line in enumerate(lines, start=start))
         return Text("\n".join(numbered))
     syntax = Syntax(
         "\n".join(lines),
-        Syntax.guess_lexer(place.uri),
+        Syntax.guess_lexer(source.uri),
         line_numbers=True,
         start_line=start,
         theme=_theme(os.environ.get("COLORFGBG", "")),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.servers import require_database
-from processors.doctor.checks.environment import Environment, judge_models, judge_strays
+from processors.doctor.checks.environment import Environment, check_models, check_orphans
 from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor, Health
 from processors.doctor.findings import Condition, State
@@ -46,7 +46,7 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
         ConfigurationError: a setting is wrong.
     """
     require_database(settings)
-    environment = await _environment(settings).judge()
+    environment = await _environment(settings).decide()
     lacking = [
         condition.name
         for condition in environment
@@ -84,8 +84,8 @@ async def _examine(
     projects = await tools.store.projects()
     if project is not None and project not in projects:
         raise UsageError(f"no project {project}; there are: {', '.join(projects) or 'none'}")
-    environment += await judge_models(await _other_models(tools, projects), model_options(settings))
-    environment += await judge_strays(
+    environment += await check_models(await _other_models(tools, projects), model_options(settings))
+    environment += await check_orphans(
         tools, settings.owner_database_url or None, projects, repair=repair
     )
     desk = Desk(tools, recipe_of(settings) if chooses_models(settings) else None, settings.lease)

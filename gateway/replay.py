@@ -29,11 +29,11 @@ __all__ = [
     "gate_of",
     "generations_table",
     "plan_projects",
+    "print_differences",
+    "print_plans",
+    "print_reports",
+    "print_returned",
     "replay_projects",
-    "tell_differences",
-    "tell_plans",
-    "tell_reports",
-    "tell_returned",
 ]
 
 _SHOWN_DIFFERENCES = 20
@@ -65,17 +65,17 @@ async def replay_projects(
         await work.run()
 
 
-def tell_plans(plans: Sequence[Estimate], json: bool) -> None:
+def print_plans(plans: Sequence[Estimate], json: bool) -> None:
     """Print estimates of replays."""
-    _tell(plans, json, _plan_line)
+    _print_all(plans, json, _plan_line)
 
 
-def tell_reports(reports: Sequence[ReplayReport], json: bool) -> None:
+def print_reports(reports: Sequence[ReplayReport], json: bool) -> None:
     """Print reports of replays."""
-    _tell(reports, json, _report_line)
+    _print_all(reports, json, _report_line)
 
 
-def tell_differences(error: NotSwitched, reports: Sequence[ReplayReport], json: bool) -> None:
+def print_differences(error: NotSwitched, reports: Sequence[ReplayReport], json: bool) -> None:
     """Print the differences that kept a generation from going live, document by document."""
     if json:
         differences = [
@@ -92,7 +92,7 @@ def tell_differences(error: NotSwitched, reports: Sequence[ReplayReport], json: 
         typer.echo(f"  and {more:,} more (--json lists all)")
 
 
-def tell_returned(returned: Returned, json: bool) -> None:
+def print_returned(returned: Returned, json: bool) -> None:
     """Print the result of a switch or rollback."""
     if json:
         print_json(returned.as_json())
@@ -121,7 +121,7 @@ def generations_table(found: Sequence[Listed]) -> Table:
     return table
 
 
-def _tell(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
+def _print_all(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
     if json:
         print_json(_joined([result.as_json() for result in found]))
     elif not found:

@@ -153,8 +153,8 @@ def require_known(variables: Iterable[str]) -> None:
         ):
             continue
         nearest = get_close_matches(name.removeprefix(_PREFIX), _SETTINGS, n=1)
-        cure = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
-        raise UnknownSetting(f"{variable} is not a setting: {cure} docs/runbook.md lists all")
+        remedy = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
+        raise UnknownSetting(f"{variable} is not a setting: {remedy} docs/runbook.md lists all")
 
 
 class ContentKind(StrEnum):

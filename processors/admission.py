@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 from events.signatures import Keys
 from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
-from store.generations.document_positions import Standings, Verdict
+from store.generations.document_positions import DocumentPositions, Verdict
 from store.projects import Projects
 
-__all__ = ["Admission", "Judged", "KeyRing", "Signed"]
+__all__ = ["Admission", "Decision", "KeyRing", "Signed"]
 
 FRESH_FOR = timedelta(seconds=2)
 """Age of cached keys: for this long a retired key, or an unsigned change, may still be accepted."""
@@ -76,7 +76,7 @@ class KeyRing:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Decision:
     """Changes of streams, sorted by verdict; each list keeps their order."""
 
     admitted: list[StreamedChange] = field(default_factory=list)
@@ -91,12 +91,14 @@ class Admission:
     signature does not verify now, the ledger decides: accepted, refused, or undecided.
     """
 
-    def __init__(self, keys: KeyRing, projects: Projects, standings: Standings) -> None:
+    def __init__(
+        self, keys: KeyRing, projects: Projects, document_positions: DocumentPositions
+    ) -> None:
         self._keys = keys
         self._projects = projects
-        self._standings = standings
+        self._document_positions = document_positions
 
-    async def judge(self, project: str, changes: Sequence[StreamedChange]) -> Judged:
+    async def decide(self, project: str, changes: Sequence[StreamedChange]) -> Decision:
         """Sort changes of one project by verdict.
 
         Raises:
@@ -107,13 +109,13 @@ class Admission:
             change for change, why in zip(changes, refusals, strict=True) if why is not None
         ]
         verdicts = await self._verdicts(project, doubtful) if doubtful else {}
-        judged = Judged()
+        decision = Decision()
         for change, why in zip(changes, refusals, strict=True):
             if why is None:
-                judged.admitted.append(change)
+                decision.admitted.append(change)
             else:
-                _pile(judged, change, verdicts.get(_own_order(change))).append(change)
-        return judged
+                _pile(decision, change, verdicts.get(_own_order(change))).append(change)
+        return decision
 
     async def admitted(self, changes: Sequence[StreamedChange]) -> list[StreamedChange]:
         """Return the admitted changes, in their order. The changes may be of several projects.
@@ -126,8 +128,8 @@ class Admission:
             by_project[change.project].append(change)
         places: set[tuple[str, int, str]] = set()
         for project, changes_of_project in by_project.items():
-            judged = await self.judge(project, changes_of_project)
-            places |= {_place(change) for change in judged.admitted}
+            decision = await self.decide(project, changes_of_project)
+            places |= {_place(change) for change in decision.admitted}
         return [change for change in changes if _place(change) in places]
 
     async def _verdicts(
@@ -138,22 +140,24 @@ class Admission:
         if project_id is None:
             return {}
         orders = {_own_order(change) for change in changes}
-        return await self._standings.verdicts(project_id, orders)
+        return await self._document_positions.verdicts(project_id, orders)
 
 
 def _refusals(keys: Keys, events: Sequence[Signed]) -> list[SignatureRefused | None]:
     return [keys.refusal(event.raw, event.signature) for event in events]
 
 
-def _pile(judged: Judged, change: StreamedChange, verdict: Verdict | None) -> list[StreamedChange]:
-    """Return the list of ``judged`` that a change belongs to.
+def _pile(
+    decision: Decision, change: StreamedChange, verdict: Verdict | None
+) -> list[StreamedChange]:
+    """Return the list of ``decision`` that a change belongs to.
 
     A verdict applies only to the event recorded at that position; another may have asserted it.
     """
     if verdict is None:
-        return judged.undecided
+        return decision.undecided
     is_taken = verdict.takes(change.raw) and change.change.order == _own_order(change)
-    return judged.admitted if is_taken else judged.refused
+    return decision.admitted if is_taken else decision.refused
 
 
 def _own_order(change: StreamedChange) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
 from events.signatures import SIGNATURE_FIELD
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
-from events.transport import App, HeldEntry, kept_position
+from events.transport import App, InFlightEntry, kept_position
 from runtime.errors import MalformedEvent, Poison
 
 __all__ = ["Deliveries", "Delivery", "deliveries_of"]
@@ -102,7 +102,9 @@ class Deliveries(ABC):
                 batch.append(self._decode(message, decode))
             except Exception as error:  # noqa: BLE001 - the same bytes never decode later
                 code = error.code if isinstance(error, Poison) else MalformedEvent.__name__
-                await self._bury(message, code, str(error) or repr(error), self._attempt(message))
+                await self._dead_letter(
+                    message, code, str(error) or repr(error), self._attempt(message)
+                )
         return batch
 
     async def retry(self, delivery: Delivery[E], wait: timedelta | None, *, counted: bool) -> None:
@@ -112,7 +114,7 @@ class Deliveries(ABC):
     async def reject(self, delivery: Delivery[E], error: str, detail: str) -> None:
         """Dead-letter the event."""
         delivery.settled = True
-        await self._bury(delivery.message, error, detail, delivery.attempts)
+        await self._dead_letter(delivery.message, error, detail, delivery.attempts)
 
     @abstractmethod
     def give_back(self, message: Any) -> None:
@@ -125,7 +127,7 @@ class Deliveries(ABC):
     async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None: ...
 
     @abstractmethod
-    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None: ...
+    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None: ...
 
     @abstractmethod
     def _acknowledge(self, delivery: Delivery[Any]) -> None: ...
@@ -169,7 +171,7 @@ class _StreamDeliveries(Deliveries):
     """Deliveries of Redis, where each entry is settled on its own."""
 
     async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
-        entries: list[HeldEntry] = [message.entry for message in messages]
+        entries: list[InFlightEntry] = [message.entry for message in messages]
         ours = set(await self._app.consumer.begin(entries))
         return [message for message in messages if message.entry in ours]
 
@@ -180,8 +182,8 @@ class _StreamDeliveries(Deliveries):
         delivery.settled = True
         self._app.consumer.retry(delivery.message.entry, wait, counted=counted)
 
-    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None:
-        await self._app.consumer.bury(message.entry, error, detail, attempts)
+    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None:
+        await self._app.consumer.dead_letter(message.entry, error, detail, attempts)
 
     def _acknowledge(self, delivery: Delivery[Any]) -> None:
         self._app.consumer.acknowledge(delivery.message.entry)
@@ -216,7 +218,7 @@ class _KafkaDeliveries(Deliveries):
         await asyncio.sleep(wait.total_seconds())
         delivery.attempts += counted
 
-    async def _bury(self, message: Any, error: str, detail: str, attempts: int) -> None:
+    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None:
         letter = self._letter(message, error, detail, attempts)
         for hook in (self._app.on_rejected.get(self._topic), self._app.on_dead):
             if hook is not None:

@@ -18,11 +18,11 @@ import structlog
 
 from events.heartbeats import Heartbeats
 from events.transport import App
-from processors.embedders import Inference
+from processors.embedders import Embedders
 from runtime import metrics
 from runtime.process_health import LoopLag, memory_bytes
 
-__all__ = ["BEAT_EVERY", "Heart", "WorkerState"]
+__all__ = ["BEAT_EVERY", "HeartbeatSender", "WorkerState"]
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class WorkerState:
     metrics: Mapping[str, float]
 
 
-class Heart:
+class HeartbeatSender:
     """Sends heartbeats until the worker ends.
 
     Args:
@@ -68,12 +68,12 @@ class Heart:
         heartbeats: Heartbeats,
         roles: Collection[str],
         app: App | None = None,
-        inference: Inference | None = None,
+        embedders: Embedders | None = None,
     ) -> None:
         self._heartbeats = heartbeats
         self._roles = sorted(roles)
         self._app = app
-        self._inference = inference
+        self._embedders = embedders
         self._host = socket.gethostname()
         self._name = f"{self._host}:{os.getpid()}:{secrets.token_hex(4)}"
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -105,7 +105,7 @@ class Heart:
         """Current state of the worker."""
         memory = memory_bytes()
         metrics.MEMORY_BYTES.set(memory)
-        circuits = [] if self._inference is None else self._inference.circuits
+        circuits = [] if self._embedders is None else self._embedders.circuits
         held = self._app.held() if self._app is not None else {}
         return WorkerState(
             host=self._host,

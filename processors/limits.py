@@ -82,12 +82,12 @@ class Limits:
         most = getattr(self, name)
         if size > most:
             raise LimitExceeded(
-                f"{field}: {_told(size, name)}, over the limit of {_told(most, name)}; "
+                f"{field}: {_shown(size, name)}, over the limit of {_shown(most, name)}; "
                 f"reduce it, or raise HEADRACE_MAX_{name.upper()}"
             )
 
 
-def _told(size: int | timedelta, name: str) -> str:
+def _shown(size: int | timedelta, name: str) -> str:
     if isinstance(size, timedelta):
         return f"{size.total_seconds():,.0f} s"
     return f"{size:,} {name.rpartition('_')[2]}"

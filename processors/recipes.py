@@ -104,7 +104,9 @@ class RecipeNotices:
             "models.differ",
             project=project,
             generation=generation.id,
-            cure=" && ".join(replay_command(project, kind, model) for kind, model in other.items()),
+            remedy=" && ".join(
+                replay_command(project, kind, model) for kind, model in other.items()
+            ),
         )
 
 

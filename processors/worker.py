@@ -19,7 +19,7 @@ from events.transport import App, Options
 from processors.agents import batch_agent
 from processors.agents import run_worker as run_agents
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
-from processors.heartbeat import Heart
+from processors.heartbeat import HeartbeatSender
 from processors.limits import Limits
 from processors.wiring.archiver import archiving_of
 from processors.wiring.servers import deployment_watch, open_servers
@@ -51,7 +51,7 @@ one is read and one is written, a third keeps the model's threads busy."""
 
 TRIM_EVERY = timedelta(minutes=1)
 
-CHORE_PATIENCE = timedelta(seconds=2)
+TASK_PATIENCE = timedelta(seconds=2)
 """Grace period of chores at shutdown. An index build can take minutes; if it is interrupted, the
 next worker starts it again."""
 
@@ -75,23 +75,25 @@ async def run_worker(
         return
     async with open_services(settings, only, stop) as services:
         await _require_reading(settings, services.names, only)
-        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
-        chores.start("schema", services.schema_watch.run(stop))
-        chores.start("deployment", services.deployment_watch.run(stop))
+        tasks = OwnedTasks(stop, timeout=TASK_PATIENCE)
+        tasks.start("schema", services.schema_watch.run(stop))
+        tasks.start("deployment", services.deployment_watch.run(stop))
         if "indexer" in only:
-            chores.start("maintenance", services.maintenance.run(stop))
+            tasks.start("maintenance", services.maintenance.run(stop))
         if "embedder" in only:
-            chores.start("vector requests", services.vector_requests.run(stop, settings.lease))
+            tasks.start("vector requests", services.vector_requests.run(stop, settings.lease))
         if "answerer" in only:
-            chores.start("trimming", _trim(services, stop))
+            tasks.start("trimming", _trim(services, stop))
         if "archiver" in only:
-            chores.start("archiving", services.archiving.run(stop))
+            tasks.start("archiving", services.archiving.run(stop))
         app = _app(settings, services, only)
-        chores.start("heart", Heart(services.heartbeats, only, app, services.inference).run(stop))
+        tasks.start(
+            "heart", HeartbeatSender(services.heartbeats, only, app, services.embedders).run(stop)
+        )
         try:
             await _run_agents(app, stop, ready)
         finally:
-            await chores.close()
+            await tasks.close()
 
 
 def _with_least_role(settings: Settings, only: Collection[str]) -> Settings:
@@ -117,18 +119,18 @@ async def _archive(
 ) -> None:
     """Run only the archiver, without loading models."""
     async with open_servers(settings) as servers:
-        chores = OwnedTasks(stop, timeout=CHORE_PATIENCE)
-        chores.start("schema", SchemaWatch(servers.database).run(stop))
-        chores.start("deployment", deployment_watch(servers, settings).run(stop))
-        chores.start("archiving", archiving_of(servers, settings).run(stop))
+        tasks = OwnedTasks(stop, timeout=TASK_PATIENCE)
+        tasks.start("schema", SchemaWatch(servers.database).run(stop))
+        tasks.start("deployment", deployment_watch(servers, settings).run(stop))
+        tasks.start("archiving", archiving_of(servers, settings).run(stop))
         heartbeats = Heartbeats(servers.redis, servers.names)
-        chores.start("heart", Heart(heartbeats, ["archiver"]).run(stop))
+        tasks.start("heart", HeartbeatSender(heartbeats, ["archiver"]).run(stop))
         try:
             if ready is not None:
                 ready()
             await stop.wait()
         finally:
-            await chores.close()
+            await tasks.close()
 
 
 async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] | None) -> None:
@@ -178,7 +180,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
         max_size=size,
         within=patience,
         concurrency=concurrency,
-        hold=services.inference.available if topic in ROLES["embedder"] else None,
+        hold=services.embedders.available if topic in ROLES["embedder"] else None,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["KILL_POINTS", "REPLAY_POINTS", "WORKER_POINTS", "arm", "disarm", "kill_point"]
+__all__ = ["FAILPOINTS", "REPLAY_POINTS", "WORKER_POINTS", "arm", "disarm", "failpoint"]
 
 WORKER_POINTS = (
     "indexing.taken",
@@ -35,7 +35,7 @@ REPLAY_POINTS = (
     "replay.dropping",
 )
 
-KILL_POINTS = (*WORKER_POINTS, *REPLAY_POINTS)
+FAILPOINTS = (*WORKER_POINTS, *REPLAY_POINTS)
 
 _armed: list[Callable[[str], None]] = []
 
@@ -50,7 +50,7 @@ def disarm(strike: Callable[[str], None]) -> None:
     _armed.remove(strike)
 
 
-def kill_point(name: str) -> None:
-    """Pass the failpoint ``name``, one of ``KILL_POINTS``."""
+def failpoint(name: str) -> None:
+    """Pass the failpoint ``name``, one of ``FAILPOINTS``."""
     for strike in _armed:
         strike(name)

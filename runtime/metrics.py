@@ -21,8 +21,8 @@ __all__ = [
     "LOOP_LAG_SECONDS",
     "MEMORY_BYTES",
     "MODEL_REQUESTS",
-    "MODEL_TURNS",
-    "MODEL_TURN_SECONDS",
+    "MODEL_REQUESTS_WAITING",
+    "MODEL_WAIT_SECONDS",
     "QUERIES",
     "QUERIES_NOT_WAITED",
     "Counter",
@@ -175,10 +175,10 @@ CIRCUIT = _declare(
     Gauge("circuit", "1: no request is sent; 0.5: a probe is sent; 0: requests flow.", "model")
 )
 CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a circuit opened.", "model"))
-MODEL_TURNS = _declare(
+MODEL_REQUESTS_WAITING = _declare(
     Gauge("model_turns_waiting", "Requests that wait for the rate limiter.", "provider")
 )
-MODEL_TURN_SECONDS = _declare(
+MODEL_WAIT_SECONDS = _declare(
     Histogram("model_turn_seconds", "Time spent waiting for the rate limiter.", "provider")
 )
 LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Delay of the event loop's wake-ups."))

@@ -135,8 +135,8 @@ def _private_keys(text: str) -> Iterator[str]:
 
 def _tokens(text: str) -> Iterator[str]:
     for sign, module, detector in _DETECTORS:
-        for place in islice(sign.finditer(text), _MOST_WINDOWS):
-            start = max(place.start() - _WINDOW_CHARACTERS // 2, 0)
+        for match in islice(sign.finditer(text), _MOST_WINDOWS):
+            start = max(match.start() - _WINDOW_CHARACTERS // 2, 0)
             for pattern in _patterns(module, detector):
                 tokens = pattern.finditer(text, start, start + _WINDOW_CHARACTERS)
                 yield from (token[0] for token in tokens if _stands_alone(token))

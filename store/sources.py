@@ -24,10 +24,10 @@ from store.projects import Projects
 __all__ = [
     "Handled",
     "IndexedDocument",
+    "LeasedSource",
     "Owners",
     "RegisteredSource",
     "Sources",
-    "TakenSource",
     "names_of",
     "source_id_of",
 ]
@@ -59,7 +59,7 @@ class RegisteredSource:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenSource:
+class LeasedSource:
     """A source whose lease the caller holds. ``state``: saved by the last sync, at first ``{}``."""
 
     source: RegisteredSource
@@ -165,7 +165,7 @@ class Sources:
 
     async def take(
         self, source: RegisteredSource, lease: timedelta, horizon: int, holder: str | None = None
-    ) -> TakenSource:
+    ) -> LeasedSource:
         """Take the lease of a source, for one sync, with a revision above every earlier one.
 
         Args:
@@ -190,10 +190,10 @@ class Sources:
                 held = await connection.fetchrow(_QUERIES["holder"], project_id, source.id)
                 raise _busy(source, held)
         state = json.loads(row["state"])
-        return TakenSource(source, row["revision"], row["commit"], state, token)
+        return LeasedSource(source, row["revision"], row["commit"], state, token)
 
     async def renew(
-        self, taken: TakenSource, lease: timedelta, state: Mapping[str, Any] | None = None
+        self, taken: LeasedSource, lease: timedelta, state: Mapping[str, Any] | None = None
     ) -> None:
         """Extend the lease to ``lease`` from now; ``state`` replaces the saved one.
 
@@ -204,7 +204,7 @@ class Sources:
         await self._update("renew", taken, lease, kept)
 
     async def finish(
-        self, taken: TakenSource, state: Mapping[str, Any] | None, commit: str | None
+        self, taken: LeasedSource, state: Mapping[str, Any] | None, commit: str | None
     ) -> None:
         """Save the state of the sync (None: keep the saved one) and release the lease.
 
@@ -214,7 +214,7 @@ class Sources:
         kept = None if state is None else json.dumps(dict(state))
         await self._update("finish", taken, kept, commit)
 
-    async def release(self, taken: TakenSource) -> None:
+    async def release(self, taken: LeasedSource) -> None:
         """Release the lease; nothing else changes.
 
         Raises:
@@ -222,7 +222,7 @@ class Sources:
         """
         await self._update("release", taken)
 
-    async def forget(self, taken: TakenSource) -> None:
+    async def forget(self, taken: LeasedSource) -> None:
         """Remove a source; its documents stay, as documents without a source. For operators.
 
         Raises:
@@ -299,7 +299,7 @@ class Sources:
             for row in rows
         }
 
-    async def _update(self, query: str, taken: TakenSource, *values: object) -> None:
+    async def _update(self, query: str, taken: LeasedSource, *values: object) -> None:
         source = taken.source
         project_id = await self._projects.ensure(source.project)
         async with self._database.scope(project_id) as connection:

@@ -29,7 +29,7 @@ _PASSING_CODES = (
 )
 _BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
 _REFUSED_IN_SCRIPT = "The user executing the script can't"
-_CURE = "check HEADRACE_REDIS_URL and that the server runs"
+_REMEDY = "check HEADRACE_REDIS_URL and that the server runs"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def redis_errors() -> Iterator[None]:
             raise ConfigurationError(
                 f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
             ) from error
-        raise Unavailable(f"Redis can't be reached ({_line(error)}): {_CURE}") from error
+        raise Unavailable(f"Redis can't be reached ({_line(error)}): {_REMEDY}") from error
     except exceptions.ResponseError as error:
         if isinstance(error, exceptions.ReadOnlyError) or _reply_of(error).startswith("READONLY"):
             raise Unavailable(
@@ -114,7 +114,7 @@ def redis_errors() -> Iterator[None]:
             raise _refused(error) from error
         if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
             raise Unavailable(
-                f"Redis can't run the command now ({_line(error)}): {_CURE}"
+                f"Redis can't run the command now ({_line(error)}): {_REMEDY}"
             ) from error
         raise
 

@@ -19,6 +19,7 @@ from events.streams.entries import preceding
 from runtime.errors import MalformedEvent
 
 __all__ = [
+    "AcquireRequest",
     "ForgetConsumers",
     "HoldBack",
     "MoveOn",
@@ -27,7 +28,6 @@ __all__ = [
     "Redrive",
     "ReplyOnce",
     "Republish",
-    "TakeTurn",
 ]
 
 
@@ -359,7 +359,7 @@ class ForgetConsumers(_Script):
         return int(await self._run([stream], [group, _milliseconds(silent_for)]))
 
 
-class TakeTurn(_Script):
+class AcquireRequest(_Script):
     """Acquire a request and its tokens from a provider's rate limit, or return the time to wait.
 
     The generic cell rate algorithm (ITU-T I.371): the only state of a limit is the time when it

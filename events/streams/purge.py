@@ -26,7 +26,7 @@ from events.streams.entries import Entry, entries_of
 from events.streams.trim import trim_handled
 from runtime.errors import ConfigurationError, MalformedEvent
 
-__all__ = ["Document", "Doomed", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
+__all__ = ["Document", "PurgeTargets", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
 
 Document = tuple[str, str]
 """Agent ('' for a shared document) and uri."""
@@ -63,7 +63,7 @@ return #entries
 
 
 @dataclass(frozen=True)
-class Doomed:
+class PurgeTargets:
     """Documents to purge from a project.
 
     ``before`` maps each document to the (position, partition) below which its changes are purged.
@@ -170,63 +170,63 @@ class StreamPurge:
         self._redis = redis
         self._names = names
 
-    async def purge(self, doomed: Doomed, patience: timedelta) -> PurgedStreams:
+    async def purge(self, targets: PurgeTargets, patience: timedelta) -> PurgedStreams:
         """Delete entries, and free the nodes that held them as far as ``patience`` allows.
 
         Changes must be indexed and archived up to the purge, because all of them are trimmed from
         the streams.
         """
         done = PurgedStreams()
-        await self._delete(doomed, done)
+        await self._delete(targets, done)
         topics = [*map(Topic.of_lane, Lane), Topic.QUERY]
         for topic, partition in product(topics, range(self._names.partitions)):
             if not await self._free(topic, partition, patience):
                 done.crowded.append(self._names.stream(topic, partition))
         return done
 
-    async def delete(self, doomed: Doomed) -> int:
+    async def delete(self, targets: PurgeTargets) -> int:
         """Delete entries without waiting until their memory is freed; return their number."""
         done = PurgedStreams()
-        await self._delete(doomed, done)
+        await self._delete(targets, done)
         return done.changes + done.letters + done.outcomes + done.replies
 
-    async def _delete(self, doomed: Doomed, done: PurgedStreams) -> None:
+    async def _delete(self, targets: PurgeTargets, done: PurgedStreams) -> None:
         for lane, partition in product(Lane, range(self._names.partitions)):
-            await self._changes(lane, partition, doomed, done)
+            await self._changes(lane, partition, targets, done)
         for topic, partition in product(GROUPS, range(self._names.partitions)):
-            done.letters += await self._rewrite(self._names.dead(topic, partition), doomed.letter)
+            done.letters += await self._rewrite(self._names.dead(topic, partition), targets.letter)
         for partition in range(self._names.partitions):
             key = self._names.stream(Topic.OUTCOME, partition)
-            done.outcomes += await self._rewrite(key, doomed.outcome)
+            done.outcomes += await self._rewrite(key, targets.outcome)
             pattern = self._names.replies("*", partition)
             with redis_errors():
                 keys = [key async for key in self._redis.scan_iter(_literal(pattern), count=1_000)]
             for key in keys:
-                done.replies += await self._rewrite(key.decode(), doomed.reply)
+                done.replies += await self._rewrite(key.decode(), targets.reply)
 
-    async def count(self, doomed: Doomed) -> int:
+    async def count(self, targets: PurgeTargets) -> int:
         """Count the changes and dead letters that are left."""
         left = 0
         for lane, partition in product(Lane, range(self._names.partitions)):
             key = self._names.stream(Topic.of_lane(lane), partition)
             async for entry in self._entries(key):
-                left += _is_doomed(doomed, lane, partition, entry)
+                left += _is_target(targets, lane, partition, entry)
         for topic, partition in product(GROUPS, range(self._names.partitions)):
             async for entry in self._entries(self._names.dead(topic, partition)):
-                left += doomed.letter(entry.fields.get(b"event", b""))
+                left += targets.letter(entry.fields.get(b"event", b""))
         return left
 
     async def _changes(
         self,
         lane: Lane,
         partition: int,
-        doomed: Doomed,
+        targets: PurgeTargets,
         done: PurgedStreams,
     ) -> None:
         key = self._names.stream(Topic.of_lane(lane), partition)
         ids = []
         async for entry in self._entries(key):
-            if _is_doomed(doomed, lane, partition, entry):
+            if _is_target(targets, lane, partition, entry):
                 ids.append(entry.id)
             else:
                 done.needed |= referred(entry.fields.get(b"event", b""))
@@ -263,12 +263,12 @@ class StreamPurge:
                 return False
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    async def _rewrite(self, key: str, is_doomed: Callable[[bytes], bool]) -> int:
+    async def _rewrite(self, key: str, is_target: Callable[[bytes], bool]) -> int:
         """Delete entries of a stream without groups, and write the others again."""
         ids = [
             entry.id
             async for entry in self._entries(key)
-            if is_doomed(entry.fields.get(b"event", b""))
+            if is_target(entry.fields.get(b"event", b""))
         ]
         for start in range(0, len(ids), _PAGE):
             client: Any = self._redis
@@ -289,13 +289,13 @@ class StreamPurge:
             after = page[-1].id
 
 
-def _is_doomed(doomed: Doomed, lane: Lane, partition: int, entry: Entry) -> bool:
+def _is_target(targets: PurgeTargets, lane: Lane, partition: int, entry: Entry) -> bool:
     own = Position(lane, partition, entry.id)
     try:
         position = kept_position(entry.fields, own)
     except MalformedEvent:
         position = own.number
-    return doomed.change(entry.fields.get(b"event", b""), (position, partition))
+    return targets.change(entry.fields.get(b"event", b""), (position, partition))
 
 
 def referred(raw: bytes) -> set[str]:

@@ -17,14 +17,14 @@ may then use it.
 from events.positions import kept_position
 from events.transport.app import App, run_app
 from events.transport.driver import Transport, register
-from events.transport.in_flight import HeldEntry, HeldMessage
+from events.transport.in_flight import InFlightEntry, InFlightMessage
 from events.transport.options import Options
 from events.transport.subscription import Statistics
 
 __all__ = [
     "App",
-    "HeldEntry",
-    "HeldMessage",
+    "InFlightEntry",
+    "InFlightMessage",
     "Options",
     "Statistics",
     "Transport",

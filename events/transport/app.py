@@ -15,7 +15,7 @@ from yarl import URL
 
 from events.streams.dead_letters import DeadLetter
 from events.transport.driver import register
-from events.transport.in_flight import HeldEntry
+from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
 from runtime.errors import ConfigurationError, Unavailable
 
@@ -30,20 +30,20 @@ _UNBOUNDED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Held:
+class InFlight:
     """Numbers of a topic's events that a worker holds, and that it is processing."""
 
     in_hand: int = 0
     in_work: int = 0
 
     @classmethod
-    def of(cls, entries: Iterable[HeldEntry]) -> Self:
+    def of(cls, entries: Iterable[InFlightEntry]) -> Self:
         """Count the entries of a topic."""
         unsettled = [entry for entry in entries if not entry.settled]
         return cls(len(unsettled), sum(entry.begun for entry in unsettled))
 
-    def __add__(self, other: Held) -> Held:
-        return Held(self.in_hand + other.in_hand, self.in_work + other.in_work)
+    def __add__(self, other: InFlight) -> InFlight:
+        return InFlight(self.in_hand + other.in_hand, self.in_work + other.in_work)
 
 
 OnDead = Callable[[DeadLetter], Awaitable[None]]
@@ -107,12 +107,12 @@ class App(faust.App):
         """Return whether single messages can be acknowledged and handed back."""
         return bool(self.redis_url)
 
-    def held(self) -> dict[str, Held]:
+    def in_flight(self) -> dict[str, InFlight]:
         """Count the in-flight events by topic; empty over Kafka, where they are unknown."""
-        counts: dict[str, Held] = {}
+        counts: dict[str, InFlight] = {}
         for tp, subscription in getattr(self.consumer, "subscriptions", {}).items():
-            former = counts.get(tp.topic, Held())
-            counts[tp.topic] = former + Held.of(subscription.held.values())
+            former = counts.get(tp.topic, InFlight())
+            counts[tp.topic] = former + InFlight.of(subscription.in_flight.values())
         return counts
 
     def counts(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ from events.server.connection import connect
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.transport.consumer_group import Group
 from events.transport.faust_acks import AckLog, NoOffsets
-from events.transport.in_flight import HeldEntry, HeldMessage, Window
+from events.transport.in_flight import InFlightEntry, InFlightMessage, Window
 from events.transport.reader import Reader
 from events.transport.settler import Settler
 from events.transport.subscription import Statistics, Subscription, keep_leases
@@ -109,13 +109,13 @@ class Consumer(base.Consumer):
         await self.app.flow_control.acquire()
         await reader.run()
 
-    async def _deliver(self, entry: HeldEntry) -> None:
+    async def _deliver(self, entry: InFlightEntry) -> None:
         if not self.closing:
-            await self.callback(HeldMessage(entry, self.app.consumer_generation_id))
+            await self.callback(InFlightMessage(entry, self.app.consumer_generation_id))
 
-    async def _give_up(self, entry: HeldEntry) -> None:
+    async def _give_up(self, entry: InFlightEntry) -> None:
         attempts = entry.attempt - 1
-        await self.bury(
+        await self.dead_letter(
             entry,
             WORKER_LOST,
             f"{attempts} attempts ended without an outcome: each time the worker died, or was "
@@ -125,7 +125,7 @@ class Consumer(base.Consumer):
 
     # What an agent does with an entry -------------------------------------------------------
 
-    async def begin(self, entries: Iterable[HeldEntry]) -> list[HeldEntry]:
+    async def begin(self, entries: Iterable[InFlightEntry]) -> list[InFlightEntry]:
         """Mark entries as begun; return those that are still ours and unsettled."""
         ours = [entry for entry in entries if not (entry.lost or entry.settled)]
         redelivered = [entry for entry in ours if not entry.counted]
@@ -138,21 +138,23 @@ class Consumer(base.Consumer):
             await self._count_attempt(tp, [entry for entry in redelivered if entry.tp == tp])
         return ours
 
-    async def _count_attempt(self, tp: TP, entries: list[HeldEntry]) -> None:
+    async def _count_attempt(self, tp: TP, entries: list[InFlightEntry]) -> None:
         try:
             await self.subscriptions[tp].group.count_attempt(entries)
         except (RedisError, OSError) as error:
             log.warning("attempt.not_counted", stream=tp.topic, error=str(error))
 
-    def acknowledge(self, entry: HeldEntry) -> None:
+    def acknowledge(self, entry: InFlightEntry) -> None:
         """Acknowledge an entry whose effect has committed."""
         self.subscriptions[entry.tp].acknowledge(entry)
 
-    def retry(self, entry: HeldEntry, delay: timedelta, *, counted: bool) -> None:
+    def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Deliver this entry again after a delay."""
         self.subscriptions[entry.tp].retry(entry, delay, counted=counted)
 
-    async def bury(self, entry: HeldEntry, error: str, detail: str, attempts: int) -> None:
+    async def dead_letter(
+        self, entry: InFlightEntry, error: str, detail: str, attempts: int
+    ) -> None:
         """Move an entry to the dead letters; if that fails it is delivered again."""
         if entry.settled:
             return
@@ -160,12 +162,12 @@ class Consumer(base.Consumer):
         letter = self._letter(entry, error, detail, attempts)
         try:
             await self.transport.before_burial(letter)
-            await subscription.group.bury(entry.id, letter.to_fields())
+            await subscription.group.dead_letter(entry.id, letter.to_fields())
         except Exception as failure:  # noqa: BLE001 - on any error the event must not be lost
             log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))
             subscription.retry(entry, self.options.retry_delay, counted=False)
             return
-        subscription.bury(entry)
+        subscription.dead_letter(entry)
         log.error(
             "event.dead",
             topic=entry.tp.topic,
@@ -175,7 +177,7 @@ class Consumer(base.Consumer):
             attempts=attempts,
         )
 
-    def _letter(self, entry: HeldEntry, error: str, detail: str, attempts: int) -> DeadLetter:
+    def _letter(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> DeadLetter:
         return DeadLetter(
             event=entry.event,
             topic=entry.tp.topic,
@@ -201,7 +203,7 @@ class Consumer(base.Consumer):
         if not self.app.flow_control.is_active():
             return
         subscription = self.subscriptions[tp]
-        for entry in subscription.held.values():
+        for entry in subscription.in_flight.values():
             if entry.offset == offset:
                 subscription.acknowledge(entry)
                 return
@@ -303,8 +305,8 @@ class Consumer(base.Consumer):
     async def _getmany(self, active_partitions: Any, timeout: float) -> Any:
         return {}
 
-    def _to_message(self, tp: TP, record: HeldEntry) -> HeldMessage:
-        return HeldMessage(record, self.app.consumer_generation_id)
+    def _to_message(self, tp: TP, record: InFlightEntry) -> InFlightMessage:
+        return InFlightMessage(record, self.app.consumer_generation_id)
 
     def _new_topicpartition(self, topic: str, partition: int) -> TP:
         return TP(topic, partition)
@@ -347,7 +349,7 @@ def _group_name(topic: str) -> str:
     return GROUPS[Topic(topic)]
 
 
-def _position_of(entry: HeldEntry) -> int | None:
+def _position_of(entry: InFlightEntry) -> int | None:
     try:
         position = Position(Topic(entry.tp.topic).lane, entry.tp.partition, entry.id)
         return kept_position(entry.fields, position)

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from redis.typing import EncodableT, FieldT
 
 from events.server.scripts import ForgetConsumers
-from events.transport.in_flight import HeldEntry
+from events.transport.in_flight import InFlightEntry
 
 __all__ = ["Claimed", "Group", "Pending", "is_group_missing"]
 
@@ -43,7 +43,7 @@ class Pending:
 class Claimed:
     """Entries of a claim, and the ids of entries that were trimmed while pending."""
 
-    entries: list[HeldEntry] = field(default_factory=list)
+    entries: list[InFlightEntry] = field(default_factory=list)
     lost_ids: list[str] = field(default_factory=list)
 
 
@@ -67,13 +67,13 @@ class Group:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    async def read(self, blocking: Redis, count: int, block: timedelta) -> list[HeldEntry]:
+    async def read(self, blocking: Redis, count: int, block: timedelta) -> list[InFlightEntry]:
         """Read new entries. Never cancel this: the entries would be pending and unknown to us."""
         reply: Any = await blocking.xreadgroup(
             self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
         )
         return [
-            HeldEntry(self.tp, entry_id.decode(), fields)
+            InFlightEntry(self.tp, entry_id.decode(), fields)
             for _, entries in reply
             for entry_id, fields in entries
         ]
@@ -110,7 +110,7 @@ class Group:
             replies = await pipeline.execute()
         claimed = {row.id: _fields_of(reply) for row, reply in zip(rows, replies, strict=True)}
         entries = [
-            HeldEntry(self.tp, row.id, fields, row.deliveries + 1, counted=False)
+            InFlightEntry(self.tp, row.id, fields, row.deliveries + 1, counted=False)
             for row in rows
             if (fields := claimed[row.id])
         ]
@@ -127,7 +127,7 @@ class Group:
             replies = await pipeline.execute()
         return [entry_id for entry_id, reply in zip(entry_ids, replies, strict=True) if not reply]
 
-    async def count_attempt(self, entries: Iterable[HeldEntry]) -> None:
+    async def count_attempt(self, entries: Iterable[InFlightEntry]) -> None:
         """Write the attempts of redelivered entries to the delivery counters of Redis."""
         async with self.redis.pipeline(transaction=False) as pipeline:
             for entry in entries:
@@ -172,7 +172,7 @@ class Group:
                 justid=True,
             )
 
-    async def bury(self, entry_id: str, fields: dict[FieldT, EncodableT]) -> None:
+    async def dead_letter(self, entry_id: str, fields: dict[FieldT, EncodableT]) -> None:
         """Add a dead letter and acknowledge its entry, in one transaction."""
         async with self.redis.pipeline(transaction=True) as pipeline:
             pipeline.xadd(self.dead_stream, fields)

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from faust.types import TP, ConsumerMessage
 
-__all__ = ["EVENT_FIELD", "HeldEntry", "HeldMessage", "Window"]
+__all__ = ["EVENT_FIELD", "InFlightEntry", "InFlightMessage", "Window"]
 
 EVENT_FIELD = b"event"
 _SEQUENCE_BITS = 20
@@ -21,7 +21,7 @@ _FADING = 0.98
 
 
 @dataclass(slots=True, eq=False)
-class HeldEntry:
+class InFlightEntry:
     """One pending entry whose lease this process holds.
 
     ``attempt`` counts from 1. ``counted`` says whether Redis' delivery counter includes this
@@ -64,12 +64,12 @@ class HeldEntry:
         return json.dumps(readable, ensure_ascii=False).encode()
 
 
-class HeldMessage(ConsumerMessage):
+class InFlightMessage(ConsumerMessage):
     """A Faust message with a reference to its entry."""
 
     __slots__ = ("entry",)
 
-    def __init__(self, entry: HeldEntry, generation_id: int) -> None:
+    def __init__(self, entry: InFlightEntry, generation_id: int) -> None:
         headers = [
             (name.decode(errors="replace"), value)
             for name, value in entry.fields.items()
@@ -102,8 +102,8 @@ class Window:
     def __init__(self, limit: int, limit_bytes: int = 32 * 2**20) -> None:
         self.limit = limit
         self.limit_bytes = limit_bytes
-        self.held = 0
-        self.held_bytes = 0
+        self.in_flight = 0
+        self.in_flight_bytes = 0
         self._large = 0.0
         self._closed = False
         self._changed = asyncio.Event()
@@ -118,40 +118,40 @@ class Window:
             await self._changed.wait()
         if self._closed:
             return 0
-        fit = int((self.limit_bytes - self.held_bytes) / max(1.0, self._large))
-        return min(self.limit - self.held, _MOST_AT_ONCE, max(1, fit))
+        fit = int((self.limit_bytes - self.in_flight_bytes) / max(1.0, self._large))
+        return min(self.limit - self.in_flight, _MOST_AT_ONCE, max(1, fit))
 
     def enter(self, size_bytes: int = 0) -> None:
         """Add one entry."""
-        self.held += 1
-        self.held_bytes += size_bytes
+        self.in_flight += 1
+        self.in_flight_bytes += size_bytes
         self._large = max(size_bytes, _FADING * self._large)
 
     def leave(self, size_bytes: int = 0) -> None:
         """Remove one entry."""
         self.free_bytes(size_bytes)
-        self.free_place()
+        self.free_slot()
 
     def free_bytes(self, size_bytes: int) -> None:
         """Subtract the bytes of an entry that is no longer in memory."""
-        self.held_bytes -= size_bytes
+        self.in_flight_bytes -= size_bytes
         self._changed.set()
 
-    def free_place(self, after: timedelta = timedelta()) -> None:
+    def free_slot(self, after: timedelta = timedelta()) -> None:
         """Remove one entry from the count, at once or later.
 
         An entry that waits for a retry stays counted: while a database is down, a worker then holds
         one window of failed events, not the whole backlog.
         """
         if after:
-            asyncio.get_running_loop().call_later(after.total_seconds(), self.free_place)
+            asyncio.get_running_loop().call_later(after.total_seconds(), self.free_slot)
             return
-        self.held -= 1
+        self.in_flight -= 1
         self._changed.set()
 
     def _half_free(self) -> bool:
-        places = self.limit - self.held >= max(1, self.limit // 2)
-        return places and 2 * self.held_bytes <= self.limit_bytes
+        has_room = self.limit - self.in_flight >= max(1, self.limit // 2)
+        return has_room and 2 * self.in_flight_bytes <= self.limit_bytes
 
     def close(self) -> None:
         """Admit no more entries, and end every wait for room."""

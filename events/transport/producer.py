@@ -15,7 +15,7 @@ from faust.types import TP, RecordMetadata
 from mode.utils.futures import done_future
 
 from events.server.connection import connect, redis_errors
-from events.transport.in_flight import EVENT_FIELD, HeldEntry
+from events.transport.in_flight import EVENT_FIELD, InFlightEntry
 
 __all__ = ["Producer"]
 
@@ -54,7 +54,7 @@ class Producer(base.Producer):
         with redis_errors():
             entry_id: Any = await self._redis.xadd(self._names.stream(topic, partition), fields)
         tp = TP(topic, partition)
-        offset = HeldEntry(tp, entry_id.decode(), fields).offset
+        offset = InFlightEntry(tp, entry_id.decode(), fields).offset
         metadata = RecordMetadata(topic, partition, tp, offset, timestamp, 1)
         sent: asyncio.Future[RecordMetadata] = done_future(metadata)
         return sent

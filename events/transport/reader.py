@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.transport.consumer_group import Claimed, is_group_missing
-from events.transport.in_flight import HeldEntry
+from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
 from events.transport.subscription import Subscription
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE = timedelta(milliseconds=50)
 _LONGEST_PAUSE = timedelta(seconds=3)
 
-Deliver = Callable[[HeldEntry], Awaitable[None]]
+Deliver = Callable[[InFlightEntry], Awaitable[None]]
 
 
 class Reader:
@@ -94,7 +94,7 @@ class Reader:
                 return
             after = page[-1].id
             claimed = await self._group.claim(
-                [row for row in page if row.id not in self._subscription.held], idle
+                [row for row in page if row.id not in self._subscription.in_flight], idle
             )
             await self._handle(claimed)
 
@@ -108,7 +108,7 @@ class Reader:
                 self._subscription.hold(entry)
                 await self._give_up(entry)
 
-    async def _receive(self, entries: Sequence[HeldEntry]) -> None:
+    async def _receive(self, entries: Sequence[InFlightEntry]) -> None:
         for entry in entries:
             self._subscription.hold(entry)
         for entry in entries:

@@ -15,7 +15,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
 from events.transport.consumer_group import Group
-from events.transport.in_flight import HeldEntry, Window
+from events.transport.in_flight import InFlightEntry, Window
 
 __all__ = ["Statistics", "Subscription", "keep_leases"]
 
@@ -39,34 +39,34 @@ class Statistics:
 class Subscription:
     """State of one stream.
 
-    ``held`` has every entry whose lease is renewed. It includes finished entries until Redis has
-    their acknowledgement, so that our own reader can't take them over before.
+    ``in_flight`` has every entry whose lease is renewed. It includes finished entries until Redis
+    has their acknowledgement, so that our own reader can't take them over before.
     """
 
     group: Group
     window: Window
     statistics: Statistics
     wake: Callable[[], None]
-    held: dict[str, HeldEntry] = field(default_factory=dict)
-    _finished: list[HeldEntry] = field(default_factory=list)
-    _aged: dict[tuple[timedelta, int], list[HeldEntry]] = field(
+    in_flight: dict[str, InFlightEntry] = field(default_factory=dict)
+    _finished: list[InFlightEntry] = field(default_factory=list)
+    _aged: dict[tuple[timedelta, int], list[InFlightEntry]] = field(
         default_factory=lambda: defaultdict(list)
     )
 
-    def hold(self, entry: HeldEntry) -> None:
+    def hold(self, entry: InFlightEntry) -> None:
         """Add an entry to those held."""
-        self.held[entry.id] = entry
+        self.in_flight[entry.id] = entry
         self.window.enter(entry.size_bytes)
         self.statistics.delivered += 1
 
-    def acknowledge(self, entry: HeldEntry) -> None:
+    def acknowledge(self, entry: InFlightEntry) -> None:
         """Mark an entry as finished; it is acknowledged within the linger time."""
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             self._finished.append(entry)
 
-    def retry(self, entry: HeldEntry, delay: timedelta, *, counted: bool) -> None:
+    def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Hand an entry back, to be delivered again after a delay, to any consumer.
 
         An attempt that is not ``counted`` does not count towards dead-lettering. Redis can't set a
@@ -75,7 +75,7 @@ class Subscription:
         if not self._settle(entry):
             return
         self.statistics.retried += 1
-        self.window.free_place(after=delay)
+        self.window.free_slot(after=delay)
         here = max(delay - self.group.lease, timedelta())
         idle = self.group.lease - min(delay, self.group.lease)
         deliveries = entry.attempt if counted else entry.attempt - 1
@@ -85,33 +85,33 @@ class Subscription:
         else:
             self._age(entry, idle, deliveries)
 
-    def bury(self, entry: HeldEntry) -> None:
+    def dead_letter(self, entry: InFlightEntry) -> None:
         """Remove an entry that has been dead-lettered."""
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
-        self.held.pop(entry.id, None)
+        self.in_flight.pop(entry.id, None)
 
     def give_back_all(self) -> None:
         """Hand back all unfinished entries at shutdown, to be taken over at once, uncounted."""
-        for entry in self.held.values():
+        for entry in self.in_flight.values():
             if not entry.settled:
                 self.retry(entry, timedelta(), counted=False)
 
     def working(self) -> bool:
         """Return whether any begun work is unsettled."""
-        return any(entry.begun and not entry.settled for entry in self.held.values())
+        return any(entry.begun and not entry.settled for entry in self.in_flight.values())
 
     def mark_lost(self, still_ours: set[str]) -> list[str]:
         """Mark and drop entries that another consumer has taken over; return their ids."""
         lost = [
             entry
-            for entry in self.held.values()
+            for entry in self.in_flight.values()
             if entry.id not in still_ours and not entry.settled
         ]
         for entry in lost:
             entry.lost = True
-            del self.held[entry.id]
+            del self.in_flight[entry.id]
             if self._settle(entry):
                 self.window.leave(entry.size_bytes)
         self.statistics.leases_lost += len(lost)
@@ -134,14 +134,14 @@ class Subscription:
                 self._aged[key][:0] = entries
             raise
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
-            self.held.pop(entry.id, None)
+            self.in_flight.pop(entry.id, None)
 
-    def _settle(self, entry: HeldEntry) -> bool:
+    def _settle(self, entry: InFlightEntry) -> bool:
         settled, entry.settled = entry.settled, True
         self.wake()
         return not settled
 
-    def _age(self, entry: HeldEntry, idle: timedelta, deliveries: int) -> None:
+    def _age(self, entry: InFlightEntry, idle: timedelta, deliveries: int) -> None:
         self.window.free_bytes(entry.size_bytes)
         if not entry.lost:
             self._aged[idle, deliveries].append(entry)
@@ -165,14 +165,14 @@ async def keep_leases(subscriptions: Mapping[TP, Subscription], lease: timedelta
 
 
 async def _renew(subscription: Subscription) -> None:
-    held = list(subscription.held)
-    if not held:
+    in_flight = list(subscription.in_flight)
+    if not in_flight:
         return
     try:
-        ours = await subscription.group.renew(held)
+        ours = await subscription.group.renew(in_flight)
     except (RedisError, OSError) as error:
         log.warning("lease.renewal_failed", stream=subscription.group.stream, error=str(error))
         return
-    newer = subscription.held.keys() - set(held)
+    newer = subscription.in_flight.keys() - set(in_flight)
     if lost := subscription.mark_lost(ours | newer):
         log.warning("lease.lost", stream=subscription.group.stream, entries=len(lost))

@@ -60,8 +60,8 @@ def _print(found: Diagnosis) -> None:
 
 def _print_condition(condition: Condition) -> None:
     _say(f"{_MARKS[condition.state]:>8}  {condition.name:<22} {condition.detail}")
-    if condition.cure:
-        _say(f"{'':>10}→ {condition.cure}")
+    if condition.remedy:
+        _say(f"{'':>10}→ {condition.remedy}")
 
 
 def _print_health(health: Health) -> None:
@@ -83,7 +83,7 @@ def _print_drift(drift: Drift) -> None:
     examples = ", ".join(drift.examples(_EXAMPLES)) + (f", and {more:,} more" if more > 0 else "")
     _say(f"{mark:>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
     _say(f"{'':>10}{examples}")
-    _say(f"{'':>10}→ {drift.cure}")
+    _say(f"{'':>10}→ {drift.remedy}")
 
 
 def _say(text: str) -> None:
@@ -120,5 +120,5 @@ def _plain_drift(drift: Drift) -> dict[str, Any]:
         "count": drift.count,
         "examples": drift.examples(_EXAMPLES),
         "meaning": drift.meaning,
-        "cure": drift.cure,
+        "remedy": drift.remedy,
     }

@@ -13,11 +13,11 @@ from gateway.progress import ShowProgress, progress
 from gateway.replay import (
     generations_table,
     plan_projects,
+    print_differences,
+    print_plans,
+    print_reports,
+    print_returned,
     replay_projects,
-    tell_differences,
-    tell_plans,
-    tell_reports,
-    tell_returned,
 )
 from gateway.servers import require_database, stack
 from gateway.session import ContentKind, JsonOption, run_client
@@ -106,16 +106,16 @@ def replay(
     choice = Choice(since, kind and kind.value, collection, model, chunking)
     if dry:
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))
-        tell_plans(plans, json)
+        print_plans(plans, json)
         return
     checks = None if gate is None else _gate(gate, _MAX_DROP if max_drop is None else max_drop)
     reports: list[ReplayReport] = []
     try:
         _run(lambda tools, show: replay_projects(tools, project, choice, checks, show, reports))
     except NotSwitched as error:
-        tell_differences(error, reports, json)
+        print_differences(error, reports, json)
         raise
-    tell_reports(reports, json)
+    print_reports(reports, json)
 
 
 @command.command("list")
@@ -141,7 +141,7 @@ def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
             tools, project, chosen, lambda done, total: show("caught up", done, total)
         )
 
-    tell_returned(_run(work), json)
+    print_returned(_run(work), json)
 
 
 @command.command()
@@ -157,7 +157,7 @@ def rollback(
             tools, project, chosen, lambda done, total: show("caught up", done, total)
         )
 
-    tell_returned(_run(work), json)
+    print_returned(_run(work), json)
 
 
 @command.command()

@@ -15,7 +15,7 @@ from gateway.progress import ShowProgress
 from runtime.errors import SourceBusy, SourceLost, Unavailable, UsageError
 from sources import Held, Sync
 from sources.state import GONE, pending_of
-from store.sources import RegisteredSource, Sources, TakenSource
+from store.sources import LeasedSource, RegisteredSource, Sources
 from store.store import Store
 
 __all__ = ["LEASE", "Lease", "check_owners", "leased"]
@@ -30,7 +30,7 @@ _LOOK_EVERY_SECONDS = 0.5
 class Lease:
     """Lease of a source that is renewed until it is released."""
 
-    def __init__(self, sources: Sources, taken: TakenSource) -> None:
+    def __init__(self, sources: Sources, taken: LeasedSource) -> None:
         self._sources = sources
         self._lost: SourceLost | None = None
         self._ended = False
@@ -94,7 +94,7 @@ async def leased(
 
 async def _take(
     sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
-) -> TakenSource:
+) -> LeasedSource:
     now = asyncio.get_running_loop().time
     began_at, longest = now(), _LONGEST_WAIT.total_seconds()
     while True:

@@ -21,7 +21,7 @@ from runtime.errors import UsageError
 from sources import Basis, Held, Listing, Source, State, Sync
 from sources.comparison import Step
 from store.documents.contents import MAX_CONTENT_BYTES
-from store.sources import RegisteredSource, TakenSource, source_id_of
+from store.sources import LeasedSource, RegisteredSource, source_id_of
 from store.store import Store
 
 __all__ = ["Destination", "Until", "preview_sync", "sync_source"]
@@ -268,7 +268,7 @@ async def _compare(
 
 
 async def _read_index(
-    job: _Job, taken: TakenSource | None, state: State
+    job: _Job, taken: LeasedSource | None, state: State
 ) -> tuple[frozenset[str], dict[str, Held]]:
     """Settle pending changes; return the uris of lost ones, and what the index contains."""
     if taken is None:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from events.models import LegScore, Weights
+from events.models import RetrieverScore, Weights
 from store.types import Candidates
 
 __all__ = ["COSINE_PER_BM25", "DOCUMENT_SOFTNESS", "Fused", "Mode", "fuse"]
@@ -49,8 +49,8 @@ class Fused:
     chunk_id: int
     score: float
     match_type: Literal["hybrid", "vector", "keyword"]
-    vector: LegScore | None
-    keyword: LegScore | None
+    vector: RetrieverScore | None
+    keyword: RetrieverScore | None
 
 
 def fuse(
@@ -154,10 +154,10 @@ def _factors(weights: Weights | None) -> tuple[float, float]:
     return 2 * weights.vector / total, 2 * weights.keyword / total
 
 
-def _places(legs: Iterable[Ranked]) -> dict[int, LegScore]:
+def _places(legs: Iterable[Ranked]) -> dict[int, RetrieverScore]:
     """Rank and score of each chunk by its retriever; a chunk is embedded by one model only."""
     return {
-        chunk_id: LegScore(rank=rank, score=score)
+        chunk_id: RetrieverScore(rank=rank, score=score)
         for ranked in legs
         for rank, (chunk_id, score) in enumerate(ranked, start=1)
     }

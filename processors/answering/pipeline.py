@@ -36,7 +36,7 @@ from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import Candidates, SearchRequest
@@ -101,7 +101,7 @@ class Answering:
         """
         event = delivery.event
         reply = await self._reply(event, delivery.entry_id)
-        kill_point("answering.found")
+        failpoint("answering.found")
         await self._replies.reply(
             reply,
             query_id=event.id,
@@ -109,7 +109,7 @@ class Answering:
             entry_id=delivery.entry_id,
             partition=delivery.partition,
         )
-        kill_point("answering.replied")
+        failpoint("answering.replied")
         metrics.QUERIES.inc(outcome=reply.type)
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:

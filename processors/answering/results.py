@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
-from events.models import Citation, Kind, LegScore, Query, Scores, SearchResult
+from events.models import Citation, Kind, Query, RetrieverScore, Scores, SearchResult
 from processors.answering.fusion import Fused
 from store.generations.catalog import Generation
 from store.search.search import Search
@@ -110,7 +110,7 @@ def _explanation(scores: Scores) -> str:
     return "; ".join(parts)
 
 
-def _leg(name: str, unit: str, leg: LegScore | None) -> str:
+def _leg(name: str, unit: str, leg: RetrieverScore | None) -> str:
     if leg is None:
         return f"{name}: not among the candidates"
     return f"{name}: rank {leg.rank} ({unit} {leg.score:.3f})"

@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from events.streams.changes import StreamedChange
-from processors.admission import Admission, Judged
+from processors.admission import Admission, Decision
 from processors.archiving.consumer import LogGroup, places_of, sort_out
 from runtime import metrics
 from runtime.errors import HeadraceError, SignatureRefused
@@ -102,7 +102,7 @@ class Archiver:
         failures: list[Exception] = []
         for project, changes in parts.changes.items():
             try:
-                await self._take_in(project, changes)
+                await self._adopt(project, changes)
             except Exception as error:  # noqa: BLE001 - raised below, after the other projects
                 failures.append(error)
         if failures:
@@ -112,16 +112,16 @@ class Archiver:
             self._left_pending = False
         return batch.is_full
 
-    async def _take_in(self, project: str, changes: Sequence[StreamedChange]) -> None:
+    async def _adopt(self, project: str, changes: Sequence[StreamedChange]) -> None:
         """Archive admitted changes. Changes that the indexer has not decided yet stay pending."""
         if not self._has_folder:
             await self._archive.claim(self._deployment)
             self._has_folder = True
-        judged = await self._intake.judge(project, changes)
-        await self._archive.append(project, [streamed.change for streamed in judged.admitted])
-        await self._group.acknowledge(places_of([*judged.admitted, *judged.refused]))
-        metrics.CHANGES_ARCHIVED.inc(len(judged.admitted))
-        self._left_pending |= bool(judged.undecided)
+        decision = await self._intake.decide(project, changes)
+        await self._archive.append(project, [streamed.change for streamed in decision.admitted])
+        await self._group.acknowledge(places_of([*decision.admitted, *decision.refused]))
+        metrics.CHANGES_ARCHIVED.inc(len(decision.admitted))
+        self._left_pending |= bool(decision.undecided)
 
     async def _wait_out(self, error: Exception, stop: asyncio.Event) -> None:
         """Pause after a failure. The traceback is logged only for defects, not for outages."""
@@ -149,7 +149,7 @@ class Intake:
         self._admission = admission
         self._outbox = outbox
 
-    async def judge(self, project: str, changes: Sequence[StreamedChange]) -> Judged:
+    async def decide(self, project: str, changes: Sequence[StreamedChange]) -> Decision:
         """Judge changes of one project and drop refused ones from the outbox.
 
         The outbox would publish them again otherwise.
@@ -157,11 +157,13 @@ class Intake:
         Raises:
             Unavailable: Postgres can't be reached.
         """
-        judged = await self._admission.judge(project, changes)
-        if judged.refused:
-            metrics.CHANGES_NOT_ARCHIVED.inc(len(judged.refused), reason=SignatureRefused.__name__)
+        decision = await self._admission.decide(project, changes)
+        if decision.refused:
+            metrics.CHANGES_NOT_ARCHIVED.inc(
+                len(decision.refused), reason=SignatureRefused.__name__
+            )
             await self._outbox.drop(
                 project,
-                [(change.raw, change.signature or b"") for change in judged.refused],
+                [(change.raw, change.signature or b"") for change in decision.refused],
             )
-        return judged
+        return decision

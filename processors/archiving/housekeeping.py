@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from events.names import Names
 from events.streams.trim import changes_needed_from, trim_changes
 from processors.archiving.archiver import Archiver, pause
-from processors.archiving.outbox_relay import Republisher
+from processors.archiving.outbox_relay import OutboxRelay
 from runtime import metrics
 from store.archive import Archive
 from store.documents.contents import release_contents
@@ -22,7 +22,7 @@ from store.postgres.pool import Database
 from store.projects import Projects
 from store.purge.projects import DeletedProjects, remove_project
 
-__all__ = ["Archiving", "Upkeep"]
+__all__ = ["Archiving", "Housekeeping"]
 
 log = structlog.get_logger(__name__)
 
@@ -38,14 +38,14 @@ _CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 
 @dataclass
-class _Chore:
+class _Task:
     name: str
     every: timedelta
     run: Callable[[], Awaitable[None]]
     due_at: float
 
 
-class Upkeep:
+class Housekeeping:
     """Chores that run while the archiver of the same process holds the lock."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Upkeep:
         self._archive_retention = archive_retention
         self._files: dict[str, int] = {}
         first_compaction = min(_FIRST_COMPACTION, compaction_interval)
-        self._chores = [
+        self._tasks = [
             _due("trimming", _TRIM_EVERY, self.trim),
             _due("releasing", _RELEASE_EVERY, self.release),
             _due("merging", _COUNT_EVERY, self.merge),
@@ -79,8 +79,8 @@ class Upkeep:
         """Run due chores until ``stop`` is set; a failed chore is logged, and runs next time."""
         while not stop.is_set():
             if is_active():
-                for chore in self._chores:
-                    await _run_if_due(chore)
+                for task in self._tasks:
+                    await _run_if_due(task)
             await pause(stop, _LOOK_EVERY)
 
     async def trim(self) -> None:
@@ -133,18 +133,18 @@ def _due(
     run: Callable[[], Awaitable[None]],
     *,
     first: timedelta = timedelta(),
-) -> _Chore:
-    return _Chore(name, every, run, monotonic() + first.total_seconds())
+) -> _Task:
+    return _Task(name, every, run, monotonic() + first.total_seconds())
 
 
-async def _run_if_due(chore: _Chore) -> None:
-    if monotonic() < chore.due_at:
+async def _run_if_due(task: _Task) -> None:
+    if monotonic() < task.due_at:
         return
     try:
-        await chore.run()
+        await task.run()
     except Exception as error:  # noqa: BLE001 - failing maintenance must not end the worker
-        log.warning("archive.upkeep_failed", chore=chore.name, error=str(error) or repr(error))
-    chore.due_at = monotonic() + chore.every.total_seconds()
+        log.warning("archive.upkeep_failed", task=task.name, error=str(error) or repr(error))
+    task.due_at = monotonic() + task.every.total_seconds()
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class Archiving:
     """The three loops of the archiver, which end when ``stop`` is set."""
 
     archiver: Archiver
-    upkeep: Upkeep
-    republisher: Republisher
+    housekeeping: Housekeeping
+    outbox_relay: OutboxRelay
 
     async def run(self, stop: asyncio.Event) -> None:
         """Archive, maintain and republish lost events, while no other worker does."""
@@ -163,5 +163,5 @@ class Archiving:
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.archiver.run(stop))
-            tasks.create_task(self.upkeep.run(stop, is_active))
-            tasks.create_task(self.republisher.run(stop, is_active))
+            tasks.create_task(self.housekeeping.run(stop, is_active))
+            tasks.create_task(self.outbox_relay.run(stop, is_active))

@@ -18,7 +18,7 @@ from runtime import metrics
 from runtime.errors import HeadraceError
 from store.outbox import PostgresOutbox
 
-__all__ = ["Republisher"]
+__all__ = ["OutboxRelay"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ _BODIES = 32
 Lost = tuple[WaitingEvent, Trace]
 
 
-class Republisher:
+class OutboxRelay:
     """Relay of lost events from the outbox to the streams.
 
     An event is lost if Redis does not have it: it was removed by a flush or a failover, or its

@@ -70,17 +70,17 @@ class Case:
         subjects: list[Subject],
         meaning: str,
         *,
-        cure: str = "",
+        remedy: str = "",
         severity: Severity = Severity.DRIFT,
     ) -> list[Drift]:
         """A list with one drift, or an empty list if there are no subjects.
 
-        The default ``cure`` is the doctor's repair command.
+        The default ``remedy`` is the doctor's repair command.
         """
         if not subjects:
             return []
-        cure = cure or f"headrace doctor --project {self.project} --repair"
-        return [Drift(name, self.project, tuple(subjects), meaning, cure, severity)]
+        remedy = remedy or f"headrace doctor --project {self.project} --repair"
+        return [Drift(name, self.project, tuple(subjects), meaning, remedy, severity)]
 
 
 @dataclass

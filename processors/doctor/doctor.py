@@ -16,7 +16,7 @@ from processors.doctor.checks.log import letters_by_project
 from processors.doctor.checks.registry import CHECKS
 from processors.doctor.context import Case, Desk, gather
 from processors.doctor.findings import Drift, Severity
-from processors.doctor.repairs.registry import mend
+from processors.doctor.repairs.registry import repair_drifts
 from processors.doctor.stream_snapshot import Streams, read_streams
 from processors.replay.fold import Order
 from runtime.errors import HeadraceError
@@ -89,7 +89,7 @@ class Doctor:
         if not (repair and drifts):
             return _health(look)
         try:
-            failures = await mend(look.case, drifts)
+            failures = await repair_drifts(look.case, drifts)
         except HeadraceError as error:
             failures = [str(error)]
         after = await self._confirmed(project, await self._read_log())
@@ -113,8 +113,8 @@ class Doctor:
         tools = self.desk.tools
         generation = await tools.store.generation(project)
         letters = log.letters.get(project, {})
-        outcomes = await tools.standings.outcomes(generation.project_id, letters)
-        rejected = await tools.standings.rejected(generation.project_id)
+        outcomes = await tools.document_positions.outcomes(generation.project_id, letters)
+        rejected = await tools.document_positions.rejected(generation.project_id)
         rejected |= letters.keys() - outcomes.keys()
         evidence = await gather(project, tools.archive, log.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:

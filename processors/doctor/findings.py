@@ -19,12 +19,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Finding about one part of the environment. ``cure`` is empty if the state is OK."""
+    """Finding about one part of the environment. ``remedy`` is empty if the state is OK."""
 
     name: str
     state: State
     detail: str
-    cure: str = ""
+    remedy: str = ""
 
     @classmethod
     def ok(cls, name: str, detail: str) -> Condition:
@@ -32,14 +32,14 @@ class Condition:
         return cls(name, State.OK, detail)
 
     @classmethod
-    def warning(cls, name: str, detail: str, cure: str) -> Condition:
+    def warning(cls, name: str, detail: str, remedy: str) -> Condition:
         """Build a condition that works for the moment."""
-        return cls(name, State.WARNING, detail, cure)
+        return cls(name, State.WARNING, detail, remedy)
 
     @classmethod
-    def problem(cls, name: str, detail: str, cure: str) -> Condition:
+    def problem(cls, name: str, detail: str, remedy: str) -> Condition:
         """Build a condition that does not work or is not safe."""
-        return cls(name, State.PROBLEM, detail, cure)
+        return cls(name, State.PROBLEM, detail, remedy)
 
 
 class Severity(StrEnum):
@@ -67,14 +67,14 @@ class Drift:
     """One kind of drift in one project, with everything that it concerns.
 
     ``name`` is stable (``document.missing``), ``meaning`` describes the problem in one line,
-    ``cure`` is the command that repairs it.
+    ``remedy`` is the command that repairs it.
     """
 
     name: str
     project: str
     subjects: tuple[Subject, ...]
     meaning: str
-    cure: str
+    remedy: str
     severity: Severity = Severity.DRIFT
 
     @property

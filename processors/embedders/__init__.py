@@ -3,15 +3,15 @@
 from processors.embedders.embedder import Embedder, Embeddings, Urgency
 from processors.embedders.local.encoder import Precision
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from processors.embedders.registry import Inference, ModelOptions, full_name
+from processors.embedders.registry import Embedders, ModelOptions, full_name
 from processors.embedders.remote.circuit_breaker import CircuitOptions, CircuitStatus
 
 __all__ = [
     "CircuitOptions",
     "CircuitStatus",
     "Embedder",
+    "Embedders",
     "Embeddings",
-    "Inference",
     "ModelOptions",
     "Precision",
     "TokenCounter",

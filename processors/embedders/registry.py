@@ -18,11 +18,11 @@ from processors.embedders.local.encoder import Precision
 from processors.embedders.local.weights import OFFICIAL_NAME, locate, model_name
 from processors.embedders.remote.circuit_breaker import CircuitOptions, CircuitStatus
 from processors.embedders.remote.embedder import LiteLLMEmbedder
-from processors.embedders.remote.rate_limiter import Turns
+from processors.embedders.remote.rate_limiter import RateLimiter
 from runtime.errors import ConfigurationError
 from store.generations.catalog import Recipe
 
-__all__ = ["Inference", "ModelOptions", "Shared", "create_embedder", "full_name"]
+__all__ = ["Embedders", "ModelOptions", "Shared", "create_embedder", "full_name"]
 
 StoredWidth = Callable[[str], Awaitable[int | None]]
 
@@ -72,11 +72,13 @@ def full_name(model: str, options: ModelOptions) -> str:
     return model if _WITH_DIMENSIONS.fullmatch(model) else f"{model}@{options.dimensions}"
 
 
-def create_embedder(model: str, options: ModelOptions, turns: Turns | None = None) -> Embedder:
+def create_embedder(
+    model: str, options: ModelOptions, rate_limiter: RateLimiter | None = None
+) -> Embedder:
     """Create the embedder of a full name: ``local/…`` runs here, all others use LiteLLM.
 
-    ``dimensions`` of the options apply if the name does not contain a width. ``turns`` is the rate
-    limiter shared by all workers.
+    ``dimensions`` of the options apply if the name does not contain a width. ``rate_limiter`` is
+    shared by all workers.
 
     Raises:
         ConfigurationError: the local model does not exist.
@@ -92,7 +94,7 @@ def create_embedder(model: str, options: ModelOptions, turns: Turns | None = Non
         options.timeout,
         options.retries,
         name=model,
-        turns=turns,
+        rate_limiter=rate_limiter,
         circuit=options.circuit,
     )
 
@@ -112,7 +114,7 @@ async def _unknown_width(_: str) -> int | None:
     return None
 
 
-class Inference:
+class Embedders:
     """The models of one process, by their full names.
 
     Args:
@@ -127,12 +129,12 @@ class Inference:
         options: ModelOptions | None = None,
         recipe: Recipe | None = None,
         stored_width: StoredWidth = _unknown_width,
-        turns: Turns | None = None,
+        rate_limiter: RateLimiter | None = None,
     ) -> None:
         self._options = options or ModelOptions()
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
-        self._turns = turns
+        self._rate_limiter = rate_limiter
         self._met: dict[str, Embedder] = {}
         self._loaded = Shared(self._load)
         self._started = Shared(self._start)
@@ -207,7 +209,7 @@ class Inference:
     async def _load(self, model: str) -> Embedder:
         options = await self._options_of(model)
         # reads and hashes files
-        embedder = await asyncio.to_thread(create_embedder, model, options, self._turns)
+        embedder = await asyncio.to_thread(create_embedder, model, options, self._rate_limiter)
         if isinstance(embedder, LiteLLMEmbedder):
             await embedder.load()
         self._met[model] = embedder

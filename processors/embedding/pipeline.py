@@ -15,7 +15,7 @@ from processors.deliveries import Delivery
 from processors.embedders.embedder import Urgency
 from processors.embedding.stage import Spent, VectorStage
 from runtime.errors import HeadraceError
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.documents.pending import Place
 
 __all__ = ["Chunked", "Embedding"]
@@ -44,7 +44,7 @@ class Embedding:
             Unavailable: a server or a model is down; groups that are done stay done.
             ConfigurationError: a model has no key, or sends vectors of another width than before.
         """
-        kill_point("embedding.taken")
+        failpoint("embedding.taken")
         groups: defaultdict[tuple[str, int], list[Chunked]] = defaultdict(list)
         for delivery in deliveries:
             groups[delivery.event.data.project, delivery.event.data.generation].append(delivery)
@@ -71,7 +71,7 @@ class Embedding:
 
     async def _finish(self, deliveries: Sequence[Chunked], share: Spent) -> None:
         await self._outcomes.publish([_embedded(delivery, share) for delivery in deliveries])
-        kill_point("embedding.reported")
+        failpoint("embedding.reported")
         for delivery in deliveries:
             delivery.done()
 

@@ -10,7 +10,7 @@ from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
 from runtime.errors import HeadraceError, Unavailable
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.documents.pending import PendingText, PendingVectors, Place
 
 __all__ = ["Show", "Spent", "VectorStage"]
@@ -147,9 +147,9 @@ class VectorStage:
             else:
                 refused |= _refused(texts, model, embedded)
                 _bill(spent, texts, new, embedded)
-        kill_point("embedding.embedded")
+        failpoint("embedding.embedded")
         await self._pending.complete(project, generation_id, texts, refused)
-        kill_point("embedding.committed")
+        failpoint("embedding.committed")
         for text in texts:
             if text.text is not None and text.model not in failures:
                 spent[text.place].chunks += text.chunk_id not in refused

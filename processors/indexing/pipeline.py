@@ -35,7 +35,7 @@ from runtime.errors import (
     Poison,
     RateLimited,
 )
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.documents.conflicts import LateChanges
 from store.documents.pending import PendingVectors
 from store.generations.switch import GenerationMoved
@@ -96,7 +96,7 @@ class Indexing:
             Poison: a change cannot be processed; all others of the batch are done.
             Unavailable: a server or a model is down; unfinished changes stay pending.
         """
-        kill_point("indexing.taken")
+        failpoint("indexing.taken")
         bulk = _urgency(deliveries) is Urgency.BULK
         with self._precedence.indexing() if bulk else nullcontext():
             await self._run(deliveries)
@@ -158,9 +158,9 @@ class Indexing:
         self._notices.compare(project, generation)
         changes = [_logged(delivery) for delivery in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
-        kill_point("indexing.prepared")
+        failpoint("indexing.prepared")
         applied = await self._write(project, _writes(deliveries, prepared.documents))
-        kill_point("indexing.committed")
+        failpoint("indexing.committed")
         places = _by_place(deliveries)
         done = list(zip(prepared.documents, applied, strict=True))
         results = [

@@ -21,7 +21,7 @@ from events.streams.chunked import ChunkedStreams
 from processors.deliveries import Delivery
 from processors.indexing.documents import EmbeddedDocument
 from runtime import metrics
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.types import Applied
 
 __all__ = ["Change", "Reporter", "Result", "result_of"]
@@ -50,9 +50,9 @@ class Reporter:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
         await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
-        kill_point("indexing.told")
+        failpoint("indexing.told")
         await self._request_vectors(results, generation_id)
-        kill_point("indexing.requested")
+        failpoint("indexing.requested")
         for delivery, data in results:
             delivery.done()
             _count(data)

@@ -15,7 +15,7 @@ from typing import Any
 from events import Client, Receipt
 from events.names import Position
 from events.server.persistence import rewrite_files
-from events.streams.purge import Doomed, StreamPurge, referred, require_rights
+from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights
 from processors.purge.deletes import publish_deletes, until_archived, until_deleted
 from processors.wiring.servers import Servers
 from runtime.errors import Unavailable, UsageError
@@ -24,7 +24,7 @@ from store.generations.catalog import Generation
 from store.generations.drop import drop_rows, forget
 from store.postgres.locks import replay_lock
 from store.purge.rewriter import Rewriter
-from store.purge.rows import Leftovers
+from store.purge.rows import DeletedRows
 from store.types import DocumentWrite
 
 __all__ = ["OUT_OF_REACH", "Purge", "PurgeReport", "finish", "purge_documents"]
@@ -111,8 +111,8 @@ class _Work:
             (agent, uri): (position.number, position.partition)
             for uri, position in self._positions.items()
         }
-        self._doomed = Doomed(report.project, self._before)
-        self._leftovers = Leftovers(purge.servers.database, project_id)
+        self._targets = PurgeTargets(report.project, self._before)
+        self._deleted_rows = DeletedRows(purge.servers.database, project_id)
         self._streams = StreamPurge(purge.servers.redis, purge.servers.names)
         self._report = report
 
@@ -120,13 +120,13 @@ class _Work:
         """Remove what the documents left behind; the deletes have removed ``chunks`` chunks."""
         archived = await self._servers.archive.survey(self._project_id, self._before)
         outbox, waiting = await self._purge_outbox()
-        streams = await self._streams.purge(self._doomed, self._purge.patience)
+        streams = await self._streams.purge(self._targets, self._purge.patience)
         self._report.add_crowded(streams.crowded)
         generations = await self._purge_generations(chunks)
         needed = archived.needed | streams.needed | waiting
-        contents = await self._leftovers.drop_contents(archived.hashes - needed)
-        vectors = await self._leftovers.purge_vectors(generations)
-        reasons = await self._leftovers.silence_rejections(archived.places)
+        contents = await self._deleted_rows.drop_contents(archived.hashes - needed)
+        vectors = await self._deleted_rows.purge_vectors(generations)
+        reasons = await self._deleted_rows.silence_rejections(archived.places)
         removed = self._report.removed
         removed["vector cache"] = f"{vectors} vectors that no text uses"
         removed["contents by reference"] = str(contents)
@@ -141,15 +141,15 @@ class _Work:
 
         Returns how many were dropped, and the hashes that the other events refer to.
         """
-        events = await self._leftovers.outbox()
-        mine = {event_id for event_id, raw in events.items() if self._doomed.change(raw, (0, 0))}
+        events = await self._deleted_rows.outbox()
+        mine = {event_id for event_id, raw in events.items() if self._targets.change(raw, (0, 0))}
         needed = {
             sha256
             for event_id, raw in events.items()
             if event_id not in mine
             for sha256 in referred(raw)
         }
-        return await self._leftovers.drop_outbox(mine) if mine else 0, needed
+        return await self._deleted_rows.drop_outbox(mine) if mine else 0, needed
 
     async def _purge_generations(self, chunks: int) -> list[Generation]:
         """Delete the documents from every generation, and words that no document contains."""
@@ -164,7 +164,7 @@ class _Work:
             if generation.state != "live":
                 applied = await self._servers.store.rebuild(generation, self._writes())
                 chunks += sum(result.chunks_removed for result in applied)
-            purged = await self._leftovers.purge_words(generation)
+            purged = await self._deleted_rows.purge_words(generation)
             segments += purged.segments
             words += purged.words
             kept.append(generation)
@@ -219,11 +219,11 @@ class _Work:
         uris = list(self._positions)
         chunks = 0
         for generation in generations:
-            chunks += await self._leftovers.count_chunks(generation, self._agent, uris)
+            chunks += await self._deleted_rows.count_chunks(generation, self._agent, uris)
         archived = await self._servers.archive.survey(self._project_id, self._before)
         left = {
             "chunks in the index": chunks,
-            "entries in the streams": await self._streams.count(self._doomed),
+            "entries in the streams": await self._streams.count(self._targets),
             "changes in the archive": archived.changes,
         }
         self._report.remains += [

@@ -9,7 +9,7 @@ from time import monotonic
 
 from events.names import Lane, Position
 from events.server.connection import redis_errors
-from events.streams.purge import Doomed, StreamPurge, require_rights
+from events.streams.purge import PurgeTargets, StreamPurge, require_rights
 from processors.purge.documents import Purge, PurgeReport, finish
 from processors.wiring.servers import Servers
 from store.postgres.connection import WriteConflict
@@ -61,7 +61,7 @@ async def delete_project(
             name = await _retired(deleted, project_id, patience)
             await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes cache the name
             streams = StreamPurge(servers.redis, servers.names)
-            entries = await streams.delete(Doomed(project, until=until))
+            entries = await streams.delete(PurgeTargets(project, until=until))
         rows = 0
         for generation in await deleted.generations(project_id):
             await indexes.drop(project_id, generation.id)
@@ -82,7 +82,7 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
     plain = project.partition("#")[0]
     streams = StreamPurge(servers.redis, servers.names)
     if "#" not in project:
-        purged = await streams.purge(Doomed(project, until=0), purge.patience)
+        purged = await streams.purge(PurgeTargets(project, until=0), purge.patience)
         report.add_crowded(purged.crowded)
     report.removed["index and memory"] = f"{done.rows} rows"
     report.removed["streams"] = f"{done.entries} entries of {plain}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from events.positions import Rank
 from processors.chunking.sandbox.pool import ChunkingPool
-from processors.embedders import Inference
+from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
 from processors.embedding.live import LiveEmbedding
 from processors.embedding.single_flight import SharedEmbedding
@@ -18,9 +18,9 @@ from processors.indexing.preparation import Cutter, Preparer, Resolver
 from processors.replay.fold import Key, LastChange, Order
 from processors.replay.project_log import Contents
 from runtime.errors import Poison
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter
-from store.documents.copy import carried
+from store.documents.copy import copied
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.postgres.pool import Database
@@ -50,7 +50,7 @@ class Workshop:
     store: Store
     pending: PendingVectors
     contents: Contents
-    models: Inference
+    models: Embedders
     pool: ChunkingPool
     max_document_bytes: int
 
@@ -106,7 +106,7 @@ class Builder:
         )
         self.spent.add(spent)
 
-    async def carry(
+    async def copy_documents(
         self, source: Generation, chosen: Sequence[LastChange], progress: Progress
     ) -> None:
         """Copy documents that have no row here yet from another generation.
@@ -121,7 +121,7 @@ class Builder:
         async def copy(batch: Sequence[LastChange]) -> None:
             wanted = {last.key: last.order for last in batch}
             database = self.workshop.database
-            copies = await carried(database, self.project, source, list(wanted), self.generation)
+            copies = await copied(database, self.project, source, list(wanted), self.generation)
             still = [
                 document
                 for document in copies
@@ -175,7 +175,7 @@ class Builder:
 
     def _note(self, writes: Sequence[DocumentWrite]) -> None:
         self.stored |= {_key(write): write.rank for write in writes}
-        kill_point("replay.building")
+        failpoint("replay.building")
 
 
 def _key(write: DocumentWrite) -> Key:

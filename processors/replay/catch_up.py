@@ -13,10 +13,10 @@ from processors.replay.fold import Fold, Key, LastChange
 from processors.replay.project_log import ProjectLog
 from processors.replay.verification import Difference, NotSwitched
 from runtime.errors import Unavailable
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.generations import catalog
 from store.generations.catalog import Generation
-from store.generations.document_positions import Standing, Standings
+from store.generations.document_positions import DocumentPosition, DocumentPositions
 from store.generations.switch import exclusive, switch
 from store.postgres.connection import WriteConflict
 from store.postgres.locks import ReplayLock
@@ -40,7 +40,7 @@ class CatchUp:
     live: Generation
     log: ProjectLog
     fold: Fold
-    standings: Standings
+    document_positions: DocumentPositions
     builder: Builder
     compared: int | None = None
 
@@ -52,9 +52,9 @@ class CatchUp:
             Unavailable: a server or a model is down; what was written stays.
         """
         for _ in range(MOST_ROUNDS):
-            kill_point("replay.catching_up")
-            moment = await self.standings.moment(self.live.project_id)
-            behind = await self.standings.newer(self.live, self.builder.generation)
+            failpoint("replay.catching_up")
+            moment = await self.document_positions.moment(self.live.project_id)
+            behind = await self.document_positions.newer(self.live, self.builder.generation)
             if behind:
                 await self._bring(behind, progress)
             await self.builder.embed(progress)
@@ -79,15 +79,17 @@ class CatchUp:
             self._require(not await self._behind(), "it could not be caught up: try again")
         return True
 
-    async def _behind(self) -> list[Standing]:
-        return await self.standings.newer(self.live, self.builder.generation, self.compared)
+    async def _behind(self) -> list[DocumentPosition]:
+        return await self.document_positions.newer(
+            self.live, self.builder.generation, self.compared
+        )
 
-    async def _bring(self, behind: Sequence[Standing], progress: Progress) -> None:
+    async def _bring(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
         changes = await self._look_up(behind)
-        lost = [standing for standing in behind if standing.key not in changes]
+        lost = [stored_position for stored_position in behind if stored_position.key not in changes]
         if lost:
             raise self._refusal("the log lacks the last change", lost)
-        wanted = [changes[standing.key] for standing in behind]
+        wanted = [changes[stored_position.key] for stored_position in behind]
         await self.builder.build(wanted, progress)
         refused = [change for change in wanted if change.order in self.builder.refused]
         if refused:
@@ -100,38 +102,42 @@ class CatchUp:
                 self.builder.generation.id,
             )
 
-    async def _look_up(self, behind: Sequence[Standing]) -> dict[Key, LastChange]:
+    async def _look_up(self, behind: Sequence[DocumentPosition]) -> dict[Key, LastChange]:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
         later change that no worker has applied yet may still be rejected: it is used only if the
         log lacks the exact one.
         """
-        exact = Fold(only={standing.order for standing in behind})
-        for standing in behind:
-            last = self.fold.last.get(standing.key)
-            if last is not None and last.order == standing.order:
-                exact.last[standing.key] = last
-        first = min(standing.position for standing in behind)
-        if not all(standing.key in exact.last for standing in behind):
+        exact = Fold(only={stored_position.order for stored_position in behind})
+        for stored_position in behind:
+            last = self.fold.last.get(stored_position.key)
+            if last is not None and last.order == stored_position.order:
+                exact.last[stored_position.key] = last
+        first = min(stored_position.position for stored_position in behind)
+        if not all(stored_position.key in exact.last for stored_position in behind):
             await self.log.read_new(exact, first)
-        if not all(standing.key in exact.last for standing in behind):
+        if not all(stored_position.key in exact.last for stored_position in behind):
             await self.log.read_archive(exact, first - 1)
         later = {
-            standing.key: last
-            for standing in behind
-            if (last := self.fold.last.get(standing.key)) is not None and last.rank > standing.rank
+            stored_position.key: last
+            for stored_position in behind
+            if (last := self.fold.last.get(stored_position.key)) is not None
+            and last.rank > stored_position.rank
         }
         return later | exact.last
 
-    def _refusal(self, reason: str, lost: Sequence[Standing]) -> NotSwitched:
+    def _refusal(self, reason: str, lost: Sequence[DocumentPosition]) -> NotSwitched:
         damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
             + (f" ({damage})" if damage else ""),
             [
-                Difference.of(standing.key, str(self.builder.refused.get(standing.order, reason)))
-                for standing in lost
+                Difference.of(
+                    stored_position.key,
+                    str(self.builder.refused.get(stored_position.order, reason)),
+                )
+                for stored_position in lost
             ],
             self.builder.generation.id,
         )
@@ -202,5 +208,5 @@ async def _switched(database: Database, catch_up: CatchUp) -> bool:
         if not await catch_up.finish():
             return False
         await switch(connection, live, chosen)
-        kill_point("replay.switching")
+        failpoint("replay.switching")
     return True

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from processors.embedders import Inference
+from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
 from processors.indexing.documents import CutDocument
 from processors.indexing.preparation import Cutter, Resolver
@@ -57,9 +57,9 @@ class Estimate:
         return {"dry_run": True} | asdict(self) | rounded
 
 
-async def prices_of(inference: Inference, recipe: Recipe) -> dict[str, float | None]:
+async def prices_of(embedders: Embedders, recipe: Recipe) -> dict[str, float | None]:
     """Read the price of each model in US dollars per token, or None if it is unknown."""
-    return {model: await inference.usd_per_token(model) for model in recipe.model_names}
+    return {model: await embedders.usd_per_token(model) for model in recipe.model_names}
 
 
 async def estimate(

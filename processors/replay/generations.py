@@ -15,9 +15,9 @@ from processors.replay.start import live_generation
 from processors.replay.tools import Tools, project_log, request_vectors, workshop
 from runtime import protocol_limits
 from runtime.errors import UsageError
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.generations.catalog import Generation
-from store.generations.drop import drop_rows, forget, let_go
+from store.generations.drop import begin_drop, drop_rows, forget
 from store.postgres.locks import replay_lock
 from store.postgres.pool import Database
 from store.projects import unknown_project
@@ -99,8 +99,10 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         _check_chosen(chosen)
         shop = workshop(tools, project)
         builder = Builder(project, chosen, {}, shop, in_bulk=False, guard=lock.check)
-        fold = Fold(await tools.standings.rejected(live.project_id))
-        catch_up = CatchUp(live, project_log(tools, project), fold, tools.standings, builder)
+        fold = Fold(await tools.document_positions.rejected(live.project_id))
+        catch_up = CatchUp(
+            live, project_log(tools, project), fold, tools.document_positions, builder
+        )
         await make_live(tools.database, catch_up, lock, progress)
         await request_vectors(tools, project, chosen)
     seconds = perf_counter() - begin
@@ -137,7 +139,7 @@ async def drop(tools: Tools, generation_id: int, progress: ShowDeleted) -> int:
         live = await live_generation(tools, project)
         listed = await tools.store.generations(project)
         _check_droppable(generation, _replaced_at(generation, live, listed), datetime.now(UTC))
-        if not await let_go(tools.database, generation):
+        if not await begin_drop(tools.database, generation):
             raise _is_live(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
         return await _drop_rows(tools.database, generation, progress)
@@ -148,7 +150,7 @@ async def _drop_rows(database: Database, generation: Generation, progress: ShowD
     async for rows in drop_rows(database, generation):
         gone += rows
         progress(gone)
-        kill_point("replay.dropping")
+        failpoint("replay.dropping")
     await forget(database, generation)
     return gone
 
@@ -237,7 +239,7 @@ async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
         UsageError: no such project.
     """
     return [
-        Listed(name, generation, *await tools.standings.sizes(generation))
+        Listed(name, generation, *await tools.document_positions.sizes(generation))
         for name in await projects_of(tools, project)
         for generation in await tools.store.generations(name)
     ]

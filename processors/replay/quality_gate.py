@@ -78,7 +78,7 @@ def _answering(tools: Tools) -> Answering:
     search = Search(tools.database, ef_search=settings.hnsw_ef_search)
     return Answering(
         search,
-        QueryVectors(tools.inference),
+        QueryVectors(tools.embedders),
         Freshness(tools.store, tools.pending, partial(read_watermark, tools.redis, tools.names)),
         Assembler(search, lambda texts: [len(text) for text in texts]),
         RecipeNotices(None),

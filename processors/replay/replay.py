@@ -27,7 +27,7 @@ from processors.replay.start import (
 from processors.replay.tools import Tools, project_log, request_vectors, workshop
 from processors.replay.verification import NotSwitched, verify
 from runtime.errors import Unavailable, UsageError
-from runtime.failpoints import kill_point
+from runtime.failpoints import failpoint
 from store.generations.catalog import Generation
 from store.postgres.locks import replay_lock
 
@@ -85,14 +85,18 @@ class Replay:
         tools = self._tools
         await self._read()
         half = await unfinished(tools, self._live)
-        stored = await tools.standings.of(half) if half and half.recipe == self._recipe else {}
-        missing = self._fold.newer_than({key: standing.rank for key, standing in stored.items()})
+        stored = (
+            await tools.document_positions.of(half) if half and half.recipe == self._recipe else {}
+        )
+        missing = self._fold.newer_than(
+            {key: stored_position.rank for key, stored_position in stored.items()}
+        )
         return await estimate(
             [last for last in missing if not (self._is_carried(last) or last.deleted)],
             self._project,
             self._recipe,
             workshop(tools, self._project),
-            await prices_of(tools.inference, self._recipe),
+            await prices_of(tools.embedders, self._recipe),
             self._progress("documents looked at"),
         )
 
@@ -106,16 +110,18 @@ class Replay:
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
         await prove_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):
-            rejected = await self._tools.standings.rejected(live.project_id)
-            self._standings = await self._tools.standings.of(live)
+            rejected = await self._tools.document_positions.rejected(live.project_id)
+            self._document_positions = await self._tools.document_positions.of(live)
             self._log = project_log(self._tools, self._project)
-            taken_in = {standing.order for standing in self._standings.values()}
-            self._fold = Fold(rejected - taken_in, sought=self._choice.since)
+            adopted = {
+                stored_position.order for stored_position in self._document_positions.values()
+            }
+            self._fold = Fold(rejected - adopted, sought=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
         self._show("reading the log", len(self._fold), len(self._fold))
         self.report.damaged = tuple(self._log.damaged)
-        check_complete(self._project, self._fold, self._standings, self._log)
+        check_complete(self._project, self._fold, self._document_positions, self._log)
         self._members = await self._members_of_scope()
 
     async def _begin(self) -> None:
@@ -124,11 +130,11 @@ class Replay:
             self._tools, self._live, self._recipe, self._scope, self._project
         )
         self.report.generation, self.report.former = generation.id, self._live.id
-        stored = await self._tools.standings.of(generation)
+        stored = await self._tools.document_positions.of(generation)
         self._builder = Builder(
             self._project,
             generation,
-            {key: standing.rank for key, standing in stored.items()},
+            {key: stored_position.rank for key, stored_position in stored.items()},
             workshop(self._tools, self._project),
             guard=self._lock.check,
             spent=self.report.bill,
@@ -142,16 +148,18 @@ class Replay:
                 missing = self._missing()
                 if not missing:
                     return
-                carried = [
+                copied = [
                     last
                     for last in missing
                     if last.key not in self._builder.stored
                     and last.key not in moved
                     and self._is_carried(last)
                 ]
-                left = {last.key for last in carried}
+                left = {last.key for last in copied}
                 made = [last for last in missing if last.key not in left]
-                await self._builder.carry(self._live, carried, self._progress("carried over"))
+                await self._builder.copy_documents(
+                    self._live, copied, self._progress("carried over")
+                )
                 await self._builder.build(made, self._progress("documents built"))
                 await self._leave_out_poison()
                 moved |= left - self._builder.stored.keys()
@@ -176,14 +184,14 @@ class Replay:
 
     async def _catch_up(self) -> None:
         """Add what was published since the log was read."""
-        kill_point("replay.catching_up")
+        failpoint("replay.catching_up")
         await self._log.read_new(self._fold)
         await self._fill()
         await self._embed()
 
     async def _verify(self) -> None:
         generation = self._builder.generation
-        kill_point("replay.verifying")
+        failpoint("replay.verifying")
         with self.report.stages("verify"):
             verified = await verify(
                 self._tools.database, generation, self._fold, self._builder.refused
@@ -198,7 +206,7 @@ class Replay:
                 verified.differences,
                 generation.id,
             )
-        kill_point("replay.verified")
+        failpoint("replay.verified")
 
     async def _pass_gate(self) -> None:
         if self._gate is None:
@@ -216,7 +224,9 @@ class Replay:
             )
 
     async def _switch(self) -> None:
-        catch_up = CatchUp(self._live, self._log, self._fold, self._tools.standings, self._builder)
+        catch_up = CatchUp(
+            self._live, self._log, self._fold, self._tools.document_positions, self._builder
+        )
         await note_findings(self._tools, self._builder.generation, self.report.as_json())
         with self.report.stages("switch"):
             await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
@@ -234,14 +244,14 @@ class Replay:
         collection = self._scope.collection
         if collection is None:
             return set()
-        members = await self._tools.standings.members(self._live, collection)
+        members = await self._tools.document_positions.members(self._live, collection)
         if not members:
             raise UsageError(f"no document of {self._project} is in the collection {collection!r}")
         return members
 
     def _is_carried(self, last: LastChange) -> bool:
         """Return whether the live version can be carried over: same change, and out of scope."""
-        stored = self._standings.get(last.key)
+        stored = self._document_positions.get(last.key)
         return (
             not self._scope.is_all
             and stored is not None
@@ -254,7 +264,7 @@ class Replay:
         places = self._builder.refused.keys() - self._fold.left_out
         if not places:
             return
-        outcomes = await self._tools.standings.outcomes(self._live.project_id, places)
+        outcomes = await self._tools.document_positions.outcomes(self._live.project_id, places)
         poison = {place for place in places if outcomes.get(place, "rejected") == "rejected"}
         if poison:
             self._fold = Fold(self._fold.left_out | poison)

@@ -12,7 +12,7 @@ from processors.chunking.registry import Chunking
 from processors.replay.fold import Fold, Key, LastChange
 from runtime.errors import UsageError
 from store.generations.catalog import Recipe
-from store.generations.document_positions import Standing
+from store.generations.document_positions import DocumentPosition
 from store.search.keyword.tokenizer import TOKENS_VERSION
 
 __all__ = ["Choice", "Scope", "choose_recipe", "choose_scope", "instant_of"]
@@ -53,7 +53,7 @@ class Scope:
         """Return whether nothing is carried over."""
         return self == Scope()
 
-    def covers(self, last: LastChange, stored: Standing, members: set[Key]) -> bool:
+    def covers(self, last: LastChange, stored: DocumentPosition, members: set[Key]) -> bool:
         """Return whether a document has to be rebuilt. Its live version is of its last change."""
         return (
             (self.since is None or last.order[0] >= self.since)

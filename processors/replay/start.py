@@ -14,7 +14,7 @@ from processors.replay.verification import Difference, NotSwitched
 from runtime.errors import UsageError
 from store.generations import catalog
 from store.generations.catalog import Generation, Recipe
-from store.generations.document_positions import Standing
+from store.generations.document_positions import DocumentPosition
 
 __all__ = [
     "begin_or_resume",
@@ -48,9 +48,9 @@ async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
         Unavailable: a new model can't be reached.
     """
     for model in recipe.model_names:
-        await tools.inference.loaded(model)
+        await tools.embedders.loaded(model)
         if model not in made_by.model_names:
-            await tools.inference.embedder(model)
+            await tools.embedders.embedder(model)
 
 
 async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
@@ -65,13 +65,15 @@ async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) ->
     return choose_scope(choice, fold, await log.beginning(fold), datetime.now(UTC))
 
 
-def check_complete(project: str, fold: Fold, live: Mapping[Key, Standing], log: ProjectLog) -> None:
+def check_complete(
+    project: str, fold: Fold, live: Mapping[Key, DocumentPosition], log: ProjectLog
+) -> None:
     """Make sure that the log has the last change of every live document.
 
     Raises:
         NotSwitched: the log lacks one; nothing was built.
     """
-    lost = fold.older_than({key: standing.rank for key, standing in live.items()})
+    lost = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
     if not lost:
         return
     damage = "".join(f"; {error}" for error in log.damaged.values())

@@ -10,10 +10,10 @@ from functools import partial
 from redis.asyncio import Redis
 
 from events.names import Names
-from events.rate_limits import Turns
+from events.rate_limits import RateLimiter
 from processors.admission import Admission
 from processors.chunking.sandbox.pool import ChunkingPool
-from processors.embedders import Inference, full_name, tokenizer_path
+from processors.embedders import Embedders, full_name, tokenizer_path
 from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
@@ -26,7 +26,7 @@ from runtime.settings import Settings
 from store.archive import Archive
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
-from store.generations.document_positions import Standings
+from store.generations.document_positions import DocumentPositions
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 from store.projects import Projects
@@ -50,12 +50,12 @@ class Tools:
     projects: Projects
     store: Store
     pending: PendingVectors
-    standings: Standings
+    document_positions: DocumentPositions
     archive: Archive
     admission: Admission
     indexes: VectorIndexes
     maintenance: Maintenance
-    inference: Inference
+    embedders: Embedders
     pool: ChunkingPool
     full_name: Callable[[str], str]
 
@@ -71,9 +71,11 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(settings, OPERATOR))
         options = model_options(settings)
-        turns = Turns(servers.redis, servers.names, rate_limits(settings))
-        inference = Inference(options, stored_width=servers.store.model_width, turns=turns)
-        stack.push_async_callback(inference.close)
+        rate_limiter = RateLimiter(servers.redis, servers.names, rate_limits(settings))
+        embedders = Embedders(
+            options, stored_width=servers.store.model_width, rate_limiter=rate_limiter
+        )
+        stack.push_async_callback(embedders.close)
         pool = _pool(settings)
         stack.push_async_callback(pool.close)
         database, owner_url = servers.database, settings.owner_database_url or None
@@ -86,12 +88,12 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
             projects=servers.projects,
             store=servers.store,
             pending=servers.pending,
-            standings=Standings(database),
+            document_positions=DocumentPositions(database),
             archive=servers.archive,
             admission=servers.admission,
             indexes=VectorIndexes(database, owner_url, exact_chunks),
             maintenance=Maintenance(database, owner_url, exact_chunks=exact_chunks),
-            inference=inference,
+            embedders=embedders,
             pool=pool,
             full_name=partial(full_name, options=options),
         )
@@ -109,7 +111,7 @@ def workshop(tools: Tools, project: str) -> Workshop:
         tools.store,
         tools.pending,
         Contents(project, tools.archive),
-        tools.inference,
+        tools.embedders,
         tools.pool,
         tools.settings.max_document_bytes,
     )
@@ -125,7 +127,7 @@ async def request_vectors(tools: Tools, project: str, generation: Generation) ->
         Unavailable: Redis, Postgres or, with Kafka, a model cannot be reached.
     """
     if tools.settings.broker_url:
-        sharing = SharedEmbedding(tools.inference, tools.pending)
+        sharing = SharedEmbedding(tools.embedders, tools.pending)
         await VectorStage(tools.pending, sharing).run_all(project, generation.id)
         return
     waiting = await tools.pending.waiting(generation, _MOST_WAITING)

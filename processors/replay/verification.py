@@ -53,9 +53,9 @@ async def verify(
     Raises:
         Unavailable: Postgres can't be reached.
     """
-    place = generation.project_id, EVERY_AGENT, generation.id
+    scope = generation.project_id, EVERY_AGENT, generation.id
     stored: dict[Key, StoredDigest] = {}
-    async with database.scope(*place) as connection:
+    async with database.scope(*scope) as connection:
         async for row in stored_documents(connection, generation.id):
             stored[row.agent, row.uri] = row
         postings = [difference async for difference in _unposted(connection, generation)]

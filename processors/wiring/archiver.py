@@ -5,8 +5,8 @@ from __future__ import annotations
 from events.client.republisher import Republishing
 from processors.archiving.archiver import Archiver, Intake
 from processors.archiving.consumer import LogGroup
-from processors.archiving.housekeeping import Archiving, Upkeep
-from processors.archiving.outbox_relay import Republisher
+from processors.archiving.housekeeping import Archiving, Housekeeping
+from processors.archiving.outbox_relay import OutboxRelay
 from processors.wiring.servers import Servers
 from runtime.settings import Settings
 from store.outbox import PostgresOutbox
@@ -25,7 +25,7 @@ def archiving_of(servers: Servers, settings: Settings) -> Archiving:
             servers.archive,
             Intake(servers.admission, outbox),
         ),
-        Upkeep(
+        Housekeeping(
             servers.redis,
             servers.names,
             servers.database,
@@ -34,7 +34,7 @@ def archiving_of(servers: Servers, settings: Settings) -> Archiving:
             archive_retention=settings.archive_retention,
             compaction_interval=settings.archive_compaction_interval,
         ),
-        Republisher(
+        OutboxRelay(
             Republishing(servers.redis, servers.names),
             outbox,
         ),

@@ -18,7 +18,7 @@ from runtime.settings import Settings
 from store.archive import Archive
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Recipe
-from store.generations.document_positions import Standings
+from store.generations.document_positions import DocumentPositions
 from store.postgres.pool import Database
 from store.postgres.roles import ANSWERER
 from store.projects import Projects
@@ -88,7 +88,7 @@ async def open_servers(settings: Settings, role: str = "") -> AsyncIterator[Serv
             pending=PendingVectors(database, projects),
             archive=Archive(database, projects, settings.archive_location),
             key_ring=key_ring,
-            admission=Admission(key_ring, projects, Standings(database)),
+            admission=Admission(key_ring, projects, DocumentPositions(database)),
         )
 
 

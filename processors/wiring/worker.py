@@ -15,7 +15,7 @@ from events.client.outcomes import Outcomes
 from events.heartbeats import Heartbeats
 from events.models import Kind
 from events.names import Names
-from events.rate_limits import Turns
+from events.rate_limits import RateLimiter
 from events.streams.chunked import ChunkedStreams
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
@@ -29,7 +29,7 @@ from processors.chunking.sandbox.pool import ChunkingPool
 from processors.chunking.types import CountTokens
 from processors.content import KeptContents
 from processors.deployment import DeploymentWatch
-from processors.embedders import Inference, tokenizer_path
+from processors.embedders import Embedders, tokenizer_path
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.live import LiveEmbedding
 from processors.embedding.pipeline import Embedding
@@ -72,7 +72,7 @@ class _Foundation:
 
     settings: Settings
     servers: Servers
-    inference: Inference
+    embedders: Embedders
     pool: ChunkingPool
 
 
@@ -82,9 +82,9 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(settings))
         options = model_options(settings)
-        turns = Turns(servers.redis, servers.names, rate_limits(settings))
-        inference = Inference(options, servers.recipe, servers.store.model_width, turns)
-        stack.push_async_callback(inference.close)
+        rate_limiter = RateLimiter(servers.redis, servers.names, rate_limits(settings))
+        embedders = Embedders(options, servers.recipe, servers.store.model_width, rate_limiter)
+        stack.push_async_callback(embedders.close)
         pool = ChunkingPool(
             processes=parser_processes(settings),
             timeout=settings.chunking_timeout,
@@ -93,7 +93,7 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
             tokenizer_path=tokenizer_path(settings.model_directory),
         )
         await stack.enter_async_context(pool)
-        yield _Foundation(settings, servers, inference, pool)
+        yield _Foundation(settings, servers, embedders, pool)
 
 
 @asynccontextmanager
@@ -112,10 +112,10 @@ async def open_services(
     async with _open_foundation(settings) as base:
         servers = base.servers
         if not _EMBEDDING_ROLES.isdisjoint(roles):
-            await _start_models(base.inference, servers.recipe)
-        sharing = SharedEmbedding(base.inference, servers.pending)
+            await _start_models(base.embedders, servers.recipe)
+        sharing = SharedEmbedding(base.embedders, servers.pending)
         precedence = Precedence()
-        reader = await base.inference.loaded(servers.recipe.model_of(Kind.TEXT))
+        reader = await base.embedders.loaded(servers.recipe.model_of(Kind.TEXT))
         notices = RecipeNotices(servers.recipe if chooses_models(settings) else None)
         outcomes = Outcomes(servers.redis, servers.names)
         replies = Replies(servers.redis, servers.names)
@@ -129,7 +129,7 @@ async def open_services(
             answering=_answering(base, notices, replies, reader.count_tokens, ending),
             burial=Burial(servers.store, servers.pending, servers.key_ring, outcomes, replies),
             archiving=archiving_of(servers, settings),
-            inference=base.inference,
+            embedders=base.embedders,
             heartbeats=Heartbeats(servers.redis, servers.names),
             maintenance=Maintenance(
                 servers.database,
@@ -144,12 +144,12 @@ async def open_services(
         )
 
 
-async def _start_models(inference: Inference, recipe: Recipe) -> None:
+async def _start_models(embedders: Embedders, recipe: Recipe) -> None:
     for model in recipe.model_names:
-        await inference.loaded(model)
+        await embedders.loaded(model)
     try:
         async with asyncio.timeout(_START_PATIENCE.total_seconds()):
-            await inference.start()
+            await embedders.start()
     except (Retryable, TimeoutError) as error:
         log.warning("models.not_ready", reason=str(error) or "no answer yet")
 
@@ -166,7 +166,7 @@ def _indexing(
             KeptContents(base.servers.store, base.servers.archive).fetch,
             base.settings.max_document_bytes,
         ),
-        Cutter(base.pool, base.inference),
+        Cutter(base.pool, base.embedders),
         _vectors(base, sharing),
     )
     servers = base.servers
@@ -192,7 +192,7 @@ def _vectors(base: _Foundation, sharing: SharedEmbedding | None) -> VectorStep:
     """
     store = base.servers.store
     if base.settings.broker_url:
-        return EmbeddingStep(store.known_vectors, base.inference)
+        return EmbeddingStep(store.known_vectors, base.embedders)
     return LiveEmbedding(store, sharing)
 
 
@@ -207,7 +207,7 @@ def _answering(
     search = Search(servers.database, ef_search=base.settings.hnsw_ef_search)
     return Answering(
         search,
-        QueryVectors(base.inference),
+        QueryVectors(base.embedders),
         Freshness(
             base.servers.store,
             base.servers.pending,
@@ -235,7 +235,7 @@ class Services:
     answering: Answering
     burial: Burial
     archiving: Archiving
-    inference: Inference
+    embedders: Embedders
     heartbeats: Heartbeats
     maintenance: Maintenance
     schema_watch: SchemaWatch

@@ -24,7 +24,7 @@ from store.archive.files import Files, StoredFile
 from store.archive.index import Index, NewFile, insert_file
 from store.archive.writer import CONTENTS, EVENTS
 
-__all__ = ["find_orphans", "remove_retired", "take_in_orphans"]
+__all__ = ["adopt_orphans", "find_orphans", "remove_retired"]
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ async def find_orphans(
     ]
 
 
-async def take_in_orphans(
+async def adopt_orphans(
     index: Index, storage: Files, project: str, project_id: int, before: datetime
 ) -> int:
     """Enter intact orphans into the index, and remove the others; return the number removed."""

@@ -21,17 +21,17 @@ from store.archive.compaction.replacement import Replacing
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
 from store.archive.index import Index, PackFile, Segment
-from store.archive.orphans import take_in_orphans
+from store.archive.orphans import adopt_orphans
 from store.archive.reader import Reader
 from store.archive.writer import Writing, writing
 from store.postgres.pool import Database
 
-__all__ = ["ArchiveMender"]
+__all__ = ["ArchiveRepair"]
 
 Elsewhere = Callable[[Collection[str]], Awaitable[Mapping[str, str]]]
 
 
-class ArchiveMender:
+class ArchiveRepair:
     """Repairs files of one project. A file that cannot be repaired is left as it is."""
 
     def __init__(self, database: Database, url: str, project: str, project_id: int) -> None:
@@ -99,13 +99,11 @@ class ArchiveMender:
             await self._replacing.contents(self._project_id, old, files.files, None)
         return []
 
-    async def leftovers(self) -> None:
+    async def deleted_rows(self) -> None:
         """Add intact orphaned files to the index, and remove the other orphans."""
         before = datetime.now(UTC) - GRACE
         async with self._alone():
-            await take_in_orphans(
-                self._index, self._storage, self._project, self._project_id, before
-            )
+            await adopt_orphans(self._index, self._storage, self._project, self._project_id, before)
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:

@@ -33,10 +33,10 @@ log = structlog.get_logger(__name__)
 class Writing:
     """Writes related files of one project. ``files``: the files that were written."""
 
-    def __init__(self, storage: Files, place: str) -> None:
-        """``place``: the project's folder."""
+    def __init__(self, storage: Files, folder: str) -> None:
+        """``folder``: the project's folder."""
         self._storage = storage
-        self._folder = place
+        self._folder = folder
         self.files: list[NewFile] = []
 
     async def contents(self, contents: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ class Appended:
     lost: int = 0
 
 
-class _ContentLetGo(Exception):
+class _ContentReleased(Exception):
     """Content that was archived when the append began has been dropped since."""
 
 
@@ -147,7 +147,7 @@ class Appender:
         for _ in range(_MAX_TRIES):
             try:
                 return await self._append(project_id, claims)
-            except _ContentLetGo:
+            except _ContentReleased:
                 log.info("archive.append_repeated", project_id=project_id)
         raise Unavailable("contents were dropped while changes that need them arrived; try again")
 
@@ -164,7 +164,7 @@ class Appender:
             log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
         try:
             await self._enter(project_id, files, claims, relied_on)
-        except _ContentLetGo:
+        except _ContentReleased:
             await files.discard()
             raise
         return Appended(len(claims.changes), len(files.hashes), len(lost))
@@ -185,7 +185,7 @@ class Appender:
     ) -> None:
         async with self._index.adding(project_id) as connection:
             if await known(connection, project_id, relied_on) != set(relied_on):
-                raise _ContentLetGo
+                raise _ContentReleased
             for file in files.files:
                 await insert_file(connection, project_id, file)
             event_ids = [change.event.id for change in claims.changes]

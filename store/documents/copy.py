@@ -14,13 +14,13 @@ from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.types import ChunkWrite, DocumentWrite, origin_of
 
-__all__ = ["Carried", "carried"]
+__all__ = ["CopiedDocument", "copied"]
 
 _QUERIES = named("carrying")
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CopiedDocument:
     """A stored document as a write to another generation.
 
     ``whole``: the rows match the digest that their writer recorded (documents without a recorded
@@ -32,13 +32,13 @@ class Carried:
     whole: bool
 
 
-async def carried(
+async def copied(
     database: Database,
     project: str,
     generation: Generation,
     keys: Sequence[tuple[str, str]],
     into: Generation,
-) -> list[Carried]:
+) -> list[CopiedDocument]:
     """Stored documents, by agent and uri, as writes to another generation.
 
     A vector is left out if the cache has it. Documents that have no row are absent.
@@ -46,9 +46,9 @@ async def carried(
     Raises:
         Unavailable: Postgres cannot be reached.
     """
-    place = generation.project_id, EVERY_AGENT, generation.id
+    scope = generation.project_id, EVERY_AGENT, generation.id
     agents, uris = [agent for agent, _ in keys], [uri for _, uri in keys]
-    async with database.scope(*place) as connection:
+    async with database.scope(*scope) as connection:
         documents = await connection.fetch(
             _QUERIES["carried_documents"], generation.id, agents, uris
         )
@@ -68,14 +68,16 @@ async def carried(
         if values["model"] != models[document_id] or not at_hand:
             vectorless.add(document_id)
     return [
-        _carried(row, _write(project, row, chunks[row["id"]], into.id), row["id"] not in vectorless)
+        _copied(row, _write(project, row, chunks[row["id"]], into.id), row["id"] not in vectorless)
         for row in documents
     ]
 
 
-def _carried(row: Mapping[str, Any], write: DocumentWrite, vectors: bool) -> Carried:
+def _copied(row: Mapping[str, Any], write: DocumentWrite, vectors: bool) -> CopiedDocument:
     recorded = row["digest"]
-    return Carried(write, vectors and (recorded is None or recorded == document_digest(write)))
+    return CopiedDocument(
+        write, vectors and (recorded is None or recorded == document_digest(write))
+    )
 
 
 def _chunk(values: dict[str, Any]) -> ChunkWrite:

@@ -266,22 +266,22 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
 
 async def _count_standing(batch: _Batch) -> None:
     """Count pending chunks of documents already at their change, because a replay wrote them."""
-    standing = {
+    stored_position = {
         uri: batch.before[uri].document_id
         for uri, revision in batch.revisions.items()
         if uri not in batch.won
         and uri in batch.before
         and batch.before[uri].place == revision.write.order
     }
-    if not standing:
+    if not stored_position:
         return
     at = batch.connection, batch.generation.id
-    lacking = await pending.hold(*at, sorted(standing.values()))
+    lacking = await pending.hold(*at, sorted(stored_position.values()))
     batch.pending = {
         **batch.pending,
         **{
             uri: len(lacking[document_id].chunk_ids)
-            for uri, document_id in standing.items()
+            for uri, document_id in stored_position.items()
             if document_id in lacking
         },
     }

@@ -15,7 +15,7 @@ from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.types import origin_of
 
-__all__ = ["Standing", "Standings", "Verdict"]
+__all__ = ["DocumentPosition", "DocumentPositions", "Verdict"]
 
 _QUERIES = named("standings")
 
@@ -24,7 +24,7 @@ Order = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DocumentPosition:
     """A stored document without its content, and the change that produced this version."""
 
     agent: str
@@ -76,7 +76,7 @@ class Verdict:
         return self.claimant in (None, hashlib.sha256(event).hexdigest())
 
 
-class Standings:
+class DocumentPositions:
     """Reads the log positions of the documents of generations, private ones included.
 
     Every method raises ``Unavailable`` if Postgres cannot be reached.
@@ -85,13 +85,13 @@ class Standings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, generation: Generation) -> dict[Key, Standing]:
+    async def of(self, generation: Generation) -> dict[Key, DocumentPosition]:
         """All documents of a generation, tombstones included."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(_QUERIES["standings"], generation.id)
-        standings = (Standing.of(row) for row in rows)
-        return {standing.key: standing for standing in standings}
+        document_positions = (DocumentPosition.of(row) for row in rows)
+        return {stored_position.key: stored_position for stored_position in document_positions}
 
     async def moment(self, project_id: int) -> int:
         """The snapshot's xmin.
@@ -103,15 +103,15 @@ class Standings:
 
     async def newer(
         self, here: Generation, there: Generation, since: int | None = None
-    ) -> list[Standing]:
+    ) -> list[DocumentPosition]:
         """Documents of ``here`` that ``there`` lacks or has in an older version, in log order.
 
         ``since``: a result of ``moment``; only documents are compared that were written after it,
         or by a transaction that had not finished then.
         """
-        place = here.project_id, EVERY_AGENT, here.id
+        scope = here.project_id, EVERY_AGENT, here.id
         query = _QUERIES["keep_standings" if since is None else "keep_changed_standings"]
-        async with self._database.scope(*place) as connection:
+        async with self._database.scope(*scope) as connection:
             kept = await connection.execute(
                 query.format(generation_id=int(here.id), since=int(since or 0))
             )
@@ -120,19 +120,19 @@ class Standings:
             await connection.execute(_QUERIES["measure_standings"])
             await connection.execute(_QUERIES["enter_generation"], str(there.id))
             rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
-        return [Standing.of(row) for row in rows]
+        return [DocumentPosition.of(row) for row in rows]
 
     async def members(self, generation: Generation, collection: str) -> set[Key]:
         """Documents of a collection."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
         return {(row["agent"], row["uri"]) for row in rows}
 
     async def sizes(self, generation: Generation) -> tuple[int, int]:
         """Number of documents (not deleted) and of chunks in a generation."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
         return row["documents"], row["chunks"]
 

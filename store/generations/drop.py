@@ -9,7 +9,7 @@ from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
-__all__ = ["drop_rows", "forget", "let_go"]
+__all__ = ["begin_drop", "drop_rows", "forget"]
 
 _QUERIES = named("generations")
 _BATCH_ROWS = 5_000
@@ -30,7 +30,7 @@ _TABLES = (
 """In order of foreign keys: each table comes before the tables that it refers to."""
 
 
-async def let_go(database: Database, generation: Generation) -> bool:
+async def begin_drop(database: Database, generation: Generation) -> bool:
     """Mark a generation ``dropping``, so that it cannot be promoted; false if it is live."""
     async with database.scope(generation.project_id) as connection:
         return await catalog.mark_dropping(connection, generation)
@@ -44,12 +44,12 @@ async def drop_rows(database: Database, generation: Generation) -> AsyncIterator
     Raises:
         Unavailable: the server cannot be reached.
     """
-    place = generation.project_id, EVERY_AGENT, generation.id
+    scope = generation.project_id, EVERY_AGENT, generation.id
     for table in _TABLES:
         query = _QUERIES["drop_rows"].format(table=table)
         dropped = _BATCH_ROWS
         while dropped == _BATCH_ROWS:
-            async with database.scope(*place) as connection:
+            async with database.scope(*scope) as connection:
                 dropped = await connection.fetchval(query, generation.id, _BATCH_ROWS)
             yield dropped
 

@@ -113,11 +113,11 @@ def _check_counts(postings: Postings) -> None:
         ValueError: they do not.
     """
     chunks = len(postings.chunk_ids)
-    if len(postings.places) and int(postings.places.max()) >= chunks:
+    if len(postings.slots) and int(postings.slots.max()) >= chunks:
         raise ValueError("its postings refer to chunks that it does not hold")
-    totals = np.bincount(postings.places, postings.counts, chunks).astype(np.int64)
+    totals = np.bincount(postings.slots, postings.counts, chunks).astype(np.int64)
     capped = np.zeros(chunks, bool)
-    capped[postings.places[postings.counts == MAX_COUNT]] = True
+    capped[postings.slots[postings.counts == MAX_COUNT]] = True
     lengths = postings.lengths.astype(np.int64)
     if np.any(totals > lengths) or np.any((totals < lengths) & ~capped):
         raise ValueError("its postings are incomplete")

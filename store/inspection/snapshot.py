@@ -41,8 +41,8 @@ async def snapshot(database: Database, generation: Generation) -> AsyncIterator[
         database.connection() as connection,
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
-        place = str(generation.project_id), EVERY_AGENT, str(generation.id)
-        await connection.execute(_DATABASE["enter_scope"], *place)
+        scope = str(generation.project_id), EVERY_AGENT, str(generation.id)
+        await connection.execute(_DATABASE["enter_scope"], *scope)
         yield connection
 
 

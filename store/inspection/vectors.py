@@ -19,7 +19,7 @@ __all__ = [
     "LEAST_DISTANCE",
     "IndexFlaw",
     "VectorFlaw",
-    "drop_strays",
+    "drop_orphans",
     "find_index_flaws",
     "find_vector_flaws",
     "forget_index",
@@ -110,7 +110,7 @@ async def indexes_by_name(connection: asyncpg.Connection) -> dict[str, int | Non
     return {row["name"]: _generation_of(row["name"]) for row in rows}
 
 
-async def drop_strays(owner_url: str, names: Collection[str]) -> None:
+async def drop_orphans(owner_url: str, names: Collection[str]) -> None:
     """Drop orphaned indexes as the owner of the table, without blocking other sessions.
 
     Raises:

@@ -6,13 +6,13 @@ from collections import OrderedDict
 from time import monotonic
 from typing import Generic, TypeVar
 
-__all__ = ["Recent"]
+__all__ = ["TTLCache"]
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
+class TTLCache(Generic[Key, Value]):
     """Keeps the latest ``limit`` values, each for some seconds."""
 
     def __init__(self, seconds: float, limit: int = 1024) -> None:

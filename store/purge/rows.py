@@ -10,14 +10,14 @@ from store.postgres.pool import EVERY_AGENT, Database
 from store.search.keyword.purge import PurgedWords, purge_words
 from store.search.maintenance import LOCK_SPACE
 
-__all__ = ["Leftovers"]
+__all__ = ["DeletedRows"]
 
 _QUERIES = named("purging")
 _MAINTENANCE = named("maintenance")
 _AT_ONCE = 5_000
 
 
-class Leftovers:
+class DeletedRows:
     """Leftovers of one project's deleted documents.
 
     Every method raises ``Unavailable`` if Postgres cannot be reached. Work done before stays done,
@@ -30,8 +30,8 @@ class Leftovers:
 
     async def purge_words(self, generation: Generation) -> PurgedWords:
         """Drop postings of deleted chunks, and words that no remaining chunk has."""
-        place = self._project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             await connection.execute(_MAINTENANCE["lock"], LOCK_SPACE, generation.id)
             return await purge_words(connection, generation.id)
 
@@ -79,24 +79,24 @@ class Leftovers:
 
     async def count_chunks(self, generation: Generation, agent: str, uris: Collection[str]) -> int:
         """Number of chunks that a generation holds of some documents of an agent."""
-        place = self._project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             query = _QUERIES["count_chunks"]
             return int(await connection.fetchval(query, generation.id, agent, list(uris)))
 
     async def _unused_vectors(self, generation: Generation) -> set[bytes]:
-        place = self._project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = self._project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(
                 _QUERIES["unused_vectors"], generation.id, self._project_id
             )
         return {row["content_hash"] for row in rows}
 
     async def _used(self, generation: Generation, hashes: Collection[bytes]) -> set[bytes]:
-        place = self._project_id, EVERY_AGENT, generation.id
+        scope = self._project_id, EVERY_AGENT, generation.id
         used: set[bytes] = set()
         for part in _parts(hashes):
-            async with self._database.scope(*place) as connection:
+            async with self._database.scope(*scope) as connection:
                 rows = await connection.fetch(_QUERIES["used_hashes"], generation.id, part)
             used |= {row["content_hash"] for row in rows}
         return used

@@ -114,7 +114,7 @@ class Maintenance:
         await self._for_each(self._embedded, self._refresh_indexes)
 
     async def _for_each(
-        self, activity: Activity, *chores: Callable[[Generation], Awaitable[None]]
+        self, activity: Activity, *tasks: Callable[[Generation], Awaitable[None]]
     ) -> None:
         """Run chores for each due live generation; a replay maintains the one that it builds."""
         failures: list[Exception] = []
@@ -122,8 +122,8 @@ class Maintenance:
             try:
                 async with self._database.scope(project_id) as connection:
                     live = await catalog.live(connection, project_id)
-                for chore in chores:
-                    await chore(live)
+                for task in tasks:
+                    await task(live)
             except Exception as error:  # noqa: BLE001 - raised below
                 activity.keep(project_id)
                 failures.append(error)
@@ -167,8 +167,8 @@ class Maintenance:
     @asynccontextmanager
     async def _locked(self, generation: Generation) -> AsyncIterator[asyncpg.Connection | None]:
         """Begin a transaction with the maintenance lock; yields None if another one holds it."""
-        place = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*place) as connection:
+        scope = generation.project_id, EVERY_AGENT, generation.id
+        async with self._database.scope(*scope) as connection:
             locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation.id)
             yield connection if locked else None
 

@@ -20,9 +20,9 @@ from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.projects import Projects
 from store.search.filters import Visibility
-from store.search.keyword.retriever import KeywordFound, KeywordLeg
+from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
 from store.search.keyword.tokenizer import require_known_terms
-from store.search.vector_retriever import Coverage, StoredModels, VectorLeg
+from store.search.vector_retriever import Coverage, StoredModels, VectorRetriever
 from store.types import Candidates, ChunkRow, SearchRequest
 
 __all__ = ["EF_SEARCH", "Search"]
@@ -33,7 +33,7 @@ EF_SEARCH = 100
 _QUERIES = named("search")
 _FAILURES = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, HeadraceError)
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Similar = dict[str, list[tuple[int, float]]]
 
 
@@ -46,14 +46,16 @@ class _Run:
     unreached: list[str] = field(default_factory=list)
     coverage: float = 1.0
 
-    async def leg(self, name: str, search: Coroutine[Any, Any, Found], otherwise: Found) -> Found:
+    async def retrieve(
+        self, name: str, search: Coroutine[Any, Any, Result], otherwise: Result
+    ) -> Result:
         """Run a retriever; if it fails, record the error and return ``otherwise``."""
         begin = perf_counter()
         try:
             return await search
         except _FAILURES as error:
             self.errors[name] = error
-            log.warning("search.leg_failed", leg=name, error=repr(error))
+            log.warning("search.leg_failed", retrieve=name, error=repr(error))
             return otherwise
         finally:
             self.timings_ms[name] = (perf_counter() - begin) * 1000
@@ -65,8 +67,8 @@ class Search:
     def __init__(self, database: Database, *, ef_search: int = EF_SEARCH) -> None:
         self._database = database
         self._projects = Projects(database)
-        self._keyword = KeywordLeg()
-        self._vectors = VectorLeg(ef_search)
+        self._keyword = KeywordRetriever()
+        self._vectors = VectorRetriever(ef_search)
         self._models = StoredModels()
         self._coverage = Coverage()
 
@@ -108,8 +110,8 @@ class Search:
         """
         run = _Run()
         vector, keyword = await asyncio.gather(
-            run.leg("vector", self._similar(generation, request, run), {}),
-            run.leg("keyword", self._worded(generation, request, run), KeywordFound([])),
+            run.retrieve("vector", self._similar(generation, request, run), {}),
+            run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
         )
         asked = {
             name
@@ -124,7 +126,7 @@ class Search:
         # if the look-up fails, no keyword candidate may count as dissimilar
         unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
         chunk_ids = _to_fuse(vector, keyword)
-        documents, pending = await run.leg(
+        documents, pending = await run.retrieve(
             "documents", self._documents(generation, request.agent, chunk_ids), ({}, unknown)
         )
         bare = ["vector"] if request.vectors and run.coverage < 1 else []
@@ -177,9 +179,9 @@ class Search:
 
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run
-    ) -> KeywordFound:
+    ) -> KeywordMatches:
         if request.text is None:
-            return KeywordFound([])
+            return KeywordMatches([])
         require_known_terms(request.project, generation)
         visibility = Visibility(generation.id, request.filters)
         async with self._scope(generation, request.agent) as connection:
@@ -195,7 +197,7 @@ class Search:
         return self._database.scope(generation.project_id, agent, generation.id)
 
 
-def _to_fuse(vector: Similar, keyword: KeywordFound) -> list[int]:
+def _to_fuse(vector: Similar, keyword: KeywordMatches) -> list[int]:
     """Chunk ids of both retrievers; empty if only one of them found any."""
     if not keyword.ranked or not any(vector.values()):
         return []

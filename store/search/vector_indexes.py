@@ -140,9 +140,9 @@ class VectorIndexes:
         Raises:
             Unavailable: one of them is being built, or a lock is held by another session.
         """
-        place = project_id, EVERY_AGENT, generation_id
+        scope = project_id, EVERY_AGENT, generation_id
         pattern = f"embeddings\\_hnsw\\_{generation_id}\\_%"
-        async with self._database.scope(*place) as connection:
+        async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(_QUERIES["other_indexes"], pattern, "")
         if not rows:
             return

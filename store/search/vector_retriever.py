@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from runtime.errors import ConfigurationError
 from store.postgres.named_queries import named
-from store.postgres.ttl_cache import Recent
+from store.postgres.ttl_cache import TTLCache
 from store.search.filters import Visibility
 from store.types import Vector
 
-__all__ = ["Coverage", "StoredModels", "VectorLeg"]
+__all__ = ["Coverage", "StoredModels", "VectorRetriever"]
 
 _RETRIEVAL = named("vectors")
 _REMEMBERED_S = 5.0
@@ -33,7 +33,7 @@ class _Index:
     watermark: int | None
 
 
-class VectorLeg:
+class VectorRetriever:
     """Searches by meaning. One instance per process: it caches the list of indexes for 5 seconds.
 
     An index that was dropped in that time makes a query slower, but never wrong: a newer index
@@ -42,7 +42,7 @@ class VectorLeg:
 
     def __init__(self, ef_search: int) -> None:
         self._ef_search = ef_search
-        self._indexes: Recent[tuple[int, str], _Index] = Recent(_REMEMBERED_S)
+        self._indexes: TTLCache[tuple[int, str], _Index] = TTLCache(_REMEMBERED_S)
 
     async def search(
         self,
@@ -135,7 +135,7 @@ class StoredModels:
     """Models that embedded a generation, cached for 15 seconds."""
 
     def __init__(self) -> None:
-        self._known: Recent[int, Widths] = Recent(_FRESH_SECONDS)
+        self._known: TTLCache[int, Widths] = TTLCache(_FRESH_SECONDS)
 
     async def unreached(
         self, connection: asyncpg.Connection, project: str, generation_id: int, vectors: Vectors
@@ -178,8 +178,8 @@ class Coverage:
     """
 
     def __init__(self) -> None:
-        self._all: Recent[Key, int] = Recent(_ALL_SECONDS)
-        self._bare: Recent[Key, int] = Recent(_BARE_SECONDS)
+        self._all: TTLCache[Key, int] = TTLCache(_ALL_SECONDS)
+        self._bare: TTLCache[Key, int] = TTLCache(_BARE_SECONDS)
 
     async def share(
         self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
@@ -198,7 +198,7 @@ class Coverage:
 
 
 async def _counted(
-    memory: Recent[Key, int],
+    memory: TTLCache[Key, int],
     key: Key,
     connection: asyncpg.Connection,
     visibility: Visibility,

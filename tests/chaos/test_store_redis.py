@@ -19,7 +19,7 @@ from events.client.client import Client
 from events.client.republisher import Republishing
 from events.names import Lane
 from events.streams.entries import order
-from processors.archiving.outbox_relay import Republisher
+from processors.archiving.outbox_relay import OutboxRelay
 from processors.embedders.hash_embedder import HASHING_MODEL
 from store.generations.catalog import Recipe
 from store.outbox import PostgresOutbox
@@ -182,8 +182,8 @@ async def _struck(disaster: Disaster) -> None:
             disaster.send(signal.SIGCONT)
             await _more_acknowledged(run)
         republishing = Republishing(run.redis, run.names)
-        republisher = Republisher(republishing, outbox, age=timedelta())
-        disaster.republished = await republisher.run_once()
+        outbox_relay = OutboxRelay(republishing, outbox, age=timedelta())
+        disaster.republished = await outbox_relay.run_once()
     finally:
         await database.close()
 

@@ -14,7 +14,7 @@ from processors.admission import Admission, KeyRing
 from processors.archiving.archiver import Archiver, Intake
 from processors.archiving.consumer import LogGroup
 from store.archive import Archive
-from store.generations.document_positions import Standings
+from store.generations.document_positions import DocumentPositions
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -36,7 +36,7 @@ def intake(worker: Database) -> Intake:
     """Takes what counts by the keys in the database."""
     projects = Projects(worker)
     key_ring = KeyRing(PublisherKeys(worker, projects).read)
-    admission = Admission(key_ring, projects, Standings(worker))
+    admission = Admission(key_ring, projects, DocumentPositions(worker))
     return Intake(admission, PostgresOutbox(worker, projects))
 
 

@@ -17,7 +17,7 @@ from events.outbox import KeptEvent
 from events.streams.changes import LoggedChange, read_changes
 from processors.archiving.archiver import Archiver
 from processors.archiving.consumer import LogGroup
-from processors.archiving.outbox_relay import Republisher
+from processors.archiving.outbox_relay import OutboxRelay
 from runtime.settings import LOCAL_MODEL
 from store.archive import Archive
 from store.generations.catalog import Recipe
@@ -72,13 +72,13 @@ class Durable:
             [KeptEvent(PROJECT, event.id, lane, 0, event.to_bytes()) for event in events]
         )
 
-    def republisher(self) -> Republisher:
+    def outbox_relay(self) -> OutboxRelay:
         """One that takes every event for overdue."""
-        return Republisher(Republishing(self.redis, NAMES), self.outbox, age=timedelta())
+        return OutboxRelay(Republishing(self.redis, NAMES), self.outbox, age=timedelta())
 
     async def republish(self) -> int:
         """Look once; how many events were published again."""
-        return await self.republisher().run_once()
+        return await self.outbox_relay().run_once()
 
     async def archive(self, archive: Archive) -> None:
         """Archive everything that is in the streams."""

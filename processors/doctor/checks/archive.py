@@ -29,7 +29,7 @@ async def find_archive_drifts(case: Case) -> list[Drift]:
             "archive.lost_contents",
             _paths(check.lost_contents),
             "contents that changes refer to are not stored anywhere",
-            cure=_RESTORE,
+            remedy=_RESTORE,
         ),
         *case.drift(
             "archive.unarchived",

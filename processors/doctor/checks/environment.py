@@ -16,8 +16,8 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from events.server.connection import connect, redis_errors
-from processors.doctor.checks.postgres_server import judge_postgres, postgres_facts
-from processors.doctor.checks.redis_server import judge_redis, redis_facts
+from processors.doctor.checks.postgres_server import check_postgres, postgres_facts
+from processors.doctor.checks.redis_server import check_redis, redis_facts
 from processors.doctor.findings import Condition
 from processors.embedders import ModelOptions
 from processors.embedders.registry import create_embedder
@@ -25,16 +25,16 @@ from processors.embedders.remote.provider import Endpoint, Provider
 from processors.replay.tools import Tools
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable
 from store.inspection.environment import local_directory, probe
-from store.inspection.vectors import drop_strays, indexes_by_name
+from store.inspection.vectors import drop_orphans, indexes_by_name
 
 __all__ = [
     "Environment",
-    "judge_archive_storage",
-    "judge_clocks",
-    "judge_models",
-    "judge_packages",
-    "judge_room",
-    "judge_strays",
+    "check_archive_storage",
+    "check_clocks",
+    "check_models",
+    "check_orphans",
+    "check_packages",
+    "check_room",
     "redis_clock",
 ]
 
@@ -54,16 +54,16 @@ class Environment:
     models: Iterable[str]
     options: ModelOptions
 
-    async def judge(self) -> list[Condition]:
+    async def decide(self) -> list[Condition]:
         """Judge every condition in reading order; an unreachable server is reported as one."""
         ahead: dict[str, float] = {}
         return [
             *await self._redis(ahead),
             *await self._postgres(ahead),
-            judge_clocks(ahead),
-            *await judge_models(self.models, self.options),
+            check_clocks(ahead),
+            *await check_models(self.models, self.options),
             *await self._storage(),
-            *judge_packages(),
+            *check_packages(),
         ]
 
     async def _redis(self, ahead: dict[str, float]) -> list[Condition]:
@@ -76,7 +76,7 @@ class Environment:
                 await redis.aclose()
         except HeadraceError as error:
             return [_unreachable("redis", error)]
-        return list(judge_redis(facts))
+        return list(check_redis(facts))
 
     async def _postgres(self, ahead: dict[str, float]) -> list[Condition]:
         try:
@@ -84,27 +84,27 @@ class Environment:
         except HeadraceError as error:
             return [_unreachable("postgres", error)]
         ahead["Postgres"] = facts.clock - time.time()
-        return list(judge_postgres(facts))
+        return list(check_postgres(facts))
 
     async def _storage(self) -> list[Condition]:
         conditions = [
-            await judge_archive_storage(self.archive_url),
-            judge_room("disk.home", self.home),
+            await check_archive_storage(self.archive_url),
+            check_room("disk.home", self.home),
         ]
         directory = local_directory(self.archive_url)
         if directory is not None:
-            conditions.append(judge_room("disk.archive", directory))
+            conditions.append(check_room("disk.archive", directory))
         return conditions
 
 
 def _unreachable(name: str, error: HeadraceError) -> Condition:
-    detail, _, cure = str(error).rpartition(": ")
-    return Condition.problem(name, detail or str(error), cure or "check its settings")
+    detail, _, remedy = str(error).rpartition(": ")
+    return Condition.problem(name, detail or str(error), remedy or "check its settings")
 
 
 _NOTICEABLE_S = 1.0
 _HARMFUL_S = 30.0
-_CURE = "let NTP set the clocks of all hosts"
+_REMEDY = "let NTP set the clocks of all hosts"
 
 
 async def redis_clock(redis: Redis) -> float:
@@ -118,14 +118,14 @@ async def redis_clock(redis: Redis) -> float:
     return float(seconds) + float(microseconds) / 1e6
 
 
-def judge_clocks(ahead_s: Mapping[str, float]) -> Condition:
+def check_clocks(ahead_s: Mapping[str, float]) -> Condition:
     """Judge by how many seconds each server is ahead of this host; negative values are behind."""
     detail = ", ".join(f"{name} {_offset(seconds)}" for name, seconds in ahead_s.items())
     worst = max((abs(seconds) for seconds in ahead_s.values()), default=0.0)
     if worst >= _HARMFUL_S:
-        return Condition.problem("clocks", f"{detail}: freshness and deadlines are wrong", _CURE)
+        return Condition.problem("clocks", f"{detail}: freshness and deadlines are wrong", _REMEDY)
     if worst >= _NOTICEABLE_S:
-        return Condition.warning("clocks", detail, _CURE)
+        return Condition.warning("clocks", detail, _REMEDY)
     return Condition.ok("clocks", detail or "not compared: no server was reachable")
 
 
@@ -140,7 +140,7 @@ _SCARCE_BYTES = 2 * _GIB
 _EMPTY_BYTES = _GIB // 4
 
 
-def judge_room(name: str, directory: Path) -> Condition:
+def check_room(name: str, directory: Path) -> Condition:
     """Judge the free space on the disk that contains, or would contain, a directory."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(there).free
@@ -152,14 +152,14 @@ def judge_room(name: str, directory: Path) -> Condition:
     return Condition.ok(name, detail)
 
 
-async def judge_archive_storage(url: str) -> Condition:
+async def check_archive_storage(url: str) -> Condition:
     """Test that a file can be written to the archive, read back and removed."""
     name = "archive.storage"
     try:
         await asyncio.to_thread(probe, url)
     except (ConfigurationError, Unavailable) as error:
-        detail, _, cure = str(error).partition(": ")
-        return Condition.problem(name, detail, cure or "check HEADRACE_ARCHIVE_URL")
+        detail, _, remedy = str(error).partition(": ")
+        return Condition.problem(name, detail, remedy or "check HEADRACE_ARCHIVE_URL")
     return Condition.ok(name, f"{url} can be read and written")
 
 
@@ -167,7 +167,7 @@ _LOCAL = "local/"
 _DIMENSIONS = re.compile(r"@[1-9]\d*$")
 
 
-async def judge_models(models: Iterable[str], options: ModelOptions) -> list[Condition]:
+async def check_models(models: Iterable[str], options: ModelOptions) -> list[Condition]:
     """Judge each model, given by full name; nothing is sent to remote models."""
     return [await asyncio.to_thread(_judge, model, options) for model in models]
 
@@ -181,8 +181,8 @@ def _judge(model: str, options: ModelOptions) -> Condition:
         plain = _DIMENSIONS.sub("", model)
         Provider(Endpoint(plain, options.api_key, options.base_url))
     except ConfigurationError as error:
-        detail, _, cure = str(error).rpartition(": ")
-        return Condition.problem(name, detail or str(error), cure)
+        detail, _, remedy = str(error).rpartition(": ")
+        return Condition.problem(name, detail or str(error), remedy)
     return Condition.ok(name, "its provider is known, and a key is set")
 
 
@@ -190,7 +190,7 @@ _OLDEST_PYTHON = (3, 11)
 _PACKAGES = ("headrace", "faust-streaming", "redis", "asyncpg", "pgvector", "openvino", "litellm")
 
 
-def judge_packages() -> list[Condition]:
+def check_packages() -> list[Condition]:
     """Judge the versions of Python and of the main packages."""
     return [_python(), _packages()]
 
@@ -207,8 +207,8 @@ def _packages() -> Condition:
     detail = ", ".join(f"{name} {text}" for name, text in versions.items() if text)
     missing = [name for name, text in versions.items() if text is None and name != "headrace"]
     if missing:
-        cure = "install headrace with all its dependencies"
-        return Condition.problem("packages", f"not installed: {', '.join(missing)}", cure)
+        remedy = "install headrace with all its dependencies"
+        return Condition.problem("packages", f"not installed: {', '.join(missing)}", remedy)
     return Condition.ok("packages", detail)
 
 
@@ -222,7 +222,7 @@ def _version(package: str) -> str | None:
 _NAME = "postgres.strays"
 
 
-async def judge_strays(
+async def check_orphans(
     tools: Tools, owner_url: str | None, projects: Sequence[str], *, repair: bool
 ) -> list[Condition]:
     """Return one condition if there are orphaned indexes; ``repair`` drops them.
@@ -230,22 +230,22 @@ async def judge_strays(
     Raises:
         Unavailable: Postgres can't be reached.
     """
-    names = await _strays(tools, projects)
+    names = await _orphans(tools, projects)
     if names and repair and owner_url is not None:
-        await drop_strays(owner_url, names)
-        names = await _strays(tools, projects)
+        await drop_orphans(owner_url, names)
+        names = await _orphans(tools, projects)
     if not names:
         return []
-    cure = (
+    remedy = (
         "headrace doctor --repair"
         if owner_url is not None
         else "set HEADRACE_OWNER_DATABASE_URL and run `headrace doctor --repair`"
     )
     detail = f"indexes of generations that no longer exist: {', '.join(names)}"
-    return [Condition.problem(_NAME, detail, cure)]
+    return [Condition.problem(_NAME, detail, remedy)]
 
 
-async def _strays(tools: Tools, projects: Sequence[str]) -> list[str]:
+async def _orphans(tools: Tools, projects: Sequence[str]) -> list[str]:
     """List indexes before generations, so that the index of a new generation isn't an orphan."""
     async with tools.database.connection() as connection:
         indexes = await indexes_by_name(connection)

@@ -48,20 +48,20 @@ async def find_document_drifts(case: Case) -> list[Drift]:
     suspects = list(_suspects(case))
     places = {order for _, key, order in suspects}
     outcomes = await outcomes_of(case.connection, case.generation.project_id, places)
-    judge = _Judge(case, outcomes)
+    decide = _Judge(case, outcomes)
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for name, key, order in suspects:
-        judged = judge(name, order)
-        if judged is not None:
+        decision = decide(name, order)
+        if decision is not None:
             stored = case.documents.get(key)
-            subjects[judged].append(
+            subjects[decision].append(
                 Subject(case.label(key), (order, stored and order_of(stored)), key)
             )
     return [
         drift
         for name, meaning in MEANINGS.items()
         for drift in case.drift(
-            name, subjects[name], meaning, cure=_REPUBLISH if name == "document.unlogged" else ""
+            name, subjects[name], meaning, remedy=_REPUBLISH if name == "document.unlogged" else ""
         )
     ]
 
@@ -154,7 +154,7 @@ async def find_row_drifts(case: Case) -> list[Drift]:
             "document.undigested",
             undigested,
             "written by a version without digests, so their rows can't be verified",
-            cure=f"headrace replay --project {case.project}",
+            remedy=f"headrace replay --project {case.project}",
             severity=Severity.NOTE,
         ),
     ]
@@ -218,7 +218,7 @@ async def _refused(case: Case) -> list[Drift]:
         "vector.refused",
         subjects,
         "their chunks are found by keyword only: the model refuses the text",
-        cure=_REMEDY.format(project=case.project),
+        remedy=_REMEDY.format(project=case.project),
         severity=Severity.NOTE,
     )
 

@@ -144,7 +144,7 @@ async def find_outbox_drifts(case: Case) -> list[Drift]:
         "outbox.stuck",
         [Subject(f"event {event_id}", event_id) for event_id in stuck],
         "events wait in the outbox for an archiver",
-        cure="headrace worker --only archiver",
+        remedy="headrace worker --only archiver",
     )
 
 
@@ -162,7 +162,7 @@ async def find_generation_drifts(case: Case) -> list[Drift]:
             "generation.unfinished",
             building,
             "a replay stopped early and left a half-built generation",
-            cure=f"headrace replay --project {case.project} with the options of that replay, or "
+            remedy=f"headrace replay --project {case.project} with the options of that replay, or "
             "headrace replay drop ID",
         ),
         *case.drift("generation.dropping", dropping, "a generation is only partly dropped"),
@@ -183,6 +183,6 @@ def _other_recipe(case: Case) -> Iterator[Drift]:
         "generation.recipe",
         subjects,
         "the settings name other models than the index was made with",
-        cure=" && ".join(replay_command(case.project, *choice) for choice in other.items()),
+        remedy=" && ".join(replay_command(case.project, *choice) for choice in other.items()),
         severity=Severity.NOTE,
     )

@@ -10,7 +10,7 @@ from store.postgres.connection import connect, explained
 from store.postgres.revision import Schema, head_revision
 from store.postgres.roles import take_role
 
-__all__ = ["judge_postgres", "postgres_facts"]
+__all__ = ["check_postgres", "postgres_facts"]
 
 _OLDEST_VERSION = 15
 _OLDEST_VECTOR = (0, 8)
@@ -35,7 +35,7 @@ async def postgres_facts(url: str, role: str) -> PostgresFacts:
         await connection.close()
 
 
-def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
+def check_postgres(facts: PostgresFacts) -> Iterator[Condition]:
     """Judge version, extension, schema, role, durability and memory."""
     yield _version(facts.version)
     yield _extension(facts.vector_version)
@@ -48,8 +48,8 @@ def judge_postgres(facts: PostgresFacts) -> Iterator[Condition]:
 def _version(version: int) -> Condition:
     text = f"{version // _PER_MAJOR}.{version % _PER_MAJOR}"
     if version < _OLDEST_VERSION * _PER_MAJOR:
-        cure = f"upgrade Postgres to {_OLDEST_VERSION} or later"
-        return Condition.problem("postgres.version", text, cure)
+        remedy = f"upgrade Postgres to {_OLDEST_VERSION} or later"
+        return Condition.problem("postgres.version", text, remedy)
     return Condition.ok("postgres.version", text)
 
 
@@ -58,8 +58,8 @@ def _extension(version: str | None) -> Condition:
     if version is None:
         return Condition.problem(name, "not installed in the database", "run `headrace migrate`")
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
-        cure = "install pgvector 0.8 or later, then `alter extension vector update`"
-        return Condition.problem(name, version, cure)
+        remedy = "install pgvector 0.8 or later, then `alter extension vector update`"
+        return Condition.problem(name, version, remedy)
     return Condition.ok(name, version)
 
 

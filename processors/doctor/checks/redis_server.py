@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from events.server.connection import redis_errors
 from processors.doctor.findings import Condition
 
-__all__ = ["judge_redis", "redis_facts"]
+__all__ = ["check_redis", "redis_facts"]
 
 _OLDEST = (6, 2)
 _FULL = 0.95
@@ -34,7 +34,7 @@ async def redis_facts(redis: Redis) -> Mapping[str, Any]:
     return {**facts, "user": str(user)}
 
 
-def judge_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
+def check_redis(facts: Mapping[str, Any]) -> Iterator[Condition]:
     """Judge version, persistence, eviction, memory and our user."""
     yield _version(str(facts["redis_version"]))
     yield _persistence(facts)
@@ -81,12 +81,12 @@ def _memory(facts: Mapping[str, Any]) -> Condition:
     whole = limit or int(facts.get("total_system_memory") or 0)
     of = "" if not whole else f" of {whole / _MIB:,.0f} MiB" + ("" if limit else " in the machine")
     detail = f"{used / _MIB:,.0f} MiB{of}"
-    cure = "run an archiver to trim the streams (`headrace worker`), or give Redis more memory"
+    remedy = "run an archiver to trim the streams (`headrace worker`), or give Redis more memory"
     share = used / whole if whole else 0.0
     if share >= _FULL:
-        return Condition.problem(name, f"{detail}: publishing is refused", cure)
+        return Condition.problem(name, f"{detail}: publishing is refused", remedy)
     if share >= _NEARLY_FULL:
-        return Condition.warning(name, detail, cure)
+        return Condition.warning(name, detail, remedy)
     return Condition.ok(name, detail)
 
 

@@ -10,7 +10,7 @@ from events.streams.changes import LoggedChange
 from processors.doctor.context import Case, texts_in_streams, whole_changes
 from processors.doctor.findings import Subject
 from processors.doctor.stream_snapshot import StreamEntry
-from store.archive.repair import ArchiveMender
+from store.archive.repair import ArchiveRepair
 
 __all__ = ["rearchive", "see_to_orphans", "unarchived"]
 
@@ -24,9 +24,9 @@ async def rearchive(case: Case, subjects: Sequence[Subject]) -> list[str]:
     """
     paths = [subject.key for subject in subjects if isinstance(subject.key, str)]
     lost = unarchived(case)
-    mender = _mender(case)
-    failures = await mender.contents(paths, partial(texts_in_streams, case))
-    failures += await mender.events(paths, [entry.change for entry in lost])
+    archive_repair = _archive_repair(case)
+    failures = await archive_repair.contents(paths, partial(texts_in_streams, case))
+    failures += await archive_repair.events(paths, [entry.change for entry in lost])
     await _append(case, lost)
     return failures
 
@@ -45,7 +45,7 @@ def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
 
 async def see_to_orphans(case: Case, _: Sequence[Subject]) -> list[str]:
     """Add intact orphan files to the archive's index, and remove the others."""
-    await _mender(case).leftovers()
+    await _archive_repair(case).deleted_rows()
     return []
 
 
@@ -60,8 +60,8 @@ async def _append(case: Case, entries: Sequence[StreamEntry]) -> None:
     await archive.append(case.project, batch)
 
 
-def _mender(case: Case) -> ArchiveMender:
+def _archive_repair(case: Case) -> ArchiveRepair:
     tools = case.desk.tools
-    return ArchiveMender(
+    return ArchiveRepair(
         tools.database, tools.settings.archive_location, case.project, case.generation.project_id
     )

@@ -22,7 +22,7 @@ from runtime.errors import Unavailable, UnsupportedContent
 from store.inspection.corrections import forget_vectors, place_document, remove_document
 from store.types import DocumentWrite
 
-__all__ = ["DOCUMENT_DRIFTS", "Rebuilding", "mend_documents"]
+__all__ = ["DOCUMENT_DRIFTS", "Rebuilding", "repair_documents"]
 
 REBUILT = frozenset(
     {
@@ -45,7 +45,7 @@ DOCUMENT_DRIFTS = REBUILT | {"document.unknown"}
 """All drifts that this module repairs."""
 
 
-async def mend_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
+async def repair_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
     """Repair all drifts of each document at once; return why some documents can't be repaired.
 
     Raises:
@@ -105,7 +105,7 @@ class Rebuilding:
         self._case = case
         self._doubted = doubted
         tools = case.desk.tools
-        self._stage = VectorStage(tools.pending, SharedEmbedding(tools.inference, tools.pending))
+        self._stage = VectorStage(tools.pending, SharedEmbedding(tools.embedders, tools.pending))
 
     async def run(self, keys: Iterable[Key]) -> list[str]:
         """Rebuild documents; return why some can't be rebuilt.
@@ -147,7 +147,7 @@ class Rebuilding:
         fetch = _Texts(await self._texts(changes))
         preparer = Preparer(
             Resolver(fetch, tools.settings.max_document_bytes),
-            Cutter(tools.pool, tools.inference),
+            Cutter(tools.pool, tools.embedders),
             LiveEmbedding(tools.store, None),
         )
         return await preparer.prepare(changes, self._case.generation, Urgency.BULK)

@@ -10,20 +10,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from processors.doctor.context import Case
 from processors.doctor.findings import Drift, Subject
 from processors.doctor.repairs.archive import rearchive, see_to_orphans
-from processors.doctor.repairs.documents import DOCUMENT_DRIFTS, mend_documents
+from processors.doctor.repairs.documents import DOCUMENT_DRIFTS, repair_documents
 from processors.doctor.repairs.index import drop_rest, index_again, post_again, request_again
 from processors.doctor.repairs.streams import acknowledge, drop_letters, enter_outcomes
 
-__all__ = ["mend"]
+__all__ = ["repair_drifts"]
 
-Mend = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
+Repair = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
 """Repairs the subjects of drifts; returns what it can't repair, and why."""
 
-OF_THE_LOG: Mapping[Mend, tuple[str, ...]] = {
+OF_THE_LOG: Mapping[Repair, tuple[str, ...]] = {
     rearchive: ("archive.unarchived", "archive.damaged", "archive.missing"),
     see_to_orphans: ("archive.orphans",),
 }
-OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
+OF_THE_INDEX: Mapping[Repair, tuple[str, ...]] = {
     drop_rest: ("generation.dropping",),
     post_again: (
         "postings.missing",
@@ -44,22 +44,26 @@ OF_THE_INDEX: Mapping[Mend, tuple[str, ...]] = {
 }
 
 
-async def mend(case: Case, drifts: Sequence[Drift]) -> list[str]:
+async def repair_drifts(case: Case, drifts: Sequence[Drift]) -> list[str]:
     """Repair everything possible; return what can't be repaired, and why.
 
     Raises:
         Unavailable: a server, a model or a lock is unavailable; completed repairs stay.
     """
     return [
-        *await _mend(OF_THE_LOG, case, drifts),
-        *await mend_documents(case, drifts),
-        *await _mend(OF_THE_INDEX, case, drifts),
-        *(f"{drift.name}: {drift.cure}" for drift in drifts if drift.name not in _mendable()),
+        *await _repair(OF_THE_LOG, case, drifts),
+        *await repair_documents(case, drifts),
+        *await _repair(OF_THE_INDEX, case, drifts),
+        *(
+            f"{drift.name}: {drift.remedy}"
+            for drift in drifts
+            if drift.name not in _is_repairable()
+        ),
     ]
 
 
-async def _mend(
-    mends: Mapping[Mend, tuple[str, ...]], case: Case, drifts: Sequence[Drift]
+async def _repair(
+    mends: Mapping[Repair, tuple[str, ...]], case: Case, drifts: Sequence[Drift]
 ) -> list[str]:
     failures: list[str] = []
     for work, names in mends.items():
@@ -71,6 +75,6 @@ async def _mend(
     return failures
 
 
-def _mendable() -> set[str]:
+def _is_repairable() -> set[str]:
     named = (*OF_THE_LOG.values(), *OF_THE_INDEX.values())
     return {*DOCUMENT_DRIFTS, *(name for names in named for name in names)}

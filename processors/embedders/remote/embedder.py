@@ -19,7 +19,7 @@ from processors.embedders.remote.provider import (
     backoff,
     unit_vectors,
 )
-from processors.embedders.remote.rate_limiter import LONGEST_WAITS, Queue, Turns
+from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
 from runtime import metrics
 from runtime.errors import (
     CircuitOpen,
@@ -72,7 +72,7 @@ class LiteLLMEmbedder:
         batch_tokens: int = 32_000,
         concurrency: int = 4,
         name: str = "",
-        turns: Turns | None = None,
+        rate_limiter: RateLimiter | None = None,
         circuit: CircuitOptions | None = None,
     ) -> None:
         self._endpoint = Endpoint(model, api_key, base_url, dimensions, timeout)
@@ -82,9 +82,9 @@ class LiteLLMEmbedder:
         self._batch_tokens = batch_tokens
         self._requests = asyncio.Semaphore(concurrency)
         self._starting = asyncio.Lock()
-        self._turns = turns
+        self._rate_limiter = rate_limiter
         self._loaded: Provider | None = None
-        self._queue = Queue("", None)
+        self._request_queue = RequestQueue("", None)
         self._width: int | None = None
         self.circuit = Circuit(self._name, self._probe, circuit)
 
@@ -132,7 +132,7 @@ class LiteLLMEmbedder:
         async with self._starting:
             if self._loaded is None:
                 self._loaded = await asyncio.to_thread(Provider, self._endpoint)
-                self._queue = Queue(self._loaded.name, self._turns)
+                self._request_queue = RequestQueue(self._loaded.name, self._rate_limiter)
 
     async def start(self) -> None:
         """Import LiteLLM and embed one text, which checks the key and shows the width.
@@ -163,7 +163,7 @@ class LiteLLMEmbedder:
         if not texts:
             return Embeddings(np.empty((0, self.dimensions), np.float32), tokens=0)
         counts = await asyncio.to_thread(self.count_tokens, texts)
-        most_tokens = self._queue.most_tokens(self._batch_tokens)
+        most_tokens = self._request_queue.most_tokens(self._batch_tokens)
         batches = request_batches(counts, self._batch_texts, most_tokens)
         failed = asyncio.Event()
         tasks = [
@@ -220,14 +220,14 @@ class LiteLLMEmbedder:
 
     async def _try(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         self.circuit.require_closed()
-        tokens = await self._tokens(texts) if self._queue.counts_tokens else 0
-        await self._queue.turn(tokens, urgency)
+        tokens = await self._tokens(texts) if self._request_queue.counts_tokens else 0
+        await self._request_queue.acquire(tokens, urgency)
         self.circuit.require_closed()  # the wait may have been long
         try:
             with self.circuit.watched(may_be_given_up=urgency is Urgency.QUERY):
                 return await self._send(texts)
         except RateLimited as error:
-            await self._queue.hold_back(error.retry_after or backoff(0))
+            await self._request_queue.hold_back(error.retry_after or backoff(0))
             raise
 
     async def _tokens(self, texts: Sequence[str]) -> int:

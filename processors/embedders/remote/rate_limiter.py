@@ -12,7 +12,7 @@ from processors.embedders.embedder import Urgency
 from runtime import metrics
 from runtime.errors import RateLimited
 
-__all__ = ["LONGEST_WAITS", "Queue", "Turns"]
+__all__ = ["LONGEST_WAITS", "RateLimiter", "RequestQueue"]
 
 LONGEST_WAITS = {
     Urgency.QUERY: timedelta(seconds=1),
@@ -25,14 +25,14 @@ stream."""
 _JITTER = 0.1
 
 
-class Turns(Protocol):
+class RateLimiter(Protocol):
     """Rate limiter for a provider, shared by all workers."""
 
     def tokens_per_minute(self, provider: str) -> int:
         """Return the provider's limit of tokens; 0 means no limit."""
         ...
 
-    async def take(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
+    async def acquire(self, provider: str, tokens: int, *, urgent: bool) -> timedelta:
         """Acquire a request. Returns zero, or the time to wait before trying again."""
         ...
 
@@ -41,53 +41,60 @@ class Turns(Protocol):
         ...
 
 
-class Queue:
+class RequestQueue:
     """Queue of this process's requests to one provider.
 
-    If ``turns`` is None, requests do not wait.
+    If ``rate_limiter`` is None, requests do not wait.
     """
 
-    def __init__(self, provider: str, turns: Turns | None) -> None:
+    def __init__(self, provider: str, rate_limiter: RateLimiter | None) -> None:
         self._provider = provider
-        self._turns = turns
+        self._rate_limiter = rate_limiter
         self._waiting = 0
 
     @property
     def counts_tokens(self) -> bool:
         """True if the provider has a limit of tokens."""
-        return self._turns is not None and self._turns.tokens_per_minute(self._provider) > 0
+        return (
+            self._rate_limiter is not None
+            and self._rate_limiter.tokens_per_minute(self._provider) > 0
+        )
 
     def most_tokens(self, otherwise: int) -> int:
         """Most tokens of one request: ``otherwise``, or a small part of the limit per minute."""
-        limit = 0 if self._turns is None else self._turns.tokens_per_minute(self._provider)
+        limit = (
+            0
+            if self._rate_limiter is None
+            else self._rate_limiter.tokens_per_minute(self._provider)
+        )
         return min(otherwise, max(1, limit // 20)) if limit else otherwise
 
-    async def turn(self, tokens: int, urgency: Urgency) -> None:
+    async def acquire(self, tokens: int, urgency: Urgency) -> None:
         """Wait until the rate limiter admits a request.
 
         Raises:
             RateLimited: the wait is longer than ``LONGEST_WAITS``.
             Unavailable: Redis cannot be reached.
         """
-        if self._turns is None:
+        if self._rate_limiter is None:
             return
         begun = monotonic()
         self._waits(1)
         try:
-            await self._wait(self._turns, tokens, urgency)
+            await self._wait(self._rate_limiter, tokens, urgency)
         finally:
             self._waits(-1)
-            metrics.MODEL_TURN_SECONDS.observe(monotonic() - begun, provider=self._provider)
+            metrics.MODEL_WAIT_SECONDS.observe(monotonic() - begun, provider=self._provider)
 
     async def hold_back(self, wait: timedelta) -> None:
-        """Block all workers' requests, as the provider asks for it; raises as ``turn``."""
-        if self._turns is not None:
-            await self._turns.hold_back(self._provider, wait)
+        """Block all workers' requests, as the provider asks for it; raises as ``acquire``."""
+        if self._rate_limiter is not None:
+            await self._rate_limiter.hold_back(self._provider, wait)
 
-    async def _wait(self, turns: Turns, tokens: int, urgency: Urgency) -> None:
+    async def _wait(self, rate_limiter: RateLimiter, tokens: int, urgency: Urgency) -> None:
         left = LONGEST_WAITS[urgency]
         urgent = urgency is Urgency.QUERY
-        while wait := await turns.take(self._provider, tokens, urgent=urgent):
+        while wait := await rate_limiter.acquire(self._provider, tokens, urgent=urgent):
             if wait > left:
                 raise RateLimited(
                     f"{self._provider} is at its limit of requests or tokens for the next "
@@ -100,4 +107,4 @@ class Queue:
 
     def _waits(self, more: int) -> None:
         self._waiting += more
-        metrics.MODEL_TURNS.set(self._waiting, provider=self._provider)
+        metrics.MODEL_REQUESTS_WAITING.set(self._waiting, provider=self._provider)

@@ -19,7 +19,7 @@ from store.archive.compaction.retention import Retention, position_at
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
 from store.archive.index import Index
-from store.archive.orphans import remove_retired, take_in_orphans
+from store.archive.orphans import adopt_orphans, remove_retired
 
 __all__ = ["GRACE", "Compacted", "Compactor"]
 
@@ -80,7 +80,7 @@ class Compactor:
         return done
 
     async def _tidy(self, project: str, project_id: int, before: datetime) -> int:
-        removed = await take_in_orphans(self._index, self._storage, project, project_id, before)
+        removed = await adopt_orphans(self._index, self._storage, project, project_id, before)
         return removed + await remove_retired(self._index, self._storage, project_id, before)
 
     async def _events(self, project: str, project_id: int, retention: Retention) -> EventMerging:

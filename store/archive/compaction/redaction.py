@@ -21,7 +21,7 @@ from store.archive.damage import DamagedSegment
 from store.archive.event_files import Line
 from store.archive.files import Files
 from store.archive.index import Index, Segment
-from store.archive.orphans import find_orphans, remove_retired, take_in_orphans
+from store.archive.orphans import adopt_orphans, find_orphans, remove_retired
 from store.archive.writer import Writing, writing
 
 __all__ = ["Purged", "Redactor", "redacted"]
@@ -103,7 +103,7 @@ class Redactor:
             if not is_mine:
                 return None
             now = datetime.now(UTC)
-            await take_in_orphans(self._index, self._storage, project, project_id, now - grace)
+            await adopt_orphans(self._index, self._storage, project, project_id, now - grace)
             done = await self.survey(project_id, before)
             for segment in await self._index.segments(project_id):
                 await self._rewrite(project_id, segment, before)

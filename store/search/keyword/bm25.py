@@ -57,7 +57,7 @@ class TermHits:
     """One query term's postings in one segment."""
 
     term: int
-    places: npt.NDArray[np.uint16]
+    slots: npt.NDArray[np.uint16]
     counts: npt.NDArray[np.uint8]
 
 
@@ -82,7 +82,7 @@ class Matches:
         frequencies: dict[int, int] = defaultdict(int)
         for hits in self.hits:
             for hit in hits:
-                frequencies[hit.term] += len(hit.places)
+                frequencies[hit.term] += len(hit.slots)
         return dict(frequencies)
 
 
@@ -157,16 +157,16 @@ def _sum(
     factors: Mapping[int, float],
 ) -> Float32s:
     """Each chunk's score: the sum over its postings of factor · count / (count + norm)."""
-    sizes = [len(hit.places) for hit in hits]
-    places = np.concatenate([hit.places for hit in hits]).astype(np.intp)
+    sizes = [len(hit.slots) for hit in hits]
+    slots = np.concatenate([hit.slots for hit in hits]).astype(np.intp)
     if any(offsets):
-        places += np.repeat(np.array(offsets, np.intp), sizes)
+        slots += np.repeat(np.array(offsets, np.intp), sizes)
     counts = np.concatenate([hit.counts for hit in hits]).astype(np.float32)
     scores = np.repeat(np.array([factors[hit.term] for hit in hits], np.float32), sizes)
     scores *= counts
-    counts += norms[places]
+    counts += norms[slots]
     scores /= counts
-    return np.bincount(places, scores, len(norms)).astype(np.float32)
+    return np.bincount(slots, scores, len(norms)).astype(np.float32)
 
 
 def _norms(lengths: npt.NDArray[np.uint32], mean_length: float) -> Float32s:
@@ -192,11 +192,11 @@ def _top(scores: Float32s, limit: int) -> npt.NDArray[np.intp]:
     return _top_of(scores, np.concatenate([inside, rest]), limit)
 
 
-def _top_of(scores: Float32s, places: npt.NDArray[np.intp], limit: int) -> npt.NDArray[np.intp]:
-    places = places[scores[places] > 0]
-    if len(places) <= limit:
-        return places
-    return places[scores[places] >= _nth_highest(scores[places], limit)]
+def _top_of(scores: Float32s, slots: npt.NDArray[np.intp], limit: int) -> npt.NDArray[np.intp]:
+    slots = slots[scores[slots] > 0]
+    if len(slots) <= limit:
+        return slots
+    return slots[scores[slots] >= _nth_highest(scores[slots], limit)]
 
 
 def _nth_highest(values: Float32s, n: int) -> float:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 __all__ = ["MAX_CHUNKS", "Postings", "pack", "term_hash", "unpack"]
 
-_PLACE_BITS = 16
-MAX_CHUNKS = 1 << _PLACE_BITS
+_SLOT_BITS = 16
+MAX_CHUNKS = 1 << _SLOT_BITS
 """A segment holds at most this many chunks, so that a slot in it fits into 16 bits."""
 
 MAX_COUNT = 255
@@ -38,9 +38,9 @@ def term_hash(term: str) -> int:
     )
 
 
-def pack(places: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:
+def pack(slots: npt.NDArray[np.uint16], counts: npt.NDArray[np.uint8]) -> bytes:
     """Bytes of one term's postings: all slots (2 bytes each), then all counts (1 byte each)."""
-    return places.tobytes() + counts.tobytes()
+    return slots.tobytes() + counts.tobytes()
 
 
 def unpack(data: bytes) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]]:
@@ -54,7 +54,7 @@ class Postings:
     """An inverted index of some chunks.
 
     ``chunk_ids`` and ``lengths`` (in terms) have one item per chunk. ``terms`` (hashes) is sorted.
-    The postings of ``terms[i]`` are ``places`` (slots of chunks) and ``counts`` from ``starts[i]``
+    The postings of ``terms[i]`` are ``slots`` (slots of chunks) and ``counts`` from ``starts[i]``
     to ``starts[i + 1]``, with ascending places.
     """
 
@@ -62,7 +62,7 @@ class Postings:
     lengths: npt.NDArray[np.uint32]
     terms: Int64s
     starts: Int64s
-    places: npt.NDArray[np.uint16]
+    slots: npt.NDArray[np.uint16]
     counts: npt.NDArray[np.uint8]
 
     @classmethod
@@ -80,23 +80,23 @@ class Postings:
         cls, chunk_ids: Int64s, lengths: npt.NDArray[np.uint32], hashes: Int64s
     ) -> Postings:
         """Index chunks; ``hashes``: hashes of all terms, chunk after chunk."""
-        places = np.repeat(np.arange(len(chunk_ids), dtype=np.int64), lengths)
+        slots = np.repeat(np.arange(len(chunk_ids), dtype=np.int64), lengths)
         ordered = np.sort(hashes)
         terms = ordered[_starts_of_runs(ordered)]
-        if len(_starts_of_runs(terms >> _PLACE_BITS)) < len(terms) or len(chunk_ids) > MAX_CHUNKS:
-            return cls._of_occurrences(chunk_ids, lengths, hashes, places, None)
+        if len(_starts_of_runs(terms >> _SLOT_BITS)) < len(terms) or len(chunk_ids) > MAX_CHUNKS:
+            return cls._of_occurrences(chunk_ids, lengths, hashes, slots, None)
         # the upper bits of the hashes distinguish all terms: term and slot fit into one number, and
         # sorting numbers is several times faster than sorting slots by their terms
-        keys = np.sort(hashes & ~(MAX_CHUNKS - 1) | places)
+        keys = np.sort(hashes & ~(MAX_CHUNKS - 1) | slots)
         first = _starts_of_runs(keys)
         keys, counts = keys[first], np.diff(np.append(first, len(keys)))
-        starts = _starts_of_runs(keys >> _PLACE_BITS)
+        starts = _starts_of_runs(keys >> _SLOT_BITS)
         return cls(
             chunk_ids=chunk_ids,
             lengths=lengths,
             terms=terms,
             starts=np.append(starts, len(keys)).astype(np.int64),
-            places=keys.astype(np.uint16),
+            slots=keys.astype(np.uint16),
             counts=np.minimum(counts, MAX_COUNT).astype(np.uint8),
         )
 
@@ -111,16 +111,16 @@ class Postings:
         lengths = np.concatenate([part.lengths for part in parts])
         hashes = np.concatenate([part.terms_of_postings for part in parts])
         counts = np.concatenate([part.counts for part in parts])
-        places = np.concatenate(
-            [part.places + base for part, base in zip(parts, bases[:-1], strict=True)]
+        slots = np.concatenate(
+            [part.slots + base for part, base in zip(parts, bases[:-1], strict=True)]
         )
         if alive is not None:
             kept = np.isin(chunk_ids, alive)
             moved = np.cumsum(kept) - 1
-            of_kept = kept[places]
-            hashes, counts, places = hashes[of_kept], counts[of_kept], moved[places[of_kept]]
+            of_kept = kept[slots]
+            hashes, counts, slots = hashes[of_kept], counts[of_kept], moved[slots[of_kept]]
             chunk_ids, lengths = chunk_ids[kept], lengths[kept]
-        return cls._of_occurrences(chunk_ids, lengths, hashes, places, counts)
+        return cls._of_occurrences(chunk_ids, lengths, hashes, slots, counts)
 
     @classmethod
     def _of_occurrences(
@@ -128,19 +128,19 @@ class Postings:
         chunk_ids: Int64s,
         lengths: npt.NDArray[np.uint32],
         hashes: Int64s,
-        places: Int64s,
+        slots: Int64s,
         counts: npt.NDArray[np.uint8] | None,
     ) -> Postings:
         """Group occurrences by term and slot; their slots must ascend."""
         if len(chunk_ids) > MAX_CHUNKS:
             raise ValueError(f"a segment holds at most {MAX_CHUNKS} chunks, not {len(chunk_ids)}")
         order = np.argsort(hashes, kind="stable")
-        hashes, places = hashes[order], places[order]
+        hashes, slots = hashes[order], slots[order]
         if counts is None:
-            first = _starts_of_runs(hashes, places)
+            first = _starts_of_runs(hashes, slots)
             ends = np.append(first[1:], len(hashes))
             counts = np.minimum(ends - first, MAX_COUNT).astype(np.uint8)
-            hashes, places = hashes[first], places[first]
+            hashes, slots = hashes[first], slots[first]
         else:
             counts = counts[order]
         starts = _starts_of_runs(hashes)
@@ -149,7 +149,7 @@ class Postings:
             lengths=lengths,
             terms=hashes[starts],
             starts=np.append(starts, len(hashes)).astype(np.int64),
-            places=places.astype(np.uint16),
+            slots=slots.astype(np.uint16),
             counts=counts,
         )
 
@@ -159,25 +159,25 @@ class Postings:
         return np.repeat(self.terms, np.diff(self.starts))
 
     @cached_property
-    def place_of_term(self) -> Mapping[int, int]:
+    def slot_of_term(self) -> Mapping[int, int]:
         """Index into ``terms`` by hash."""
         return {term: index for index, term in enumerate(self.terms.tolist())}
 
     def find(self, term: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint8]] | None:
         """Slots and counts of a term. Returns None if no chunk contains it."""
-        index = self.place_of_term.get(term)
+        index = self.slot_of_term.get(term)
         if index is None:
             return None
         span = slice(int(self.starts[index]), int(self.starts[index + 1]))
-        return self.places[span], self.counts[span]
+        return self.slots[span], self.counts[span]
 
     def packed(self) -> Iterator[tuple[int, bytes]]:
         """Each term with its packed postings."""
-        places, counts = self.places.tobytes(), self.counts.tobytes()
+        slots, counts = self.slots.tobytes(), self.counts.tobytes()
         for term, (start, end) in zip(
             self.terms.tolist(), pairwise(self.starts.tolist()), strict=True
         ):
-            yield term, places[2 * start : 2 * end] + counts[start:end]
+            yield term, slots[2 * start : 2 * end] + counts[start:end]
 
     @classmethod
     def from_packed(
@@ -189,13 +189,13 @@ class Postings:
         """Inverse of ``packed``; rows in any order."""
         ordered = sorted(rows)
         unpacked = [unpack(data) for _, data in ordered]
-        sizes = [len(places) for places, _ in unpacked]
+        sizes = [len(slots) for slots, _ in unpacked]
         return cls(
             chunk_ids=chunk_ids,
             lengths=lengths,
             terms=np.array([term for term, _ in ordered], np.int64),
             starts=np.cumsum([0, *sizes], dtype=np.int64),
-            places=np.concatenate([np.empty(0, np.uint16), *(places for places, _ in unpacked)]),
+            slots=np.concatenate([np.empty(0, np.uint16), *(slots for slots, _ in unpacked)]),
             counts=np.concatenate([np.empty(0, np.uint8), *(counts for _, counts in unpacked)]),
         )
 

@@ -19,7 +19,7 @@ from store.search.keyword.segments import decode_chunks, decode_inline
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import terms
 
-__all__ = ["KeywordFound", "KeywordLeg", "SegmentCache"]
+__all__ = ["KeywordMatches", "KeywordRetriever", "SegmentCache"]
 
 log = structlog.get_logger(__name__)
 
@@ -34,14 +34,14 @@ _QUERIES = named("keyword")
 
 
 @dataclass(frozen=True, slots=True)
-class KeywordFound:
+class KeywordMatches:
     """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones."""
 
     ranked: list[tuple[int, float]]
     corrections: Mapping[str, str] = field(default_factory=dict)
 
 
-class KeywordLeg:
+class KeywordRetriever:
     """Searches by words. One instance per process, because it caches segments."""
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
@@ -54,7 +54,7 @@ class KeywordLeg:
         text: str,
         visibility: Visibility,
         limit: int,
-    ) -> KeywordFound:
+    ) -> KeywordMatches:
         """The best visible chunks; deleted or hidden chunks never appear.
 
         Raises:
@@ -68,7 +68,7 @@ class KeywordLeg:
         if corrections:
             matches = await self._read(connection, generation_id, weights)
         scored = await _score(matches, {term_hash(term): w for term, w in weights.items()})
-        return KeywordFound(await _visible(connection, scored, visibility, limit), corrections)
+        return KeywordMatches(await _visible(connection, scored, visibility, limit), corrections)
 
     async def _read(
         self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]

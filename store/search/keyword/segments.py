@@ -42,7 +42,7 @@ def encode_inline(postings: Postings) -> bytes:
             np.uint32(len(postings.terms)).tobytes(),
             postings.terms.tobytes(),
             sizes.tobytes(),
-            postings.places.tobytes(),
+            postings.slots.tobytes(),
             postings.counts.tobytes(),
         )
     )
@@ -61,6 +61,6 @@ def decode_inline(chunks: bytes, data: bytes) -> Postings:
         lengths=lengths,
         terms=np.frombuffer(data, np.int64, int(terms), _HEADER_BYTES),
         starts=starts,
-        places=np.frombuffer(data, np.uint16, total, offset),
+        slots=np.frombuffer(data, np.uint16, total, offset),
         counts=np.frombuffer(data, np.uint8, total, offset + 2 * total),
     )

@@ -24,7 +24,7 @@ __all__ = [
     "EXACT",
     "STOP_WORDS",
     "TOKENS_VERSION",
-    "Remembered",
+    "TextCache",
     "pieces",
     "require_known_terms",
     "terms",
@@ -34,7 +34,7 @@ __all__ = [
 Value = TypeVar("Value")
 
 
-class Remembered(dict[str, Value]):
+class TextCache(dict[str, Value]):
     """A mapping that computes missing values, and caches those of short keys.
 
     It is a dict so that a lookup runs entirely in C. When it is full, it is cleared.
@@ -181,4 +181,4 @@ def require_known_terms(project: str, generation: Generation) -> None:
         )
 
 
-_remembered = Remembered(_terms_of_piece)
+_remembered = TextCache(_terms_of_piece)

@@ -14,7 +14,7 @@ from store.postgres.named_queries import named
 from store.search.keyword.postings import MAX_CHUNKS, Postings, term_hash
 from store.search.keyword.segments import INLINE_CHUNKS, encode_chunks, encode_inline
 from store.search.keyword.spelling import words_of
-from store.search.keyword.tokenizer import Remembered, pieces, terms_of
+from store.search.keyword.tokenizer import TextCache, pieces, terms_of
 
 __all__ = [
     "LARGE_TIMEOUT_S",
@@ -153,4 +153,4 @@ def _hashes_of_piece(piece: str) -> tuple[int, ...]:
     return tuple(map(term_hash, terms_of(piece)))
 
 
-_remembered = Remembered(_hashes_of_piece)
+_remembered = TextCache(_hashes_of_piece)

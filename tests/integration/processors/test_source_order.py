@@ -14,7 +14,7 @@ from events.streams.dead_letters import DeadLetters
 from processors.replay.tools import Tools
 from store.generations.catalog import Recipe
 from store.projects import Projects
-from store.sources import Sources, TakenSource
+from store.sources import LeasedSource, Sources
 from tests.support.databases import Database
 from tests.support.doctors import examine, is_archived
 from tests.support.replays import HASHING, damage, replay, rows, tools
@@ -30,7 +30,7 @@ STORED = """
 """
 
 
-async def taken(worker: Headrace, name: str) -> TakenSource:
+async def taken(worker: Headrace, name: str) -> LeasedSource:
     """The source's next revision."""
     async with opened(worker.database.worker_url) as postgres:
         sources = Sources(postgres, Projects(postgres, Recipe(HASHING)))

@@ -86,7 +86,7 @@ async def test_a_model_that_the_settings_would_not_choose_is_told_of_once(
         await running.change("mill.md", TEXT)
         await running.client.ask("docs", "weir")
     [warning] = [entry for entry in entries if entry["event"] == "models.differ"]
-    assert warning["cure"] == f"headrace replay --project docs --model {HASHING_MODEL}"
+    assert warning["remedy"] == f"headrace replay --project docs --model {HASHING_MODEL}"
 
 
 async def test_a_change_prepared_before_a_switch_is_prepared_anew(

@@ -14,7 +14,7 @@ from events.names import Position
 from runtime.errors import SourceBusy, SourceLost, UsageError
 from store.postgres.pool import Database
 from store.projects import Projects
-from store.sources import RegisteredSource, Sources, TakenSource
+from store.sources import LeasedSource, RegisteredSource, Sources
 from store.store import Store
 from store.types import DocumentWrite
 from tests.support.databases import Database as FreshDatabase
@@ -40,7 +40,7 @@ async def registered(sources: Sources, name: str = "docs", **values: str) -> Reg
     )
 
 
-def written(taken: TakenSource, uri: str, position: int, **fields: Any) -> DocumentWrite:
+def written(taken: LeasedSource, uri: str, position: int, **fields: Any) -> DocumentWrite:
     values = {"content_hash": "c" * 64, "origin": taken.origin} | fields
     return document_write(uri, position, ["text"], **values)
 

@@ -67,8 +67,8 @@ def test_summary_of_one_query() -> None:
 def test_a_set_is_read_whole(tmp_path: Path) -> None:
     """Documents, judged queries and grades come out as they were written."""
     unjudged = json.dumps({"_id": "u", "text": "unjudged"})
-    judged = json.dumps({"_id": "q", "text": "what is alpha"})
-    found = load(write_set(tmp_path, **{"queries.jsonl": f"{judged}\n\n{unjudged}\n"}))
+    decision = json.dumps({"_id": "q", "text": "what is alpha"})
+    found = load(write_set(tmp_path, **{"queries.jsonl": f"{decision}\n\n{unjudged}\n"}))
     assert found.documents == [("a", "A", "alpha")]
     assert found.queries == {"q": "what is alpha"}
     assert found.grades == {"q": {"a": 1}}

@@ -41,7 +41,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("variable", "cure"),
+    ("variable", "remedy"),
     [
         ("HEADRACE_MODLE", "did you mean HEADRACE_MODEL?"),
         ("HEADRACE_REDIS_URI", "did you mean HEADRACE_REDIS_URL?"),
@@ -49,9 +49,9 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
         ("HEADRACE_XYZZY", "unset it"),
     ],
 )
-def test_a_variable_that_is_no_setting(variable: str, cure: str) -> None:
+def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     """It is an error, as its writer takes it for one."""
-    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {cure}")):
+    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {remedy}")):
         require_known(["PATH", "HEADRACE_HOME", variable])
 
 

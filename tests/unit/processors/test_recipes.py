@@ -50,7 +50,7 @@ def _cures(wanted: Recipe | None, *made: Recipe) -> list[str]:
     with capture_logs() as entries:
         for recipe in made:
             notices.compare("docs", Generation(1, 1, "live", recipe, datetime.now(UTC)))
-    return [entry["cure"] for entry in entries if entry["log_level"] == "warning"]
+    return [entry["remedy"] for entry in entries if entry["log_level"] == "warning"]
 
 
 def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() -> None:

@@ -65,13 +65,13 @@ def letter(entry_id: str = "5-1", event: bytes = b"\xff broken") -> DeadLetter:
     )
 
 
-async def bury(redis: Redis, *letters: DeadLetter) -> None:
+async def dead_letter(redis: Redis, *letters: DeadLetter) -> None:
     for one in letters:
         await redis.xadd(DEAD, one.to_fields())
 
 
 async def test_a_dead_letter_is_listed_and_shown_as_it_was_buried(redis: Redis) -> None:
-    await bury(redis, letter())
+    await dead_letter(redis, letter())
     dead_letters = DeadLetters(redis, NAMES)
 
     [listed] = await dead_letters.list()
@@ -84,7 +84,7 @@ async def test_a_dead_letter_is_listed_and_shown_as_it_was_buried(redis: Redis) 
 async def test_the_newest_letters_are_listed_first(redis: Redis) -> None:
     day = timedelta(days=1)
     letters = [replace(letter(f"{i}-0"), last_at=letter().last_at + i * day) for i in range(5)]
-    await bury(redis, *letters)
+    await dead_letter(redis, *letters)
 
     listed = await DeadLetters(redis, NAMES).list(limit=2, topic=Topic.CHANGED_LIVE)
 
@@ -93,7 +93,7 @@ async def test_the_newest_letters_are_listed_first(redis: Redis) -> None:
 
 
 async def test_redriving_keeps_the_original_position(redis: Redis) -> None:
-    await bury(redis, letter())
+    await dead_letter(redis, letter())
     dead_letters = DeadLetters(redis, NAMES)
     [listed] = await dead_letters.list()
 
@@ -107,14 +107,14 @@ async def test_redriving_keeps_the_original_position(redis: Redis) -> None:
 
 
 async def test_a_position_survives_any_number_of_redrives(redis: Redis) -> None:
-    await bury(redis, replace(letter("900-0"), position=42))
+    await dead_letter(redis, replace(letter("900-0"), position=42))
     await DeadLetters(redis, NAMES).redrive_all()
     [entry] = await read_stream(redis, LIVE)
     assert entry.fields[b"position"] == b"42"
 
 
 async def test_redriving_twice_adds_one_entry(redis: Redis) -> None:
-    await bury(redis, letter())
+    await dead_letter(redis, letter())
     dead_letters = DeadLetters(redis, NAMES)
     [listed] = await dead_letters.list()
     await dead_letters.redrive(listed.id)
@@ -125,7 +125,7 @@ async def test_redriving_twice_adds_one_entry(redis: Redis) -> None:
 
 
 async def test_all_letters_are_redriven_in_their_order(redis: Redis) -> None:
-    await bury(redis, *(letter(f"{i}-0") for i in range(600)))
+    await dead_letter(redis, *(letter(f"{i}-0") for i in range(600)))
 
     assert await DeadLetters(redis, NAMES).redrive_all(Topic.CHANGED_LIVE) == 600
 
@@ -135,7 +135,7 @@ async def test_all_letters_are_redriven_in_their_order(redis: Redis) -> None:
 
 
 async def test_a_dropped_letter_is_gone(redis: Redis) -> None:
-    await bury(redis, letter())
+    await dead_letter(redis, letter())
     dead_letters = DeadLetters(redis, NAMES)
     [listed] = await dead_letters.list()
 
@@ -185,7 +185,7 @@ async def test_the_watermark_stays_below_the_oldest_pending_entry(redis: Redis) 
 
 async def test_the_backlog_counts_what_waits_and_for_how_long(redis: Redis) -> None:
     await publish(redis, 3)
-    await bury(redis, letter())
+    await dead_letter(redis, letter())
     await redis.xgroup_create(LIVE, GROUP, "0")
 
     async def live() -> tuple[int, int, int, bool]:

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from events.client.publisher import Publisher
 from events.models import ContentReference, DocumentChange, DocumentChanged
 from events.names import GROUPS, Lane, Topic
-from processors.archiving.housekeeping import Upkeep
+from processors.archiving.housekeeping import Housekeeping
 from processors.content import KeptContents
 from runtime.errors import UnsupportedContent
 from store.postgres.pool import Database
@@ -47,8 +47,8 @@ async def reference(
     return reference
 
 
-def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Upkeep:
-    return Upkeep(
+def _upkeep(redis: Redis, worker: Database, kept: ArchiveAt) -> Housekeeping:
+    return Housekeeping(
         redis,
         NAMES,
         worker,
@@ -152,15 +152,15 @@ async def test_contents_stay_that_are_not_archived(
 
 async def test_many_small_files_become_one(redis: Redis, worker: Database, kept: ArchiveAt) -> None:
     """Changes that come one by one don't leave a file each, until the next ones do."""
-    upkeep = _upkeep(redis, worker, kept)
+    housekeeping = _upkeep(redis, worker, kept)
     for number in range(5):
         await publish(redis, [f"{number}.md"])
         await archive_all(redis, worker, kept.archive)
-    await upkeep.merge(many=11)
+    await housekeeping.merge(many=11)
     assert await _files(kept) == 10
-    await upkeep.merge(many=10)
+    await housekeeping.merge(many=10)
     assert await _files(kept) == 2
-    await upkeep.merge(many=2)
+    await housekeeping.merge(many=2)
     assert await _files(kept) == 2
     assert len(await kept.changes()) == 5
 
@@ -184,21 +184,21 @@ async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     assert project_id is not None
     await DeletedProjects(opened).retire(project_id)
     await opened.close()
-    upkeep = _upkeep(redis, worker, kept)
+    housekeeping = _upkeep(redis, worker, kept)
     files = kept.files("events")
 
     await _execute(
         database,
         "update projects set deleted_at = now() - interval '29 days' where deleted_at is not null",
     )
-    await upkeep.remove_deleted()
+    await housekeeping.remove_deleted()
     assert kept.files("events") == files
 
     await _execute(
         database,
         "update projects set deleted_at = now() - interval '31 days' where deleted_at is not null",
     )
-    await upkeep.remove_deleted()
+    await housekeeping.remove_deleted()
     [left] = kept.files("events")
     assert left in files
     assert len(await kept.changes(project="beta")) == 1

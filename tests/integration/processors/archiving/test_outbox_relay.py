@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from events import DocumentChanged, Lane, Position, Topic
 from events.client.republisher import Republishing
-from processors.archiving.outbox_relay import Republisher
+from processors.archiving.outbox_relay import OutboxRelay
 from store.archive import Archive
 from store.projects import Projects
 from tests.support.archives import ArchiveAt
@@ -241,8 +241,8 @@ async def test_young_events_are_left_to_their_publishers(durable: Durable) -> No
     await durable.execute(
         "update outbox set created_at = created_at - interval '20 s' where event_id = $1", old.id
     )
-    republisher = Republisher(Republishing(durable.redis, NAMES), durable.outbox)
-    assert await republisher.run_once() == 1
+    outbox_relay = OutboxRelay(Republishing(durable.redis, NAMES), durable.outbox)
+    assert await outbox_relay.run_once() == 1
     assert (await positions(durable)).keys() == {old.id}
 
 

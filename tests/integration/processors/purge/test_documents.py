@@ -10,10 +10,10 @@ import pytest
 from redis.asyncio import Redis
 
 from events.names import ARCHIVER, Lane, Names, Position, Topic
-from events.streams.purge import Doomed, StreamPurge
+from events.streams.purge import PurgeTargets, StreamPurge
 from store.archive import Archive
 from store.postgres.pool import Database
-from store.purge.rows import Leftovers
+from store.purge.rows import DeletedRows
 from tests.support.archives import ArchiveAt
 from tests.support.changes import at, logged, sha256_of
 from tests.support.databases import Database as Fresh
@@ -69,17 +69,17 @@ async def test_words_and_vectors_of_others_stay(index: Index) -> None:
     await index.write("stays", "walrus heron", vectors=vectors[1:])
     await index.write("gone")
     live = await index.live()
-    leftovers = Leftovers(index.database, live.project_id)
+    deleted_rows = DeletedRows(index.database, live.project_id)
     before = await index.candidates("walrsu")
-    purged = await leftovers.purge_words(live)
+    purged = await deleted_rows.purge_words(live)
     assert (purged.segments, purged.words) == (1, 2), "the uri is a word, too"
-    assert await leftovers.purge_vectors([live]) == 1
+    assert await deleted_rows.purge_vectors([live]) == 1
     after = await index.candidates("walrsu")
     assert [chunk for chunk, _ in after.keyword] == [chunk for chunk, _ in before.keyword]
     assert after.corrections == before.corrections == {"walrsu": "walrus"}
     assert not (await index.candidates(WORD[:-1])).corrections
-    assert (await leftovers.purge_words(live)).words == 0
-    assert await leftovers.purge_vectors([live]) == 0
+    assert (await deleted_rows.purge_words(live)).words == 0
+    assert await deleted_rows.purge_vectors([live]) == 0
 
 
 async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: Any) -> None:
@@ -94,10 +94,10 @@ async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: An
         await redis.xreadgroup(group, "one", {LIVE: ">"})
         await redis.xack(LIVE, group, mine, other)
     position = Position(Lane.LIVE, 0, other.decode())
-    doomed = Doomed("alpha", {("", "b"): (position.number, 0)})
+    targets = PurgeTargets("alpha", {("", "b"): (position.number, 0)})
     streams = StreamPurge(redis, NAMES)
 
-    done = await streams.purge(doomed, NO_PATIENCE)
+    done = await streams.purge(targets, NO_PATIENCE)
     assert (done.changes, done.letters, done.crowded) == (1, 1, [LIVE])
     assert [entry_id for entry_id, _ in await redis.xrange(LIVE)] == [other]
     assert WORD.encode() in (await redis.dump(LIVE) or b"")
@@ -106,6 +106,6 @@ async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: An
 
     await redis.xreadgroup("another", "one", {LIVE: ">"})
     await redis.xack(LIVE, "another", other)
-    assert (await streams.purge(doomed, NO_PATIENCE)).crowded == []
+    assert (await streams.purge(targets, NO_PATIENCE)).crowded == []
     assert WORD.encode() not in (await redis.dump(LIVE) or b"")
-    assert await streams.count(doomed) == 0
+    assert await streams.count(targets) == 0

@@ -16,7 +16,7 @@ from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
 from processors.replay.generations import generation_before, return_to
 from processors.replay.verification import NotSwitched
-from store.generations.document_positions import Standing, Standings
+from store.generations.document_positions import DocumentPosition, DocumentPositions
 from store.generations.switch import SWITCH
 from tests.support.databases import Database
 from tests.support.replays import HASHING, generation_states, notes, replay, rows, tools
@@ -119,13 +119,13 @@ async def test_no_writer_waits_for_a_look_at_every_document(
 ) -> None:
     """Under the lock only what was written since the last comparison is compared."""
     compared: list[int | None] = []
-    newer = Standings.newer
+    newer = DocumentPositions.newer
 
-    async def noted(self: Standings, *args: Any) -> list[Standing]:
+    async def noted(self: DocumentPositions, *args: Any) -> list[DocumentPosition]:
         compared.append(args[2] if len(args) > 2 else None)
         return await newer(self, *args)
 
-    monkeypatch.setattr(Standings, "newer", noted)
+    monkeypatch.setattr(DocumentPositions, "newer", noted)
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
         tools(redis_url, database) as opened,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from store.generations.catalog import Generation
-from store.generations.document_positions import Standings
+from store.generations.document_positions import DocumentPositions
 from store.postgres.pool import EVERY_AGENT, Database
 from store.store import Store
 from tests.support.writes import add_generation, document_write
@@ -20,18 +20,18 @@ class Stage:
 
     def __init__(self, worker: Database, live: Generation, other: Generation) -> None:
         self.worker = worker
-        self.standings = Standings(worker)
+        self.document_positions = DocumentPositions(worker)
         self.live = live
         self.other = other
 
     async def newer(self, since: int | None = None) -> Sequence[tuple[str, int]]:
         """Uri and position of what the other one lacks."""
-        found = await self.standings.newer(self.live, self.other, since)
+        found = await self.document_positions.newer(self.live, self.other, since)
         return [(one.uri, one.position) for one in found]
 
     async def moment(self) -> int:
         """By now."""
-        return await self.standings.moment(self.live.project_id)
+        return await self.document_positions.moment(self.live.project_id)
 
 
 @pytest.fixture

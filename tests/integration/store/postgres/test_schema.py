@@ -147,15 +147,15 @@ async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres
         await Database.open(postgres_server.urls("never_migrated").worker)
 
 
-@pytest.mark.parametrize(("revision", "cure"), [("0001", "headrace migrate"), ("9999", "upgrade")])
+@pytest.mark.parametrize(("revision", "remedy"), [("0001", "headrace migrate"), ("9999", "upgrade")])
 async def test_another_revision_is_not_opened(
-    database: FreshDatabase, revision: str, cure: str
+    database: FreshDatabase, revision: str, remedy: str
 ) -> None:
     """Neither an older schema nor a newer one."""
     connection = await asyncpg.connect(database.owner_url)
     await connection.execute("update alembic_version set version_num = $1", revision)
     await connection.close()
-    with pytest.raises(ConfigurationError, match=cure):
+    with pytest.raises(ConfigurationError, match=remedy):
         await Database.open(database.worker_url)
 
 

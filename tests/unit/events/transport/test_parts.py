@@ -10,7 +10,7 @@ import pytest
 from faust.types import TP
 
 from events.names import Lane, Position, Topic
-from events.transport import HeldEntry, HeldMessage, Options, Statistics, kept_position
+from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
 from events.transport.app import App
 from events.transport.consumer_group import Group
 from events.transport.faust_acks import AckLog, NoOffsets
@@ -24,8 +24,8 @@ OWN = Position(Lane.LIVE, 0, "1000-1")
 LEASE = timedelta(seconds=6)
 
 
-def entry(entry_id: str = "1000-1", **more: Any) -> HeldEntry:
-    return HeldEntry(TP0, entry_id, {b"event": b"{}"}, **more)
+def entry(entry_id: str = "1000-1", **more: Any) -> InFlightEntry:
+    return InFlightEntry(TP0, entry_id, {b"event": b"{}"}, **more)
 
 
 def subscription() -> Subscription:
@@ -66,8 +66,8 @@ def test_entry_ids_become_offsets_in_the_same_order() -> None:
 
 def test_fields_beside_the_event_are_headers() -> None:
     """So that they read alike on Kafka."""
-    message = HeldMessage(
-        HeldEntry(TP0, "1000-1", {b"event": b"{}", b"position": b"7"}), generation_id=1
+    message = InFlightMessage(
+        InFlightEntry(TP0, "1000-1", {b"event": b"{}", b"position": b"7"}), generation_id=1
     )
     assert (message.value, message.headers) == (b"{}", [("position", b"7")])
     assert message.timestamp == 1.0
@@ -110,7 +110,7 @@ async def test_a_window_bounds_bytes_too() -> None:
     room = asyncio.create_task(window.room())
     await asyncio.sleep(0)
     assert not room.done()
-    window.free_place(after=timedelta(hours=1))
+    window.free_slot(after=timedelta(hours=1))
     await asyncio.sleep(0)
     assert not room.done()
     window.free_bytes(500)
@@ -146,8 +146,8 @@ async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
     failed = entry()
     held.hold(failed)
     held.retry(failed, timedelta(milliseconds=20), counted=True)
-    assert held.window.held == 1
-    await eventually(lambda: held.window.held == 0, "the place is free")
+    assert held.window.in_flight == 1
+    await eventually(lambda: held.window.in_flight == 0, "the place is free")
 
 
 @pytest.mark.parametrize(("delay", "bytes_left"), [(LEASE, 0), (2 * LEASE, 7)])
@@ -160,7 +160,7 @@ async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
     assert failed.size_bytes == 7
     held.hold(failed)
     held.retry(failed, delay, counted=False)
-    assert held.window.held_bytes == bytes_left
+    assert held.window.in_flight_bytes == bytes_left
 
 
 def test_an_entry_is_settled_once() -> None:
@@ -172,7 +172,7 @@ def test_an_entry_is_settled_once() -> None:
     held.acknowledge(one)
     held.retry(one, timedelta(seconds=1), counted=True)
     assert (held.statistics.acknowledged, held.statistics.retried) == (1, 0)
-    assert held.window.held == 0
+    assert held.window.in_flight == 0
 
 
 def test_a_lost_entry_is_not_acknowledged() -> None:
@@ -183,7 +183,7 @@ def test_a_lost_entry_is_not_acknowledged() -> None:
     assert held.mark_lost(set()) == [one.id]
     held.acknowledge(one)
     assert held.statistics.acknowledged == 0
-    assert held.window.held == 0
+    assert held.window.in_flight == 0
 
 
 def test_fausts_acknowledgements_pass_through_and_leave_nothing() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from events.models import LegScore, Query
+from events.models import Query, RetrieverScore
 from processors.answering.fusion import Fused
 from processors.answering.results import Assembler, permalink
 from store.generations.catalog import Generation, Recipe
@@ -53,7 +53,7 @@ def _words(texts: Sequence[str]) -> list[int]:
 
 def _ranked(*chunk_ids: int) -> list[Fused]:
     return [
-        Fused(one, 1 / place, "vector", LegScore(rank=place, score=0.5), None)
+        Fused(one, 1 / place, "vector", RetrieverScore(rank=place, score=0.5), None)
         for place, one in enumerate(chunk_ids, 1)
     ]
 

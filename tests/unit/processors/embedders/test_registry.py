@@ -13,7 +13,7 @@ from processors.embedders.embedder import Urgency
 from processors.embedders.hash_embedder import HashingEmbedder
 from processors.embedders.local.embedder import LocalEmbedder
 from processors.embedders.local.weights import OFFICIAL_NAME, locate, model_name, read_shape
-from processors.embedders.registry import Inference, create_embedder, full_name
+from processors.embedders.registry import Embedders, create_embedder, full_name
 from processors.embedders.registry import ModelOptions as Options
 from processors.embedders.remote.embedder import LiteLLMEmbedder, request_batches
 from processors.embedders.remote.provider import backoff, retry_after
@@ -56,68 +56,68 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
 async def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
     """Kinds that name the same model share it; all others use the recipe's default."""
     recipe = Recipe("local/hash-384", {"code": OFFICIAL_NAME, "pdf": "local/hash-384"})
-    inference = Inference(recipe=recipe)
-    assert isinstance(await inference.for_kind(recipe, "code"), LocalEmbedder)
-    assert isinstance(await inference.for_kind(recipe, "markdown"), HashingEmbedder)
-    pdf = await inference.for_kind(recipe, "pdf")
-    assert pdf is await inference.for_kind(recipe, "markdown")
-    await inference.close()
+    embedders = Embedders(recipe=recipe)
+    assert isinstance(await embedders.for_kind(recipe, "code"), LocalEmbedder)
+    assert isinstance(await embedders.for_kind(recipe, "markdown"), HashingEmbedder)
+    pdf = await embedders.for_kind(recipe, "pdf")
+    assert pdf is await embedders.for_kind(recipe, "markdown")
+    await embedders.close()
 
 
 async def test_only_the_models_of_the_recipe_are_started_at_the_start(slow: Slow) -> None:
     """Others are met in generations that some project has."""
     slow.allowed.set()
-    inference = Inference(recipe=Recipe("a", {"code": "b"}))
-    await inference.start()
+    embedders = Embedders(recipe=Recipe("a", {"code": "b"}))
+    await embedders.start()
     assert slow.started == 2
-    await inference.embedder("c")
-    await inference.embedder("c")
+    await embedders.embedder("c")
+    await embedders.embedder("c")
     assert slow.started == 3
-    await inference.close()
+    await embedders.close()
     assert slow.closed == 3
 
 
 async def test_first_uses_at_once_share_one_start(slow: Slow) -> None:
     """And one that gives up waiting takes nothing from the others."""
-    inference = Inference()
-    hasty, patient = (asyncio.create_task(inference.embedder("a")) for _ in range(2))
+    embedders = Embedders()
+    hasty, patient = (asyncio.create_task(embedders.embedder("a")) for _ in range(2))
     await eventually(lambda: slow.started, "the start")
     hasty.cancel()
     slow.allowed.set()
     assert await patient is slow
     assert slow.started == 1
-    await inference.close()
+    await embedders.close()
 
 
 async def test_a_failed_start_is_not_remembered(slow: Slow) -> None:
     """A model that was down for a moment is asked again."""
     slow.allowed.set()
     slow.failures = 1
-    inference = Inference()
+    embedders = Embedders()
     with pytest.raises(Unavailable):
-        await inference.embedder("a")
-    assert await inference.embedder("a") is slow
-    await inference.close()
+        await embedders.embedder("a")
+    assert await embedders.embedder("a") is slow
+    await embedders.close()
     assert (slow.started, slow.closed) == (2, 1)
 
 
 async def test_a_loaded_model_is_not_started(slow: Slow) -> None:
     """Its limits are known; whoever starts it later has the same one."""
-    inference = Inference()
-    assert await inference.loaded("a") is slow
+    embedders = Embedders()
+    assert await embedders.loaded("a") is slow
     assert slow.started == 0
     slow.allowed.set()
-    assert await inference.embedder("a") is slow
-    await inference.close()
+    assert await embedders.embedder("a") is slow
+    await embedders.close()
     assert (slow.started, slow.closed) == (1, 1)
 
 
 async def test_closing_ends_a_start_too(slow: Slow) -> None:
     """A worker that stops waits for no model."""
-    inference = Inference()
-    waiting = asyncio.create_task(inference.embedder("a"))
+    embedders = Embedders()
+    waiting = asyncio.create_task(embedders.embedder("a"))
     await eventually(lambda: slow.started, "the start")
-    await inference.close()
+    await embedders.close()
     assert slow.closed == 1
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -160,10 +160,10 @@ async def test_a_setting_changes_no_width_of_what_is_stored(
         loaded.append(self)
 
     monkeypatch.setattr(LiteLLMEmbedder, "load", load)
-    inference = Inference(Options(dimensions=256), stored_width=stored_width)
-    assert (await inference.loaded(model)).model == model
+    embedders = Embedders(Options(dimensions=256), stored_width=stored_width)
+    assert (await embedders.loaded(model)).model == model
     assert [one._endpoint.dimensions for one in loaded] == [width]
-    await inference.close()
+    await embedders.close()
 
 
 def test_the_default_is_the_built_in_model() -> None:

@@ -48,7 +48,7 @@ def folded(changes: list[LoggedChange], **options: Any) -> Fold:
     return fold
 
 
-def standing(fold: Fold) -> dict[Key, tuple[Order, bool]]:
+def stored_position(fold: Fold) -> dict[Key, tuple[Order, bool]]:
     """Place and fate of each document."""
     return {one.key: (one.order, one.deleted) for one in fold}
 
@@ -64,7 +64,7 @@ EXPECTED = {
 
 def test_the_last_change_stands_in_any_order_and_twice() -> None:
     for order in list(permutations(HISTORY))[::97]:
-        assert standing(folded([*order, *order])) == EXPECTED
+        assert stored_position(folded([*order, *order])) == EXPECTED
 
 
 def test_a_newer_revision_of_a_source_stands_wherever_it_lies_in_the_log() -> None:
@@ -78,19 +78,19 @@ def test_a_newer_revision_of_a_source_stands_wherever_it_lies_in_the_log() -> No
     ]
     expected = {("", "a"): ((60, 0), False), ("", "b"): ((55, 0), False)}
     for order in permutations(history):
-        assert standing(folded(list(order))) == expected
+        assert stored_position(folded(list(order))) == expected
 
 
 def test_a_change_that_is_left_out_leaves_the_former_version() -> None:
     fold = folded(HISTORY, left_out={(20, 0), (40, 0)})
-    assert standing(fold)["", "a"] == ((10, 0), False)
-    assert standing(fold)["", "b"] == ((30, 0), False)
-    assert ("", "c") not in standing(fold)
+    assert stored_position(fold)["", "a"] == ((10, 0), False)
+    assert stored_position(fold)["", "b"] == ((30, 0), False)
+    assert ("", "c") not in stored_position(fold)
 
 
 def test_equal_positions_are_told_apart_by_partition() -> None:
     fold = folded([change(10, "a", partition=1), change(10, "a", partition=0)])
-    assert standing(fold)["", "a"] == ((10, 1), False)
+    assert stored_position(fold)["", "a"] == ((10, 1), False)
 
 
 def test_what_is_missing_comes_in_the_order_of_the_log() -> None:

@@ -40,7 +40,7 @@ def test_every_migration_says_which_code_may_go_on_beside_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "cure"),
+    ("schema", "remedy"),
     [
         (Schema(None), "run `headrace migrate`"),
         (Schema("0001"), "run `headrace migrate`"),
@@ -52,9 +52,9 @@ def test_every_migration_says_which_code_may_go_on_beside_it() -> None:
     ],
 )
 def test_a_newer_schema_is_used_where_its_migration_allows(
-    schema: Schema, cure: str | None
+    schema: Schema, remedy: str | None
 ) -> None:
     """An older one never is."""
-    assert schema.flaw is None if cure is None else schema.flaw is not None
+    assert schema.flaw is None if remedy is None else schema.flaw is not None
     if schema.flaw is not None:
-        assert schema.flaw[1] == cure
+        assert schema.flaw[1] == remedy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from store.postgres import ttl_cache
-from store.postgres.ttl_cache import Recent
+from store.postgres.ttl_cache import TTLCache
 from store.search.keyword.bm25 import Segment
 from store.search.keyword.retriever import MAX_GENERATIONS, SegmentCache
 
@@ -15,7 +15,7 @@ def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) ->
     """Counted from when it was put last."""
     now = 100.0
     monkeypatch.setattr(ttl_cache, "monotonic", lambda: now)
-    recent: Recent[int, str] = Recent(5.0)
+    recent: TTLCache[int, str] = TTLCache(5.0)
     recent.put(1, "one")
     now = 104.0
     assert recent.get(1) == "one"
@@ -29,7 +29,7 @@ def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_the_last_ones_put_are_kept() -> None:
     """Putting one again makes it the last."""
-    recent: Recent[int, str] = Recent(60.0, limit=2)
+    recent: TTLCache[int, str] = TTLCache(60.0, limit=2)
     recent.put(1, "one")
     recent.put(2, "two")
     recent.put(1, "one")

@@ -29,16 +29,16 @@ def environment(redis_url: str, database: Database, tmp_path: Path) -> Environme
     )
 
 
-async def judged(environment: Environment, **changes: object) -> dict[str, Condition]:
+async def decision(environment: Environment, **changes: object) -> dict[str, Condition]:
     """Conditions by name."""
-    found = await dataclasses.replace(environment, **changes).judge()  # type: ignore[arg-type]
+    found = await dataclasses.replace(environment, **changes).decide()  # type: ignore[arg-type]
     return {condition.name: condition for condition in found}
 
 
 @pytest.mark.usefixtures("synced_writes")
 async def test_a_sound_environment(environment: Environment) -> None:
     """Nothing is a problem, and everything is named once."""
-    found = await environment.judge()
+    found = await environment.decide()
     assert [one for one in found if one.state is not State.OK] == []
     names = [one.name for one in found]
     assert len(names) == len(set(names))
@@ -58,16 +58,16 @@ async def test_more_rights_than_needed_are_noted(
     environment: Environment, database: Database
 ) -> None:
     """Of users who may do everything, such as those of embedded servers; it is no flaw."""
-    assert "has all rights" in (await judged(environment))["redis.user"].detail
-    found = await judged(environment, database_url=database.owner_url)
+    assert "has all rights" in (await decision(environment))["redis.user"].detail
+    found = await decision(environment, database_url=database.owner_url)
     assert found["postgres.role"].state is State.OK
     assert "is a superuser" in found["postgres.role"].detail
-    assert "superuser" not in (await judged(environment))["postgres.role"].detail
+    assert "superuser" not in (await decision(environment))["postgres.role"].detail
 
 
 async def test_servers_that_cannot_be_reached(environment: Environment) -> None:
     """They are problems like others, and the rest is judged all the same."""
-    found = await judged(
+    found = await decision(
         environment,
         redis_url="redis://127.0.0.1:1/0",
         database_url="postgresql://headrace_worker@127.0.0.1:1/none",
@@ -83,20 +83,20 @@ async def test_a_policy_that_evicts(environment: Environment) -> None:
     async with Redis.from_url(environment.redis_url) as redis:
         await redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
-            found = await judged(environment)
+            found = await decision(environment)
         finally:
             await redis.config_set("maxmemory-policy", "noeviction")
     assert found["redis.eviction"].state is State.PROBLEM
-    assert "noeviction" in found["redis.eviction"].cure
+    assert "noeviction" in found["redis.eviction"].remedy
 
 
 async def test_the_owner_in_place_of_a_worker(environment: Environment, database: Database) -> None:
     """A role that row-level security doesn't bind is a problem."""
-    found = await judged(environment, database_url=database.owner_url, worker_role="")
+    found = await decision(environment, database_url=database.owner_url, worker_role="")
     role = found["postgres.role"]
     assert role.state is State.PROBLEM
     assert "owns tables" in role.detail
-    assert "HEADRACE_WORKER_ROLE" in role.cure
+    assert "HEADRACE_WORKER_ROLE" in role.remedy
 
 
 async def test_a_database_that_was_never_migrated(
@@ -104,9 +104,9 @@ async def test_a_database_that_was_never_migrated(
 ) -> None:
     """The command that migrates it is named."""
     url = database.owner_url.replace(f"/{database.name}", "/postgres")
-    found = await judged(environment, database_url=url, worker_role="")
-    assert "headrace migrate" in found["postgres.schema"].cure
-    assert "headrace migrate" in found["postgres.pgvector"].cure
+    found = await decision(environment, database_url=url, worker_role="")
+    assert "headrace migrate" in found["postgres.schema"].remedy
+    assert "headrace migrate" in found["postgres.pgvector"].remedy
 
 
 async def test_a_remote_model_without_its_key(
@@ -115,18 +115,18 @@ async def test_a_remote_model_without_its_key(
     """Nothing is sent anywhere to find out."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = "openai/text-embedding-3-small@256"
-    found = await judged(environment, models=[model])
+    found = await decision(environment, models=[model])
     condition = found[f"model.{model}"]
     assert condition.state is State.PROBLEM
-    assert "OPENAI_API_KEY" in condition.cure
-    keyed = await judged(environment, models=[model], options=ModelOptions(api_key="key"))
+    assert "OPENAI_API_KEY" in condition.remedy
+    keyed = await decision(environment, models=[model], options=ModelOptions(api_key="key"))
     assert keyed[f"model.{model}"].state is State.OK
 
 
 async def test_weights_that_are_not_there(environment: Environment, tmp_path: Path) -> None:
     """The local model is verified without being started."""
     options = ModelOptions(directory=tmp_path)
-    condition = (await judged(environment, options=options))[f"model.{LOCAL_MODEL}"]
+    condition = (await decision(environment, options=options))[f"model.{LOCAL_MODEL}"]
     assert condition.state is State.PROBLEM
     assert "model.safetensors" in condition.detail
 
@@ -135,6 +135,6 @@ async def test_an_archive_that_cannot_be_written(environment: Environment, tmp_p
     """Its path is named."""
     (tmp_path / "file").write_text("not a directory")
     url = str(tmp_path / "file" / "archive")
-    condition = (await judged(environment, archive_url=url))["archive.storage"]
+    condition = (await decision(environment, archive_url=url))["archive.storage"]
     assert condition.state is State.PROBLEM
     assert url in condition.detail

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from processors.doctor.checks.environment import judge_strays
+from processors.doctor.checks.environment import check_orphans
 from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor
 from processors.doctor.findings import Severity
@@ -106,16 +106,16 @@ async def test_indexes_of_lost_generations_are_dropped(
 ) -> None:
     """Those that no project has any more cost every write, and help no question."""
     owner_url = database.owner_url
-    assert await judge_strays(with_index, owner_url, ["docs"], repair=False) == []
+    assert await check_orphans(with_index, owner_url, ["docs"], repair=False) == []
     [index] = await rows(
         database, "docs", "select name from vector_indexes where generation_id = $1"
     )
     owner = await asyncpg.connect(owner_url)
     await owner.execute(f"alter index {index['name']} rename to embeddings_hnsw_9999_1_1")
     await owner.close()
-    [condition] = await judge_strays(with_index, owner_url, ["docs"], repair=False)
+    [condition] = await check_orphans(with_index, owner_url, ["docs"], repair=False)
     assert "embeddings_hnsw_9999_1_1" in condition.detail
-    assert await judge_strays(with_index, owner_url, ["docs"], repair=True) == []
+    assert await check_orphans(with_index, owner_url, ["docs"], repair=True) == []
 
 
 async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
@@ -127,7 +127,7 @@ async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
         assert (await examine(opened)).drifts == []
     [drift] = (await examine(opened, repair=True)).remaining
     assert drift.name == "generation.unfinished"
-    assert "headrace replay --project docs" in drift.cure
+    assert "headrace replay --project docs" in drift.remedy
     await replay(opened)
     assert (await examine(opened)).drifts == []
 
@@ -150,5 +150,5 @@ async def test_another_recipe_is_a_note(opened: Tools) -> None:
     [health] = await Doctor(desk, SETTLE).examine(["docs"])
     [note] = health.drifts
     assert (note.name, note.severity) == ("generation.recipe", Severity.NOTE)
-    assert "headrace replay --project docs --model openai/text-embedding-3-small" in note.cure
+    assert "headrace replay --project docs --model openai/text-embedding-3-small" in note.remedy
     assert health.is_sound

@@ -60,7 +60,7 @@ async def test_examples_name_documents(opened: Tools, database: Database) -> Non
     [drift] = (await examine(opened)).drifts
     assert drift.examples(5) == ["secret.md (private to ada)"]
     assert drift.count == 1
-    assert drift.cure == "headrace doctor --project docs --repair"
+    assert drift.remedy == "headrace doctor --project docs --repair"
 
 
 async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Database) -> None:

@@ -191,7 +191,7 @@ async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) 
     )
     [drift] = (await examine(opened)).drifts
     assert (drift.name, drift.examples(1)) == ("outbox.stuck", ["event stuck"])
-    assert "archiver" in drift.cure
+    assert "archiver" in drift.remedy
 
 
 async def test_a_change_on_its_way_is_no_drift(opened: Tools) -> None:

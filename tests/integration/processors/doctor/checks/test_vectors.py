@@ -128,7 +128,7 @@ async def test_a_refused_text_is_a_note(refused: Tools) -> None:
     assert (note.name, note.severity, health.is_sound) == ("vector.refused", Severity.NOTE, True)
     [label] = note.examples(5)
     assert label.startswith(f"bad.md chunk 0: {MODEL}: ")
-    assert "replay with another model" in note.cure
+    assert "replay with another model" in note.remedy
 
 
 async def test_a_document_with_a_refused_text_can_be_repaired(

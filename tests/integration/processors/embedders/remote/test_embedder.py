@@ -377,7 +377,7 @@ async def test_who_waited_for_a_turn_does_not_ask_a_model_that_went_down_meanwhi
     gate = Gate()
     gate.opened.set()
     calm = CircuitOptions(first_pause=timedelta(minutes=1))
-    embedder = await started(server, turns=gate, circuit=calm)
+    embedder = await started(server, rate_limiter=gate, circuit=calm)
     gate.opened.clear()
     waits = asyncio.create_task(embedder.embed(TEXTS, Urgency.LIVE))
     await eventually(lambda: gate.waiting == 2, "it waits for its turn")

@@ -11,11 +11,11 @@ import pytest
 from redis.asyncio import Redis
 
 from events.names import Names
-from events.rate_limits import LONGEST_HOLD, RateLimits, Turns, read_held
+from events.rate_limits import LONGEST_HOLD, RateLimiter, RateLimits, read_held
 from events.server.connection import connect
 from processors.embedders.embedder import Urgency
 from processors.embedders.remote.embedder import LiteLLMEmbedder
-from processors.embedders.remote.rate_limiter import Queue
+from processors.embedders.remote.rate_limiter import RequestQueue
 from runtime.errors import RateLimited, Unavailable
 from tests.support.model_server import ModelServer, running_server, status
 from tests.support.waiting import eventually, patience, within
@@ -31,14 +31,16 @@ async def server() -> AsyncIterator[ModelServer]:
         yield server
 
 
-def turns_at(redis: Redis, requests: int = 0, tokens: int = 0) -> Turns:
-    return Turns(redis, NAMES, RateLimits({"": requests}, {"voyage": tokens}))
+def turns_at(redis: Redis, requests: int = 0, tokens: int = 0) -> RateLimiter:
+    return RateLimiter(redis, NAMES, RateLimits({"": requests}, {"voyage": tokens}))
 
 
-async def taken(turns: Turns, *, urgent: bool, tokens: int = 1, most: int = 500) -> int:
+async def taken(
+    rate_limiter: RateLimiter, *, urgent: bool, tokens: int = 1, most: int = 500
+) -> int:
     """How many turns are to be had before there is a wait."""
     for count in range(most):
-        if await turns.take("voyage", tokens, urgent=urgent):
+        if await rate_limiter.acquire("voyage", tokens, urgent=urgent):
             return count
     return most
 
@@ -60,24 +62,24 @@ async def test_documents_leave_turns_to_questions(
 
 async def test_no_minute_has_more_than_the_limit(redis: Redis) -> None:
     """What may go at once and what comes back in a minute are the limit together."""
-    turns = turns_at(redis, HUNDRED_AT_ONCE)
-    await taken(turns, urgent=True)
-    wait = await turns.take("voyage", 1, urgent=True)
+    rate_limiter = turns_at(redis, HUNDRED_AT_ONCE)
+    await taken(rate_limiter, urgent=True)
+    wait = await rate_limiter.acquire("voyage", 1, urgent=True)
     each_ms = 60_000 / (HUNDRED_AT_ONCE - 100 + 1)
     assert timedelta() < wait <= timedelta(milliseconds=each_ms + 1)
 
 
 async def test_a_request_over_the_limit_is_not_refused_for_ever(redis: Redis) -> None:
     """It goes when nothing else is owed, and everybody waits for it afterwards."""
-    turns = turns_at(redis, tokens=1000)
-    assert not await turns.take("voyage", 5000, urgent=False)
-    assert await turns.take("voyage", 1, urgent=True) > timedelta(minutes=4)
+    rate_limiter = turns_at(redis, tokens=1000)
+    assert not await rate_limiter.acquire("voyage", 5000, urgent=False)
+    assert await rate_limiter.acquire("voyage", 1, urgent=True) > timedelta(minutes=4)
 
 
 async def test_without_limits_nobody_waits(redis: Redis) -> None:
     """Limits of one provider are none of another's."""
-    turns = turns_at(redis, tokens=1)
-    assert not any([await turns.take("openai", 10**6, urgent=False) for _ in range(20)])
+    rate_limiter = turns_at(redis, tokens=1)
+    assert not any([await rate_limiter.acquire("openai", 10**6, urgent=False) for _ in range(20)])
 
 
 async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
@@ -85,9 +87,9 @@ async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
     first, second = turns_at(redis), turns_at(redis)
     await first.hold_back("voyage", timedelta(hours=6))
     await first.hold_back("voyage", timedelta(seconds=1))
-    wait = await second.take("voyage", 1, urgent=True)
+    wait = await second.acquire("voyage", 1, urgent=True)
     assert LONGEST_HOLD - timedelta(seconds=5) < wait <= LONGEST_HOLD
-    assert not await second.take("openai", 1, urgent=True)
+    assert not await second.acquire("openai", 1, urgent=True)
     held = await read_held(redis, NAMES, ["voyage", "openai"])
     assert 55 < held["voyage"] <= 60
     assert held["openai"] == 0
@@ -95,11 +97,11 @@ async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
 
 async def test_a_question_does_without_a_model_that_wants_a_wait(redis: Redis) -> None:
     """Words answer at once; a change waits in its stream for longer than here."""
-    turns = turns_at(redis)
-    await turns.hold_back("voyage", timedelta(minutes=1))
+    rate_limiter = turns_at(redis)
+    await rate_limiter.hold_back("voyage", timedelta(minutes=1))
     begun = time.monotonic()
     with pytest.raises(RateLimited) as refused:
-        await Queue("voyage", turns).turn(1, Urgency.QUERY)
+        await RequestQueue("voyage", rate_limiter).acquire(1, Urgency.QUERY)
     assert refused.value.retry_after is not None
     assert time.monotonic() - begun < patience(1)
 
@@ -139,7 +141,7 @@ async def _is_held(redis: Redis) -> bool:
     return bool((await read_held(redis, NAMES, ["openai"]))["openai"])
 
 
-def _embedder(server: ModelServer, turns: Turns, retries: int = 0) -> LiteLLMEmbedder:
+def _embedder(server: ModelServer, rate_limiter: RateLimiter, retries: int = 0) -> LiteLLMEmbedder:
     return LiteLLMEmbedder(
-        "openai/test-model", server.key, server.base_url, retries=retries, turns=turns
+        "openai/test-model", server.key, server.base_url, retries=retries, rate_limiter=rate_limiter
     )

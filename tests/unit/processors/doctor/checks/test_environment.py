@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from processors.doctor.checks.environment import judge_clocks, judge_packages, judge_room
-from processors.doctor.checks.postgres_server import judge_postgres
-from processors.doctor.checks.redis_server import judge_redis
+from processors.doctor.checks.environment import check_clocks, check_packages, check_room
+from processors.doctor.checks.postgres_server import check_postgres
+from processors.doctor.checks.redis_server import check_redis
 from processors.doctor.findings import State
 from store.inspection.environment import PostgresFacts
 from store.postgres.revision import Schema, head_revision
@@ -57,9 +57,9 @@ POSTGRES = PostgresFacts(
 )
 def test_redis(facts: dict[str, object], name: str | None, state: State) -> None:
     """Each flaw shows in its own condition, with a cure, and in no other."""
-    found = {one.name: one for one in judge_redis(REDIS | facts) if one.state is not State.OK}
+    found = {one.name: one for one in check_redis(REDIS | facts) if one.state is not State.OK}
     assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
-    assert all(one.cure for one in found.values())
+    assert all(one.remedy for one in found.values())
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_postgres(changes: dict[str, object], name: str | None, state: State) ->
     """Each flaw shows in its own condition, with a cure, and in no other."""
     values = {field: getattr(POSTGRES, field) for field in PostgresFacts.__dataclass_fields__}
     facts = PostgresFacts(**values | changes)
-    found = {one.name: one for one in judge_postgres(facts) if one.state is not State.OK}
+    found = {one.name: one for one in check_postgres(facts) if one.state is not State.OK}
     assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
-    assert all(one.cure for one in found.values())
+    assert all(one.remedy for one in found.values())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_postgres(changes: dict[str, object], name: str | None, state: State) ->
 )
 def test_clocks(offset: float, state: State) -> None:
     """A clock may be wrong either way."""
-    condition = judge_clocks({"Redis": offset, "Postgres": 0.0})
+    condition = check_clocks({"Redis": offset, "Postgres": 0.0})
     assert condition.state is state
     assert ("behind" in condition.detail) == (offset <= -1)
 
@@ -108,9 +108,9 @@ def test_room(free: int, state: State, tmp_path: Path, monkeypatch: pytest.Monke
     """A directory that isn't there yet has the room of the one that it will be made in."""
     usage = namedtuple("usage", "free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(free))
-    assert judge_room("disk.home", tmp_path / "not" / "there").state is state
+    assert check_room("disk.home", tmp_path / "not" / "there").state is state
 
 
 def test_packages() -> None:
     """What runs these tests is enough."""
-    assert {one.state for one in judge_packages()} == {State.OK}
+    assert {one.state for one in check_packages()} == {State.OK}

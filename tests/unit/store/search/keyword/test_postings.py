@@ -25,8 +25,8 @@ def as_table(postings: Postings) -> dict[int, dict[int, int]]:
     """Chunk id → term → count, by the slow road."""
     table: dict[int, dict[int, int]] = {chunk_id: {} for chunk_id in postings.chunk_ids.tolist()}
     for term, data in postings.packed():
-        for place, count in zip(*unpack(data), strict=True):
-            table[int(postings.chunk_ids[place])][term] = int(count)
+        for slot, count in zip(*unpack(data), strict=True):
+            table[int(postings.chunk_ids[slot])][term] = int(count)
     return table
 
 
@@ -100,9 +100,9 @@ def test_a_large_segment_survives_its_rows() -> None:
 
 def test_postings_of_a_term_survive_packing() -> None:
     """Places use all 16 bits."""
-    places, counts = np.array([0, 3, 65535], np.uint16), np.array([1, 255, 7], np.uint8)
-    unpacked = unpack(pack(places, counts))
-    np.testing.assert_array_equal(unpacked[0], places)
+    slots, counts = np.array([0, 3, 65535], np.uint16), np.array([1, 255, 7], np.uint8)
+    unpacked = unpack(pack(slots, counts))
+    np.testing.assert_array_equal(unpacked[0], slots)
     np.testing.assert_array_equal(unpacked[1], counts)
 
 
