@@ -9,7 +9,8 @@ from hashlib import sha256
 
 from bench.corpus import python_files, topical_vector
 from events.models import content_hash
-from events.names import Lane, Position
+from events.names import Lane
+from events.positions import LogPosition
 from processors.chunking import chunk
 from processors.chunking.types import Chunk, CountTokens, Source
 from runtime.settings import LOCAL_MODEL
@@ -42,7 +43,7 @@ def _document(
         agent=None,
         uri=uri,
         change="upsert",
-        position=Position(Lane.BULK, 0, f"{number}-0").number,
+        position=LogPosition.of_entry(Lane.BULK, 0, f"{number}-0").position,
         partition=0,
         published_at=datetime.now(UTC),
         content_hash=content_hash(content),

@@ -103,7 +103,7 @@ async def _fill(tools: Tools, documents: Sequence[Document]) -> None:
 
 def _logged(content: str, write: DocumentWrite) -> LoggedChange:
     change = DocumentChange(project=PROJECT, uri=write.uri, content=content)
-    return LoggedChange(write.partition, write.position, DocumentChanged(data=change))
+    return LoggedChange(write.log_position, DocumentChanged(data=change))
 
 
 async def _cut_alone(pool: ChunkingPool, documents: Sequence[Document]) -> float:

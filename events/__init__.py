@@ -37,8 +37,9 @@ from events.models import (
     content_hash,
     parse_event,
 )
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
 from events.outbox import Outbox
+from events.positions import LogPosition
 from events.server.connection import ServerFacts, check_server, connect, redis_errors
 from events.streams.backlog import Backlog, read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters
@@ -67,12 +68,12 @@ __all__ = [
     "Filters",
     "Kind",
     "Lane",
+    "LogPosition",
     "Names",
     "Origin",
     "Outbox",
     "Outcome",
     "Outcomes",
-    "Position",
     "Problem",
     "Publisher",
     "Query",

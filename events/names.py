@@ -26,25 +26,18 @@ import zlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runtime.errors import MalformedEvent
-
 __all__ = [
     "ARCHIVER",
     "DEAD_SUFFIX",
     "GROUPS",
-    "LARGEST_SEQUENCE",
     "Lane",
     "Names",
-    "Position",
     "Topic",
 ]
 
 DEAD_SUFFIX = ".dead"
-_SEQUENCE_BITS = 20
-LARGEST_SEQUENCE = 2**_SEQUENCE_BITS - 1
 _PROOF_CHARACTERS = 16
 _CLIENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TOKEN = re.compile(r"(live|bulk):([0-9]{1,3}):([0-9]{1,15}-[0-9]{1,10})")
 
 
 class Lane(StrEnum):
@@ -104,60 +97,6 @@ GROUPS: dict[Topic, str] = {
 
 ARCHIVER = "archiver"
 """The second group of the change streams: it copies them to the archive."""
-
-
-@dataclass(frozen=True)
-class Position:
-    """Log position of a change: totally ordered by time, also across lanes.
-
-    Lanes are separate streams, so two entries of one millisecond can have the same id; the live
-    entry then counts as the newer. ``number`` fits Postgres' bigint.
-    """
-
-    lane: Lane
-    partition: int
-    entry_id: str
-
-    @property
-    def number(self) -> int:
-        """Sortable 63-bit form: milliseconds, sequence (20 bits), lane (1 bit).
-
-        Raises:
-            MalformedEvent: the clock of Redis can't have produced the id.
-        """
-        milliseconds, _, sequence = self.entry_id.partition("-")
-        value = int(milliseconds) << _SEQUENCE_BITS | int(sequence)
-        if int(sequence) >> _SEQUENCE_BITS or value >> 62:
-            raise MalformedEvent(f"stream entry id {self.entry_id} is out of range")
-        return value << 1 | (self.lane is Lane.LIVE)
-
-    @property
-    def token(self) -> str:
-        """Text form that a publisher receives and a query may name as ``min_event``."""
-        return f"{self.lane}:{self.partition}:{self.entry_id}"
-
-    @classmethod
-    def from_token(cls, token: str) -> Position:
-        """Inverse of ``token``.
-
-        Raises:
-            MalformedEvent: the text is not a token.
-        """
-        match = _TOKEN.fullmatch(token)
-        if match is None:
-            raise MalformedEvent(f"not a token: {token[:80]!r}")
-        lane, partition, entry_id = match.groups()
-        position = cls(Lane(lane), int(partition), entry_id)
-        _ = position.number
-        return position
-
-    @classmethod
-    def from_number(cls, number: int, partition: int) -> Position:
-        """Inverse of ``number``."""
-        lane = Lane.LIVE if number & 1 else Lane.BULK
-        number >>= 1
-        sequence = number & ((1 << _SEQUENCE_BITS) - 1)
-        return cls(lane, partition, f"{number >> _SEQUENCE_BITS}-{sequence}")
 
 
 @dataclass(frozen=True)

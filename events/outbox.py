@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from events.names import LARGEST_SEQUENCE, Lane, Position
+from events.names import Lane
+from events.positions import LARGEST_SEQUENCE, LogPosition
 
-__all__ = ["KeptEvent", "Outbox", "Placed", "WaitingEvent"]
+__all__ = ["AssignedPosition", "KeptEvent", "Outbox", "WaitingEvent"]
 
 _DERIVED = (LARGEST_SEQUENCE + 1) // 2
 """Sequences from here on are free: Redis would have to add 524,288 entries in a millisecond."""
@@ -27,7 +28,7 @@ class KeptEvent:
     signature: str = ""
 
 
-class Placed(NamedTuple):
+class AssignedPosition(NamedTuple):
     """The position that an event got in the log."""
 
     project: str
@@ -44,7 +45,7 @@ class Outbox(Protocol):
     async def keep(self, events: Sequence[KeptEvent]) -> None:
         """Store events durably, in their order; one that is stored already stays unchanged."""
 
-    async def place(self, placed: Sequence[Placed]) -> None:
+    async def assign(self, assigned: Sequence[AssignedPosition]) -> None:
         """Record the log positions of events; events that have been removed are skipped."""
 
 
@@ -66,15 +67,15 @@ class WaitingEvent:
     signature: str = ""
 
     @property
-    def place(self) -> Position:
+    def log_position(self) -> LogPosition:
         """Log position of the event, or a position derived from the time when it was stored.
 
         No other entry of the log can have the derived position, and events that were stored one
         after the other keep that order.
         """
         if self.position is not None and self.position >= 0:
-            return Position.from_number(self.position, self.partition)
+            return LogPosition(self.position, self.partition)
         milliseconds = int(self.created_at.timestamp() * 1000)
-        return Position(
+        return LogPosition.of_entry(
             self.lane, self.partition, f"{milliseconds}-{_DERIVED + self.number % _DERIVED}"
         )

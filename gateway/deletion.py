@@ -117,8 +117,8 @@ def print_report(report: PurgeReport, *, json: bool) -> None:
     else:
         what = "" if report.documents is None else f"{report.documents:,} documents "
         typer.echo(printable(f"{report.project}: {what}purged"))
-        for place, what in report.removed.items():
-            typer.echo(printable(f"{place:>22}  {what}"))
+        for location, what in report.removed.items():
+            typer.echo(printable(f"{location:>22}  {what}"))
         for reason in report.remains:
             typer.echo(printable(f"{'REMAINS':>22}  {reason}"))
         if report.is_complete:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import NamedTuple, Protocol
 
+from events.positions import LogPosition
 from events.signatures import Keys
 from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
@@ -114,7 +115,7 @@ class Admission:
             if why is None:
                 decision.admitted.append(change)
             else:
-                _pile(decision, change, verdicts.get(_own_order(change))).append(change)
+                _pile(decision, change, verdicts.get(change.own)).append(change)
         return decision
 
     async def admitted(self, changes: Sequence[StreamedChange]) -> list[StreamedChange]:
@@ -126,21 +127,21 @@ class Admission:
         by_project: defaultdict[str, list[StreamedChange]] = defaultdict(list)
         for change in changes:
             by_project[change.project].append(change)
-        places: set[tuple[str, int, str]] = set()
+        admitted: set[tuple[str, int, str]] = set()
         for project, changes_of_project in by_project.items():
             decision = await self.decide(project, changes_of_project)
-            places |= {_place(change) for change in decision.admitted}
-        return [change for change in changes if _place(change) in places]
+            admitted |= {_identity(change) for change in decision.admitted}
+        return [change for change in changes if _identity(change) in admitted]
 
     async def _verdicts(
         self, project: str, changes: Sequence[StreamedChange]
-    ) -> Mapping[tuple[int, int], Verdict]:
+    ) -> Mapping[LogPosition, Verdict]:
         """Look up verdicts by the entries' own positions: an asserted position proves nothing."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
-        orders = {_own_order(change) for change in changes}
-        return await self._document_positions.verdicts(project_id, orders)
+        own_positions = {change.own for change in changes}
+        return await self._document_positions.verdicts(project_id, own_positions)
 
 
 def _refusals(keys: Keys, events: Sequence[Signed]) -> list[SignatureRefused | None]:
@@ -156,13 +157,9 @@ def _pile(
     """
     if verdict is None:
         return decision.undecided
-    is_taken = verdict.takes(change.raw) and change.change.order == _own_order(change)
+    is_taken = verdict.takes(change.raw) and change.change.log_position == change.own
     return decision.admitted if is_taken else decision.refused
 
 
-def _own_order(change: StreamedChange) -> tuple[int, int]:
-    return change.own.number, change.own.partition
-
-
-def _place(change: StreamedChange) -> tuple[str, int, str]:
+def _identity(change: StreamedChange) -> tuple[str, int, str]:
     return change.own.lane.value, change.own.partition, change.own.entry_id

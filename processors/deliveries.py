@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from events.names import DEAD_SUFFIX, GROUPS, Position, Topic
+from events.names import DEAD_SUFFIX, GROUPS, Topic
+from events.positions import LogPosition
 from events.signatures import SIGNATURE_FIELD
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.transport import App, InFlightEntry, kept_position
@@ -27,8 +28,8 @@ _TRUSTED_ATTEMPTS = 2
 class Delivery(Generic[E]):
     """One event on its way through a handler.
 
-    ``position`` is the entry's own log position, or None if the event is not a change. ``number``
-    is the position that counts: the original one after a redrive, 0 without a position.
+    ``own`` is the log position of the entry itself, or None if the event is not a change.
+    ``log_position`` is the one that counts: after a redrive, the original one.
     ``attempts`` starts at 1 and leaves out those that a server's failure ended.
     """
 
@@ -36,8 +37,8 @@ class Delivery(Generic[E]):
     topic: Topic
     partition: int
     entry_id: str
-    position: Position | None
-    number: int
+    own: LogPosition | None
+    log_position: LogPosition
     attempts: int
     raw: bytes
     message: Any = field(repr=False)
@@ -46,12 +47,12 @@ class Delivery(Generic[E]):
     signature: bytes | None = None
 
     @property
-    def is_at_own_place(self) -> bool:
+    def is_original(self) -> bool:
         """Return whether the entry's own position counts: no redrive or publisher asserts another.
 
         It is False for an event that is not a change.
         """
-        return self.position is not None and self.position.number == self.number
+        return self.own == self.log_position
 
     @property
     def sha256(self) -> str:
@@ -144,16 +145,16 @@ class Deliveries(ABC):
     def _decode(self, message: Any, decode: Callable[[bytes], E]) -> Delivery[E]:
         raw = message.value or b""
         entry_id = self._entry_id(message)
-        position = self._position(message.partition, entry_id)
         fields = self._fields(message)
-        number = kept_position(fields, position) if position else 0
+        own = self._position(message.partition, entry_id)
+        position = 0 if own is None else kept_position(fields, own)
         return Delivery(
             event=decode(raw),
             topic=self._topic,
             partition=message.partition,
             entry_id=entry_id,
-            position=position,
-            number=number,
+            own=own,
+            log_position=LogPosition(position, message.partition),
             attempts=self._attempt(message),
             raw=raw,
             message=message,
@@ -161,10 +162,10 @@ class Deliveries(ABC):
             signature=fields.get(SIGNATURE_FIELD),
         )
 
-    def _position(self, partition: int, entry_id: str) -> Position | None:
+    def _position(self, partition: int, entry_id: str) -> LogPosition | None:
         if not self._topic.carries_changes:
             return None
-        return Position(self._topic.lane, partition, entry_id)
+        return LogPosition.of_entry(self._topic.lane, partition, entry_id)
 
 
 class _StreamDeliveries(Deliveries):

@@ -19,7 +19,8 @@ from events.models import (
     QueryFailed,
     QueryFailedData,
 )
-from events.names import Position, Topic
+from events.names import Topic
+from events.positions import LogPosition
 from events.streams.dead_letters import DeadLetter, storable
 from events.streams.replies import Replies
 from processors.admission import KeyRing
@@ -81,9 +82,10 @@ class Burial:
             data = DocumentChunked.from_bytes(letter.event).data
         except MalformedEvent:
             return
-        position = Position.from_token(data.token)
-        place = position.number, position.partition
-        refused = await self._pending.refuse(data.project, data.generation, place, _reason(letter))
+        position = LogPosition.from_token(data.token)
+        refused = await self._pending.refuse(
+            data.project, data.generation, position, _reason(letter)
+        )
         embedded = DocumentEmbeddedData(
             event_id=data.event_id,
             token=data.token,
@@ -114,7 +116,7 @@ class Burial:
         await self._outcomes.publish([DocumentRejected(data=rejected)])
 
     async def _record(
-        self, letter: DeadLetter, rejected: DocumentRejectedData, position: Position
+        self, letter: DeadLetter, rejected: DocumentRejectedData, position: LogPosition
     ) -> None:
         project = rejected.project
         if project is None or not (await self._store.has_project(project) or _is_kept(letter)):
@@ -122,12 +124,12 @@ class Burial:
         await self._store.record_rejected(
             project=project,
             partition=letter.partition,
-            position=position.number,
+            position=position.position,
             event_id=rejected.event_id or "",
             problem=rejected.problem,
         )
 
-    async def _position(self, letter: DeadLetter, project: str | None) -> Position | None:
+    async def _position(self, letter: DeadLetter, project: str | None) -> LogPosition | None:
         """Return the change's original log position if its signature is valid, else its own.
 
         Bytes that are not an event, or too large, were refused before the signature was checked.
@@ -136,7 +138,7 @@ class Burial:
         if letter.position is not None and project is not None:
             claim = _Claim(letter.event, letter.signature.encode() or None)
             if (await self._key_ring.refusals(project, [claim]))[0] is None:
-                return Position.from_number(letter.position, letter.partition)
+                return LogPosition(letter.position, letter.partition)
         return _own_position(letter)
 
     async def _fail_query(self, letter: DeadLetter) -> None:
@@ -179,14 +181,14 @@ def _is_kept(letter: DeadLetter) -> bool:
     return True
 
 
-def _own_position(letter: DeadLetter) -> Position | None:
+def _own_position(letter: DeadLetter) -> LogPosition | None:
     """Position of the dead letter's entry.
 
     Returns None if its id was not made by a clock: no token exists to wait for such a change.
     """
-    position = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id)
+    position = LogPosition.of_entry(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:
-        return Position.from_token(position.token)
+        return LogPosition.from_token(position.token)
     except MalformedEvent:
         return None
 

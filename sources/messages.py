@@ -29,11 +29,11 @@ def document_changed(
         pydantic.ValidationError: the project, a uri or a collection exceeds its limits.
     """
     source = [] if origin is None else [origin.source, origin.revision]
-    place = [project, prefix, *source, change.uri, change.old_uri, change.change, change.want]
+    identity = [project, prefix, *source, change.uri, change.old_uri, change.change, change.want]
     content = None if content_ref is not None else change.content
     digest = None if change.content is None else content_hash(change.content)
     return DocumentChanged(
-        id=hashlib.sha256(json.dumps([*place, *collections]).encode()).hexdigest(),
+        id=hashlib.sha256(json.dumps([*identity, *collections]).encode()).hexdigest(),
         source="headrace/sync",
         data=DocumentChange(
             project=project,

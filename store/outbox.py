@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from events.names import Lane, Position
-from events.outbox import KeptEvent, Placed, WaitingEvent
+from events.names import Lane
+from events.outbox import AssignedPosition, KeptEvent, WaitingEvent
+from events.positions import LogPosition
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -47,11 +48,11 @@ class PostgresOutbox:
                     [event.signature for event in group],
                 )
 
-    async def place(self, placed: Sequence[Placed]) -> None:
+    async def assign(self, assigned: Sequence[AssignedPosition]) -> None:
         """Record the log positions of events; events that are already removed are ignored."""
-        for project, group in _by_project(placed).items():
+        for project, group in _by_project(assigned).items():
             project_id = await self._projects.ensure(project)
-            positions = [Position.from_token(entry.token).number for entry in group]
+            positions = [LogPosition.from_token(entry.token).position for entry in group]
             async with self._database.scope(project_id) as connection:
                 await connection.execute(
                     _QUERIES["place"], project_id, [entry.event_id for entry in group], positions

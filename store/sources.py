@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin
-from events.names import Position
+from events.positions import LogPosition
 from runtime.errors import SourceBusy, SourceLost, UsageError
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
@@ -286,16 +286,17 @@ class Sources:
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
-        positions = [Position.from_token(token) for token in tokens]
-        places = {(place.partition, place.number): place.token for place in positions}
+        tokens_at = {LogPosition.from_token(token): token for token in tokens}
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(
                 _QUERIES["handled"],
-                [partition for partition, _ in places],
-                [position for _, position in places],
+                [log_position.partition for log_position in tokens_at],
+                [log_position.position for log_position in tokens_at],
             )
         return {
-            places[row["partition"], row["position"]]: Handled(row["outcome"], row["reason"])
+            tokens_at[LogPosition(row["position"], row["partition"])]: Handled(
+                row["outcome"], row["reason"]
+            )
             for row in rows
         }
 

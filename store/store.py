@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from events.models import ContentReference, Problem
+from events.positions import LogPosition
 from runtime.errors import Unavailable, UnsupportedContent
 from store import statistics
 from store.documents import contents, embeddings, ledger
@@ -28,8 +29,8 @@ __all__ = ["Change", "Store"]
 
 log = structlog.get_logger(__name__)
 
-Change = tuple[str, int, int]
-"""Project, partition and position of a change."""
+Change = tuple[str, LogPosition]
+"""Project and log position of a change."""
 
 _MAX_TRIES = 6
 
@@ -158,18 +159,18 @@ class Store:
         of the events of some changes; such a change is not included if another event, which
         claimed its position, was applied instead.
         """
-        places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        for project, partition, position in changes:
-            places[project].append((partition, position))
+        log_positions: defaultdict[str, list[LogPosition]] = defaultdict(list)
+        for project, log_position in changes:
+            log_positions[project].append(log_position)
         handled: set[Change] = set()
-        for project, wanted in places.items():
+        for project, wanted in log_positions.items():
             project_id = await self._projects.find(project)
             if project_id is None:
                 continue
             async with self._database.scope(project_id) as connection:
                 done = await ledger.applied(connection, project_id, wanted)
-            for (partition, position), claimant in done.items():
-                change = project, partition, position
+            for log_position, claimant in done.items():
+                change = project, log_position
                 if claimant in (None, proofs.get(change, claimant)):
                     handled.add(change)
         return handled
@@ -188,7 +189,7 @@ class Store:
         """Record that a change was dead-lettered, and why."""
         project_id = await self._projects.ensure(project)
         detail = problem.model_dump(mode="json")
-        entry = ledger.Entry((partition, position), event_id, "rejected", detail=detail)
+        entry = ledger.Entry(LogPosition(position, partition), event_id, "rejected", detail=detail)
         async with self._database.scope(project_id) as connection:
             await ledger.record(connection, project_id, [entry])
 
@@ -246,10 +247,10 @@ class Store:
         self, generation: Generation, agent: str, writes: Sequence[DocumentWrite], force: bool
     ) -> list[Applied]:
         models = await self._models_of(writes)
-        place = generation.project_id, agent, generation.id
+        scope = generation.project_id, agent, generation.id
 
         async def attempt() -> list[Applied]:
-            async with self._database.scope(*place) as connection:
+            async with self._database.scope(*scope) as connection:
                 return await write_batch(
                     connection, generation, agent, models, writes, in_ledger=False, anew=force
                 )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
-from events.positions import Rank, rank_of
+from events.positions import LogPosition, Rank, rank_of
 from runtime.errors import SourceConflict
 
 __all__ = [
@@ -84,14 +84,14 @@ class DocumentWrite:
     origin: Origin | None = None
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Log position: position and partition."""
-        return self.position, self.partition
+    def log_position(self) -> LogPosition:
+        """Log position of the change."""
+        return LogPosition(self.position, self.partition)
 
     @property
     def rank(self) -> Rank:
         """Rank of the change; of two changes of one document, the higher rank wins."""
-        return rank_of(self.position, self.partition, self.origin)
+        return rank_of(self.log_position, self.origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,9 @@ from events.client.questions import Asker
 from events.deployment import check_partitions, read_stamp
 from events.heartbeats import Heartbeat, Heartbeats
 from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
-from events.names import LARGEST_SEQUENCE, Lane, Names, Position
+from events.names import Lane, Names
 from events.outbox import Outbox
+from events.positions import LARGEST_SEQUENCE, LogPosition
 from events.server.connection import connect, redis_errors
 from events.server.retry import retrying
 from events.signatures import SigningKey
@@ -248,7 +249,7 @@ class Client:
         with redis_errors():
             seconds, microseconds = await self._redis.time()
         milliseconds = seconds * 1000 + microseconds // 1000
-        return Position(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").number
+        return LogPosition.of_entry(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").position
 
     def following(self, *, vectors: bool = False) -> Following:
         """Create a follower of changes that can be added while more are published."""

@@ -9,7 +9,7 @@ from datetime import timedelta
 from events.client.outcomes import Outcome, Outcomes
 from events.client.publisher import Receipt
 from events.models import DocumentEmbedded, DocumentIndexed
-from events.names import Position
+from events.positions import LogPosition
 from events.server.connection import LONGEST_BLOCK
 from events.streams.entries import order
 from runtime.errors import Unavailable
@@ -130,7 +130,7 @@ def _start(tokens: Iterable[str], now: int) -> int:
     An outcome is younger than its change, and one server's clock stamps both. If that clock was set
     back, changes may lie in the future, and their outcomes at any time.
     """
-    times = [order(Position.from_token(token).entry_id)[0] for token in tokens]
+    times = [order(LogPosition.from_token(token).entry_id)[0] for token in tokens]
     if max(times) > now:
         return 0
     return max(0, min(times) - _MARGIN_MILLISECONDS)

@@ -12,7 +12,8 @@ import structlog
 from redis.asyncio import Redis
 
 from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, parse_event
-from events.names import Names, Position, Topic
+from events.names import Names, Topic
+from events.positions import LogPosition
 from events.server.retry import retrying
 from events.streams.entries import Entry, entries_of
 from runtime.errors import MalformedEvent
@@ -61,7 +62,7 @@ class Outcomes:
     async def _add(self, outcomes: Sequence[Outcome]) -> None:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for outcome in outcomes:
-                partition = Position.from_token(outcome.data.token).partition
+                partition = LogPosition.from_token(outcome.data.token).partition
                 pipeline.xadd(
                     self._names.stream(Topic.OUTCOME, partition),
                     {"event": outcome.to_bytes()},
@@ -102,8 +103,8 @@ class Outcomes:
         partitions = {
             self._names.stream(Topic.OUTCOME, partition).encode(): partition for partition in after
         }
-        places: Any = {key: after[partition] for key, partition in partitions.items()}
-        read = partial(self._redis.xread, places, count=limit, block=milliseconds)
+        streams: Any = {key: after[partition] for key, partition in partitions.items()}
+        read = partial(self._redis.xread, streams, count=limit, block=milliseconds)
         async with self._reads:
             reply: Any = await retrying(read)
         return {

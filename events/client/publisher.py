@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError
 
 from events.models import ContentReference, DocumentChanged, content_hash
 from events.names import Lane, Names, Topic
-from events.outbox import KeptEvent, Outbox, Placed
+from events.outbox import AssignedPosition, KeptEvent, Outbox
 from events.server.memory import Headroom
 from events.server.retry import PATIENCE, retrying
 from events.server.scripts import PublishOnce
@@ -145,9 +145,9 @@ class Publisher:
         await self._headroom.check()
         await self._outbox.keep(chunk)
         receipts = await self._publish_chunk(chunk)
-        await self._outbox.place(
+        await self._outbox.assign(
             [
-                Placed(event.project, event.event_id, receipt.token)
+                AssignedPosition(event.project, event.event_id, receipt.token)
                 for event, receipt in zip(chunk, receipts, strict=True)
             ]
         )

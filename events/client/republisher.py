@@ -10,8 +10,9 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.client.publisher import REMEMBER, Receipt
-from events.names import ARCHIVER, Names, Position, Topic
+from events.names import ARCHIVER, Names, Topic
 from events.outbox import WaitingEvent
+from events.positions import LogPosition
 from events.server.memory import Headroom
 from events.server.retry import retrying
 from events.server.scripts import Republish
@@ -42,7 +43,7 @@ class Trace:
         entry = token.rpartition(":")[0] + f":{entry_id}" if entry_id else token
         try:
             for text in (token, entry):
-                Position.from_token(text)
+                LogPosition.from_token(text)
         except MalformedEvent:
             return cls(raw)
         return cls(raw, token, entry)
@@ -74,9 +75,9 @@ class Republishing:
         return [Trace.parse(raw) for raw in await retrying(partial(self._read, keys))]
 
     async def republish(
-        self, event: WaitingEvent, body: bytes, place: Position, trace: Trace
+        self, event: WaitingEvent, body: bytes, position: LogPosition, trace: Trace
     ) -> Receipt:
-        """Add an event again at ``place``, unless it was added since it was traced.
+        """Add an event again at ``position``, unless it was added since it was traced.
 
         Raises:
             LogFull: Redis is near its memory limit.
@@ -85,11 +86,11 @@ class Republishing:
         token, duplicate = await retrying(
             partial(
                 self._script,
-                stream=self._names.stream(Topic.of_lane(place.lane), place.partition),
+                stream=self._names.stream(Topic.of_lane(position.lane), position.partition),
                 seen=self._seen(event),
                 event=body,
                 signature=event.signature,
-                place=place,
+                position=position,
                 in_vain=trace.raw,
                 remember=REMEMBER,
             )

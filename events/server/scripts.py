@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
-from events.names import Position
+from events.positions import LogPosition
 from events.streams.entries import preceding
 from runtime.errors import MalformedEvent
 
@@ -236,17 +236,17 @@ class Republish(_Script):
         seen: str,
         event: bytes,
         signature: str,
-        place: Position,
+        position: LogPosition,
         in_vain: bytes,
         remember: timedelta,
     ) -> tuple[str, bool]:
         """Return the event's token, and whether it existed already."""
         arguments: list[str | int | bytes] = [
             event,
-            place.token.removesuffix(place.entry_id),
-            place.entry_id,
-            place.entry_id.partition("-")[0],
-            place.number,
+            position.token.removesuffix(position.entry_id),
+            position.entry_id,
+            position.entry_id.partition("-")[0],
+            position.position,
             in_vain,
             _milliseconds(remember),
             signature,

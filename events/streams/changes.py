@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import structlog
 from redis.asyncio import Redis
 
 from events.models import DocumentChanged
-from events.names import Lane, Names, Position, Topic
-from events.positions import Rank, kept_position, rank_of
+from events.names import Names
+from events.positions import LogPosition, Rank, StreamKey, change_streams, kept_position, rank_of
 from events.server.connection import redis_errors
 from events.signatures import SIGNATURE_FIELD
 from events.streams.entries import Entry, entries_of
@@ -29,23 +28,27 @@ _PAGE_ENTRIES = 500
 class LoggedChange:
     """One change with its position in the log.
 
-    ``position`` is the number that counts for the fence (``Position.number``). If an event was
-    redriven or republished, it is that of the first publication.
+    ``log_position`` is the one that counts for the fence. If an event was redriven or republished,
+    it is that of the first publication.
     """
 
-    partition: int
-    position: int
+    log_position: LogPosition
     event: DocumentChanged
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Sort key in the log: position, partition."""
-        return self.position, self.partition
+    def position(self) -> int:
+        """Number of the log position."""
+        return self.log_position.position
+
+    @property
+    def partition(self) -> int:
+        """Partition of the log position."""
+        return self.log_position.partition
 
     @property
     def rank(self) -> Rank:
         """Rank of the change: of two changes of one document, the greater rank wins."""
-        return rank_of(self.position, self.partition, self.event.data.origin)
+        return rank_of(self.log_position, self.event.data.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class StreamedChange:
     """
 
     change: LoggedChange
-    own: Position
+    own: LogPosition
     raw: bytes
     signature: bytes | None
 
@@ -70,16 +73,16 @@ Admit = Callable[[Sequence[StreamedChange]], Awaitable[Sequence[StreamedChange]]
 """Returns the changes that count, in the given order."""
 
 
-def streamed_change(lane: Lane, partition: int, entry: Entry) -> StreamedChange:
+def streamed_change(stream: StreamKey, entry: Entry) -> StreamedChange:
     """Parse the change in an entry of a change stream.
 
     Raises:
         MalformedEvent: the entry holds no change, or its position is impossible.
     """
-    own = Position(lane, partition, entry.id)
+    own = LogPosition.of_entry(stream.topic.lane, stream.partition, entry.id)
     position = kept_position(entry.fields, own)
     raw = entry.fields.get(b"event", b"")
-    change = LoggedChange(partition, position, DocumentChanged.from_bytes(raw))
+    change = LoggedChange(LogPosition(position, stream.partition), DocumentChanged.from_bytes(raw))
     return StreamedChange(change, own, raw, entry.fields.get(SIGNATURE_FIELD))
 
 
@@ -94,11 +97,11 @@ async def read_changes(
     Raises:
         Unavailable: Redis can't be reached.
     """
-    for lane, partition in product(Lane, range(names.partitions)):
-        key = names.stream(Topic.of_lane(lane), partition)
+    for stream in change_streams(names):
+        key = names.stream(*stream)
         last = after.get(key, "0-0")
         while entries := await _page(redis, key, last):
-            parsed = [_change(lane, partition, entry) for entry in entries]
+            parsed = [_change(stream, entry) for entry in entries]
             changes: Sequence[StreamedChange] = [change for change in parsed if change is not None]
             for admitted in changes if admit is None else await admit(changes):
                 yield admitted.change
@@ -111,9 +114,9 @@ async def _page(redis: Redis, key: str, after: str) -> list[Entry]:
     return entries_of(reply)
 
 
-def _change(lane: Lane, partition: int, entry: Entry) -> StreamedChange | None:
+def _change(stream: StreamKey, entry: Entry) -> StreamedChange | None:
     try:
-        return streamed_change(lane, partition, entry)
+        return streamed_change(stream, entry)
     except MalformedEvent as error:
         log.debug("log.entry_skipped", entry_id=entry.id, reason=str(error))
         return None

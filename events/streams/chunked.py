@@ -8,7 +8,8 @@ from functools import partial
 from redis.asyncio import Redis
 
 from events.models import DocumentChunked
-from events.names import Lane, Names, Position, Topic
+from events.names import Lane, Names, Topic
+from events.positions import LogPosition
 from events.server.retry import retrying
 
 __all__ = ["ChunkedStreams"]
@@ -34,6 +35,6 @@ class ChunkedStreams:
     async def _add(self, events: Sequence[DocumentChunked], topic: Topic) -> None:
         async with self._redis.pipeline(transaction=False) as pipeline:
             for event in events:
-                partition = Position.from_token(event.data.token).partition
+                partition = LogPosition.from_token(event.data.token).partition
                 pipeline.xadd(self._names.stream(topic, partition), {"event": event.to_bytes()})
             await pipeline.execute()

@@ -11,7 +11,8 @@ from typing import Self
 from redis.asyncio import Redis
 from redis.typing import EncodableT, FieldT
 
-from events.names import DEAD_SUFFIX, GROUPS, Names, Position, Topic
+from events.names import DEAD_SUFFIX, GROUPS, Names, Topic
+from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.server.scripts import Redrive
 from events.signatures import LONGEST_SIGNATURE, SIGNATURE_FIELD
@@ -111,13 +112,13 @@ class DeadLetter:
             topic = Topic(self.topic)
             if not topic.carries_changes:
                 return None
-            return Position(topic.lane, self.partition, self.entry_id).number
+            return LogPosition.of_entry(topic.lane, self.partition, self.entry_id).position
         except (ValueError, MalformedEvent):
             return None
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """Location of a letter: topic, partition, entry id."""
 
     topic: Topic
@@ -125,7 +126,7 @@ class _Place:
     dead_entry_id: str
 
     @classmethod
-    def parse(cls, letter_id: str, names: Names) -> _Place:
+    def parse(cls, letter_id: str, names: Names) -> _Location:
         match = _ID.fullmatch(letter_id)
         if match is None or match[1] not in GROUPS or int(match[2]) >= names.partitions:
             raise _unknown(letter_id)
@@ -172,15 +173,15 @@ class DeadLetters:
         Raises:
             UsageError: the topic does not exist.
         """
-        places = self._streams(topic)
+        locations = self._streams(topic)
         with redis_errors():
             async with self._redis.pipeline(transaction=False) as pipeline:
-                for place in places:
-                    pipeline.xrevrange(self._dead_key(place), count=limit)
+                for location in locations:
+                    pipeline.xrevrange(self._dead_key(location), count=limit)
                 replies = await pipeline.execute()
         letters = [
-            _letter(place, entry)
-            for place, reply in zip(places, replies, strict=True)
+            _letter(location, entry)
+            for location, reply in zip(locations, replies, strict=True)
             for entry in entries_of(reply)
         ]
         letters.sort(key=lambda letter: letter.last_at, reverse=True)
@@ -192,12 +193,12 @@ class DeadLetters:
         Raises:
             UsageError: the letter does not exist.
         """
-        place = _Place.parse(letter_id, self._names)
-        entry_id = place.dead_entry_id
+        location = _Location.parse(letter_id, self._names)
+        entry_id = location.dead_entry_id
         with redis_errors():
-            reply = await self._redis.xrange(self._dead_key(place), entry_id, entry_id)
+            reply = await self._redis.xrange(self._dead_key(location), entry_id, entry_id)
         for entry in entries_of(reply):
-            return _letter(place, entry)
+            return _letter(location, entry)
         raise _unknown(letter_id)
 
     async def redrive(self, letter_id: str) -> str:
@@ -208,15 +209,15 @@ class DeadLetters:
         Raises:
             UsageError: the letter does not exist, or is redriven already.
         """
-        place = _Place.parse(letter_id, self._names)
-        entry_id = await self._put_back(place)
+        location = _Location.parse(letter_id, self._names)
+        entry_id = await self._put_back(location)
         if entry_id is None:
             raise _unknown(letter_id)
         return entry_id
 
     async def redrive_all(self, topic: str | None = None) -> int:
         """Redrive all current dead letters, oldest first; return their number."""
-        counts = [await self._redrive_stream(place) for place in self._streams(topic)]
+        counts = [await self._redrive_stream(location) for location in self._streams(topic)]
         return sum(counts)
 
     async def drop(self, letter_id: str) -> None:
@@ -225,13 +226,13 @@ class DeadLetters:
         Raises:
             UsageError: the letter does not exist.
         """
-        place = _Place.parse(letter_id, self._names)
+        location = _Location.parse(letter_id, self._names)
         with redis_errors():
-            dropped = await self._redis.xdel(self._dead_key(place), place.dead_entry_id)
+            dropped = await self._redis.xdel(self._dead_key(location), location.dead_entry_id)
         if not dropped:
             raise _unknown(letter_id)
 
-    async def _redrive_stream(self, stream: _Place) -> int:
+    async def _redrive_stream(self, stream: _Location) -> int:
         """Redrive the current letters; new ones wait, or a poison event would loop for ever."""
         with redis_errors():
             reply = await self._redis.xrevrange(self._dead_key(stream), count=1)
@@ -239,35 +240,35 @@ class DeadLetters:
         count = 0
         while entry_ids := await self._oldest(stream, last):
             for entry_id in entry_ids:
-                place = _Place(stream.topic, stream.partition, entry_id)
-                count += await self._put_back(place) is not None
+                location = _Location(stream.topic, stream.partition, entry_id)
+                count += await self._put_back(location) is not None
         return count
 
-    async def _oldest(self, stream: _Place, last: str) -> Sequence[str]:
+    async def _oldest(self, stream: _Location, last: str) -> Sequence[str]:
         with redis_errors():
             reply = await self._redis.xrange(self._dead_key(stream), "-", last, count=_PAGE)
         return [entry.id for entry in entries_of(reply)]
 
-    async def _put_back(self, place: _Place) -> str | None:
-        source = self._names.stream(place.topic, place.partition)
+    async def _put_back(self, location: _Location) -> str | None:
+        source = self._names.stream(location.topic, location.partition)
         with redis_errors():
-            return await self._redrive(self._dead_key(place), source, place.dead_entry_id)
+            return await self._redrive(self._dead_key(location), source, location.dead_entry_id)
 
-    def _dead_key(self, place: _Place) -> str:
-        return self._names.dead(place.topic, place.partition)
+    def _dead_key(self, location: _Location) -> str:
+        return self._names.dead(location.topic, location.partition)
 
-    def _streams(self, topic: str | None) -> Sequence[_Place]:
+    def _streams(self, topic: str | None) -> Sequence[_Location]:
         if topic is not None and topic.removesuffix(DEAD_SUFFIX) not in GROUPS:
             raise UsageError(f"topic {topic[:80]!r} does not exist; known: {', '.join(GROUPS)}")
         topics = list(GROUPS) if topic is None else [Topic(topic.removesuffix(DEAD_SUFFIX))]
         return [
-            _Place(name, partition, "")
+            _Location(name, partition, "")
             for name in topics
             for partition in range(self._names.partitions)
         ]
 
 
-def _letter(place: _Place, entry: Entry) -> DeadLetter:
+def _letter(location: _Location, entry: Entry) -> DeadLetter:
     """Parse a letter; an entry that no worker wrote is returned too, and hides no other letter."""
     try:
         letter = DeadLetter.from_fields(entry.fields, entry.id)
@@ -286,7 +287,7 @@ def _letter(place: _Place, entry: Entry) -> DeadLetter:
             last_at=added_at,
             dead_entry_id=entry.id,
         )
-    return replace(letter, topic=place.topic, partition=place.partition)
+    return replace(letter, topic=location.topic, partition=location.partition)
 
 
 def _unknown(letter_id: str) -> UsageError:

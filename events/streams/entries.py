@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from events.names import LARGEST_SEQUENCE
+from events.positions import LARGEST_SEQUENCE
 
 __all__ = ["Entry", "entries_of", "following", "is_absent", "order", "preceding"]
 
@@ -53,7 +53,7 @@ def following(entry_id: str) -> str:
 
 
 def preceding(entry_id: str) -> str:
-    """Return the largest id of a possible ``Position`` below an id; "0-0" for "0-0"."""
+    """Return the largest id of a possible ``LogPosition`` below an id; "0-0" for "0-0"."""
     milliseconds, sequence = order(entry_id)
     if sequence:
         return f"{milliseconds}-{sequence - 1}"

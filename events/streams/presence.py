@@ -9,7 +9,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition, StreamKey
 from events.server.connection import redis_errors
 from events.server.scripts import Present
 from events.streams.entries import is_absent, order
@@ -30,18 +31,17 @@ async def present_changes(redis: Redis, names: Names, tokens: Iterable[str]) -> 
         Unavailable: Redis can't be reached.
         ConfigurationError: the user may not read the cursors either.
     """
-    by_stream: defaultdict[tuple[Lane, int], list[Position]] = defaultdict(list)
+    by_stream: defaultdict[StreamKey, list[LogPosition]] = defaultdict(list)
     for token in tokens:
-        position = Position.from_token(token)
-        by_stream[position.lane, position.partition].append(position)
+        position = LogPosition.from_token(token)
+        by_stream[position.stream].append(position)
     waiting = set[str]()
-    for (lane, partition), positions in by_stream.items():
-        topic = Topic.of_lane(lane)
-        key = names.stream(topic, partition)
+    for stream, positions in by_stream.items():
+        key = names.stream(*stream)
         for start in range(0, len(positions), _AT_ONCE):
             batch = positions[start : start + _AT_ONCE]
             entry_ids = [position.entry_id for position in batch]
-            present = await _present(redis, key, GROUPS[topic], entry_ids)
+            present = await _present(redis, key, GROUPS[stream.topic], entry_ids)
             waiting |= {
                 position.token for position, there in zip(batch, present, strict=True) if there
             }

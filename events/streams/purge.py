@@ -19,16 +19,15 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentRejected, QueryAnswered
-from events.names import GROUPS, Lane, Names, Position, Topic
-from events.positions import kept_position
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import DocumentKey, LogPosition, kept_position
 from events.server.connection import redis_errors
 from events.streams.entries import Entry, entries_of
 from events.streams.trim import trim_handled
 from runtime.errors import ConfigurationError, MalformedEvent
 
-__all__ = ["Document", "PurgeTargets", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
+__all__ = ["PurgeTargets", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
 
-Document = tuple[str, str]
 """Agent ('' for a shared document) and uri."""
 
 _PAGE = 500
@@ -72,16 +71,16 @@ class PurgeTargets:
     """
 
     project: str
-    before: Mapping[Document, tuple[int, int]] | None = None
+    before: Mapping[DocumentKey, LogPosition] | None = None
     until: int = 2**63
 
-    def change(self, raw: bytes, place: tuple[int, int]) -> bool:
+    def change(self, raw: bytes, log_position: LogPosition) -> bool:
         """Return whether an event at a place (position, partition) writes such a document."""
         data = _data(raw)
         if data is None:
             return self._mentions(raw)
         limit = self._limit(data)
-        return limit is not None and place < limit
+        return limit is not None and log_position < limit
 
     def letter(self, raw: bytes) -> bool:
         """Return whether a dead letter's event is about such a document."""
@@ -105,12 +104,12 @@ class PurgeTargets:
             self._is_uri(result.get("citation") or {}) for result in results or ()
         )
 
-    def _limit(self, data: Mapping[str, Any]) -> tuple[int, int] | None:
+    def _limit(self, data: Mapping[str, Any]) -> LogPosition | None:
         if data.get("project") != self.project:
             return None
         if self.before is None:
-            return self.until, 0
-        return self.before.get((str(data.get("agent") or ""), str(data.get("uri"))))
+            return LogPosition(self.until, 0)
+        return self.before.get(DocumentKey(str(data.get("agent") or ""), str(data.get("uri"))))
 
     def _is_uri(self, data: Mapping[str, Any]) -> bool:
         """Compare by uri alone, because outcomes and answers don't name the agent."""
@@ -290,12 +289,12 @@ class StreamPurge:
 
 
 def _is_target(targets: PurgeTargets, lane: Lane, partition: int, entry: Entry) -> bool:
-    own = Position(lane, partition, entry.id)
+    own = LogPosition.of_entry(lane, partition, entry.id)
     try:
         position = kept_position(entry.fields, own)
     except MalformedEvent:
-        position = own.number
-    return targets.change(entry.fields.get(b"event", b""), (position, partition))
+        position = own.position
+    return targets.change(entry.fields.get(b"event", b""), LogPosition(position, partition))
 
 
 def referred(raw: bytes) -> set[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
+from events.positions import change_streams
 from events.server.connection import redis_errors
 from events.streams.entries import following, is_absent, order
 
@@ -116,8 +117,7 @@ async def changes_needed_from(redis: Redis, names: Names, keep: timedelta) -> in
         Unavailable: Redis can't be reached.
     """
     floors = []
-    for lane, partition in product(Lane, range(names.partitions)):
-        topic = Topic.of_lane(lane)
+    for topic, partition in change_streams(names):
         key = names.stream(topic, partition)
         with redis_errors():
             floors.append(

@@ -7,7 +7,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.streams.entries import is_absent, order, preceding
 
@@ -20,7 +21,7 @@ def reached(watermark: Mapping[str, str], token: str) -> bool:
     Raises:
         MalformedEvent: the text is not a token.
     """
-    wanted = Position.from_token(token)
+    wanted = LogPosition.from_token(token)
     handled = watermark.get(f"{wanted.lane}:{wanted.partition}", "0-0")
     return order(wanted.entry_id) <= order(handled)
 

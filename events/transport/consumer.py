@@ -16,8 +16,8 @@ from faust.types import TP
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from events.names import GROUPS, Position, Topic
-from events.positions import kept_position
+from events.names import GROUPS, Topic
+from events.positions import LogPosition, kept_position
 from events.server.connection import connect
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.transport.consumer_group import Group
@@ -351,7 +351,7 @@ def _group_name(topic: str) -> str:
 
 def _position_of(entry: InFlightEntry) -> int | None:
     try:
-        position = Position(Topic(entry.tp.topic).lane, entry.tp.partition, entry.id)
+        position = LogPosition.of_entry(Topic(entry.tp.topic).lane, entry.tp.partition, entry.id)
         return kept_position(entry.fields, position)
     except (ValueError, MalformedEvent):
         return None

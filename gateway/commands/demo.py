@@ -50,7 +50,7 @@ class _Reply:
     milliseconds: float
 
     @property
-    def places(self) -> list[str]:
+    def citations(self) -> list[str]:
         """Citations, best first."""
         return [citation(result.citation) for result in self.answer.results]
 
@@ -189,16 +189,16 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
 def _print_reply(console: Console, reply: _Reply) -> None:
     _print_question(console, reply)
     print_results(console, reply.answer.results[:1], reply.question, explain=True)
-    others = ", ".join(reply.places[1:])
-    if not reply.places:
+    others = ", ".join(reply.citations[1:])
+    if not reply.citations:
         console.print(Text("nothing found yet: no chunk contains these words", style="dim"))
     if others:
         console.print(Text(printable(f"see also {others}"), style="dim"))
 
 
 def _print_difference(console: Console, before: _Reply, reply: _Reply) -> None:
-    best = "".join(before.places[:1]) or "nothing"
-    if reply.places[:1] != before.places[:1]:
+    best = "".join(before.citations[:1]) or "nothing"
+    if reply.citations[:1] != before.citations[:1]:
         _print_reply(console, reply)
         console.print(Text(printable(f"before: {best}"), style="dim"))
         return
@@ -248,7 +248,7 @@ def _plain(course: _Course) -> dict[str, Any]:
 def _plain_reply(reply: _Reply) -> dict[str, Any]:
     results = reply.answer.results
     return {
-        "citations": reply.places,
+        "citations": reply.citations,
         "content": results[0].content if results else None,
         "coverage": reply.answer.coverage,
         "ms": round(reply.milliseconds, 1),

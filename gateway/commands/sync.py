@@ -186,6 +186,6 @@ def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, jso
         print_json({**report.to_json(), "dry_run": True, "changes": changes})
         return
     for step in steps:
-        place = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
-        typer.echo(printable(f"{step.change} ({step.why or 'not read'}): {place}"))
+        document = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
+        typer.echo(printable(f"{step.change} ({step.why or 'not read'}): {document}"))
     _print_lines(report, skipped)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from time import monotonic
 
 from events.models import Query
-from events.names import Position
+from events.positions import LogPosition
 from runtime import metrics
 from runtime.errors import WorkerEnding
 from store.documents.pending import PendingVectors
@@ -36,9 +36,9 @@ class Observed:
 class Freshness:
     """Checks one event in the ledger, and reads the watermark from the log's consumer groups.
 
-    At most ``places`` questions wait at once. A further one is answered immediately and marked as
-    stale, so that waiting questions never block all others. Once ``ending`` is set, questions stop
-    waiting.
+    At most ``most_waiting`` questions wait at once. A further one is answered immediately and
+    marked as stale, so that waiting questions never block all others. Once ``ending`` is set,
+    questions stop waiting.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Freshness:
         store: Store,
         pending: PendingVectors,
         read_watermark: ReadWatermark,
-        places: int = 48,
+        most_waiting: int = 48,
         ending: asyncio.Event | None = None,
     ) -> None:
         self._store = store
         self._pending = pending
-        self._places = places
+        self._free = most_waiting
         self._ending = ending or asyncio.Event()
         self._read_watermark = read_watermark
         self._watermark: dict[str, str] = {}
@@ -74,20 +74,20 @@ class Freshness:
 
     async def _reached(self, query: Query) -> bool:
         assert query.min_event is not None
-        position = Position.from_token(query.min_event)
-        key = query.project, position.partition, position.number
+        position = LogPosition.from_token(query.min_event)
+        key = query.project, position
         vectors = bool(query.vectors)
         if await self._is_applied(key, vectors=vectors):
             return True
-        if not self._places:
+        if not self._free:
             metrics.QUERIES_NOT_WAITED.inc()
             return False
-        self._places -= 1
+        self._free -= 1
         try:
             patience = timedelta(milliseconds=query.max_wait_ms)
             return await self._poll(key, patience, vectors=vectors)
         finally:
-            self._places += 1
+            self._free += 1
 
     async def _is_applied(self, key: Change, *, vectors: bool) -> bool:
         """Return whether the change is applied; with ``vectors``, no chunk may lack its vector."""
@@ -95,8 +95,7 @@ class Freshness:
             return False
         if not vectors:
             return True
-        project, partition, position = key
-        return not await self._pending.is_waiting_for(project, (position, partition))
+        return not await self._pending.is_waiting_for(*key)
 
     async def _poll(self, key: Change, patience: timedelta, *, vectors: bool) -> bool:
         give_up = monotonic() + patience.total_seconds()

@@ -96,10 +96,10 @@ def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Rank
     pending = _pending(candidates)
     complete = {key: score for key, score in scores.items() if key not in pending}
     fused = _best_first(_with_documents(complete, candidates.documents, candidates.coverage))
-    places = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
+    ranking = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
     if not by_keyword:
-        places = [*complete, *(chunk_id for chunk_id in places if chunk_id in pending)]
-    return _filled(places, fused, {chunk_id: scores[chunk_id] for chunk_id in pending})
+        ranking = [*complete, *(chunk_id for chunk_id in ranking if chunk_id in pending)]
+    return _filled(ranking, fused, {chunk_id: scores[chunk_id] for chunk_id in pending})
 
 
 def _summed(candidates: Candidates, by_vector: float, by_keyword: float) -> dict[int, float]:
@@ -124,15 +124,15 @@ def _pending(candidates: Candidates) -> set[int]:
     return (worded & candidates.pending) - similar
 
 
-def _filled(places: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
-    """Keep the pending chunks of ``places`` at their ranks and fill the others from ``fused``.
+def _filled(ranking: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
+    """Keep the pending chunks of ``ranking`` at their ranks and fill the others from ``fused``.
 
     A pending chunk's own score does not include similarity, so it is limited to the range between
     its neighbours' scores: scores never rise along the ranking.
     """
     rest = deque(fused)
     ranked: list[tuple[int, float]] = []
-    for chunk_id in places:
+    for chunk_id in ranking:
         if chunk_id in pending:
             highest = ranked[-1][1] if ranked else math.inf
             lowest = rest[0][1] if rest else -math.inf

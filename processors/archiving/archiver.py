@@ -14,7 +14,7 @@ import structlog
 
 from events.streams.changes import StreamedChange
 from processors.admission import Admission, Decision
-from processors.archiving.consumer import LogGroup, places_of, sort_out
+from processors.archiving.consumer import LogGroup, entry_ids_of, sort_out
 from runtime import metrics
 from runtime.errors import HeadraceError, SignatureRefused
 from store.archive import Archive
@@ -108,7 +108,7 @@ class Archiver:
         if failures:
             raise failures[0]
         if self._left_pending and not batch.is_full:
-            self._group.look_again()
+            self._group.reread_pending()
             self._left_pending = False
         return batch.is_full
 
@@ -119,7 +119,7 @@ class Archiver:
             self._has_folder = True
         decision = await self._intake.decide(project, changes)
         await self._archive.append(project, [streamed.change for streamed in decision.admitted])
-        await self._group.acknowledge(places_of([*decision.admitted, *decision.refused]))
+        await self._group.acknowledge(entry_ids_of([*decision.admitted, *decision.refused]))
         metrics.CHANGES_ARCHIVED.inc(len(decision.admitted))
         self._left_pending |= bool(decision.undecided)
 

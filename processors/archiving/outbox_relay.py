@@ -11,8 +11,8 @@ import structlog
 from redis.exceptions import RedisError
 
 from events.client.republisher import Republishing, Trace, is_lost
-from events.names import Position
-from events.outbox import Placed, WaitingEvent
+from events.outbox import AssignedPosition, WaitingEvent
+from events.positions import LogPosition
 from processors.archiving.archiver import pause
 from runtime import metrics
 from runtime.errors import HeadraceError
@@ -90,18 +90,20 @@ class OutboxRelay:
         self, project: str, waiting: Sequence[WaitingEvent], archived: Mapping[str, str]
     ) -> int:
         traces = await self._republishing.traces(waiting)
-        await self._note_places(waiting, traces)
+        await self._record_positions(waiting, traces)
         lost = [pair for pair in zip(waiting, traces, strict=True) if is_lost(pair[1], archived)]
         count = 0
         for batch in _batches(lost):
             count += await self._republish(project, batch)
         return count
 
-    async def _note_places(self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]) -> None:
+    async def _record_positions(
+        self, waiting: Sequence[WaitingEvent], traces: Sequence[Trace]
+    ) -> None:
         """Store log positions that publishers did not store, because they died before."""
-        await self._outbox.place(
+        await self._outbox.assign(
             [
-                Placed(event.project, event.event_id, trace.token)
+                AssignedPosition(event.project, event.event_id, trace.token)
                 for event, trace in zip(waiting, traces, strict=True)
                 if event.position is None and trace.token is not None
             ]
@@ -109,34 +111,34 @@ class OutboxRelay:
 
     async def _republish(self, project: str, lost: Sequence[Lost]) -> int:
         bodies = await self._outbox.bodies(project, [event.event_id for event, _ in lost])
-        places = await self._places(project, lost)
-        placed: list[Placed] = []
+        positions = await self._positions(project, lost)
+        assigned: list[AssignedPosition] = []
         count = 0
         for event, trace in lost:
             if event.event_id in bodies:
                 receipt = await self._republishing.republish(
-                    event, bodies[event.event_id], places[event.event_id], trace
+                    event, bodies[event.event_id], positions[event.event_id], trace
                 )
-                placed.append(Placed(project, event.event_id, receipt.token))
+                assigned.append(AssignedPosition(project, event.event_id, receipt.token))
                 count += not receipt.duplicate
-        await self._outbox.place(placed)
+        await self._outbox.assign(assigned)
         _report(project, count)
         return count
 
-    async def _places(self, project: str, lost: Sequence[Lost]) -> dict[str, Position]:
+    async def _positions(self, project: str, lost: Sequence[Lost]) -> dict[str, LogPosition]:
         """Best known log position of each event: from publisher, Redis, index or clock."""
         nowhere = [e.event_id for e, trace in lost if e.position is None and trace.token is None]
         handled = await self._outbox.handled(project, nowhere) if nowhere else {}
-        places: dict[str, Position] = {}
+        positions: dict[str, LogPosition] = {}
         for event, trace in lost:
             if trace.token is not None:
-                places[event.event_id] = Position.from_token(trace.token)
+                positions[event.event_id] = LogPosition.from_token(trace.token)
             elif event.event_id in handled:
                 number = handled[event.event_id]
-                places[event.event_id] = Position.from_number(number, event.partition)
+                positions[event.event_id] = LogPosition(number, event.partition)
             else:
-                places[event.event_id] = event.place
-        return places
+                positions[event.event_id] = event.log_position
+        return positions
 
 
 def _batches(lost: Sequence[Lost]) -> Iterator[Sequence[Lost]]:

@@ -9,12 +9,13 @@ from datetime import timedelta
 
 import asyncpg
 
+from events.positions import DocumentKey, LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import LoggedChange
 from events.streams.entries import entries_of
 from processors.doctor.findings import Drift, Severity, Subject
 from processors.doctor.stream_snapshot import StreamEntry, Streams, logged
-from processors.replay.fold import Fold, Key, Order
+from processors.replay.fold import Fold
 from processors.replay.tools import Tools
 from store.archive import Archive, DamagedSegment
 from store.documents.digests import StoredDigest
@@ -48,10 +49,10 @@ class Case:
     desk: Desk
     evidence: Evidence
     connection: asyncpg.Connection
-    documents: Mapping[Key, StoredDigest]
+    documents: Mapping[DocumentKey, StoredDigest]
     sources: Mapping[str, str]
 
-    def label(self, key: Key) -> str:
+    def label(self, key: DocumentKey) -> str:
         """Readable name of a document, with its source or private agent if it has one."""
         agent, uri = key
         if agent:
@@ -95,22 +96,26 @@ class Evidence:
     streams: Streams
     entries: Sequence[StreamEntry]
     fold: Fold
-    letters: Mapping[Order, str]
-    archived: set[Order] = field(default_factory=set)
+    letters: Mapping[LogPosition, str]
+    archived: set[LogPosition] = field(default_factory=set)
     positions: array[int] = field(default_factory=lambda: array("q"))
     damaged: dict[str, DamagedSegment] = field(default_factory=dict)
 
-    def handled(self, group: str) -> set[Order]:
+    def handled(self, group: str) -> set[LogPosition]:
         """Log positions of the changes in the streams that a group has acknowledged."""
-        return {entry.change.order for entry in self.entries if self.streams.handled(group, entry)}
+        return {
+            entry.change.log_position
+            for entry in self.entries
+            if self.streams.handled(group, entry)
+        }
 
 
 async def gather(
     project: str,
     archive: Archive,
     streams: Streams,
-    rejected: set[Order],
-    letters: Mapping[Order, str],
+    rejected: set[LogPosition],
+    letters: Mapping[LogPosition, str],
 ) -> Evidence:
     """Fold the log.
 
@@ -124,7 +129,7 @@ async def gather(
     for entry in evidence.entries:
         evidence.fold.add(entry.change)
         evidence.positions.append(entry.change.position)
-    in_streams = {entry.change.order for entry in evidence.entries}
+    in_streams = {entry.change.log_position for entry in evidence.entries}
 
     def note(error: DamagedSegment) -> None:
         evidence.damaged[error.path] = error
@@ -132,8 +137,8 @@ async def gather(
     async for change in archive.events(project, damaged=note):
         evidence.fold.add(change)
         evidence.positions.append(change.position)
-        if change.order in in_streams:
-            evidence.archived.add(change.order)
+        if change.log_position in in_streams:
+            evidence.archived.add(change.log_position)
     return evidence
 
 
@@ -166,10 +171,10 @@ async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIter
     """
     tools = case.desk.tools
     for entry in entries:
-        key = tools.names.stream(*entry.place)
+        key = tools.names.stream(*entry.stream)
         with redis_errors():
             reply = await tools.redis.xrange(key, entry.entry_id, entry.entry_id)
         for stored in entries_of(reply):
-            change = logged(stored, entry.place)
+            change = logged(stored, entry.stream)
             if change is not None:
                 yield change

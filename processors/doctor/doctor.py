@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from events.positions import DocumentKey, LogPosition
 from processors.doctor.checks.log import letters_by_project
 from processors.doctor.checks.registry import CHECKS
 from processors.doctor.context import Case, Desk, gather
 from processors.doctor.findings import Drift, Severity
 from processors.doctor.repairs.registry import repair_drifts
 from processors.doctor.stream_snapshot import Streams, read_streams
-from processors.replay.fold import Order
 from runtime.errors import HeadraceError
 from store.documents.digests import index_digest, stored_documents
 from store.inspection.snapshot import snapshot
@@ -54,7 +54,7 @@ class Health:
 class _Log:
     """The contents of Redis, read before a look. ``letters``: see ``letters_by_project``."""
 
-    letters: Mapping[str, Mapping[Order, str]]
+    letters: Mapping[str, Mapping[LogPosition, str]]
     streams: Streams
 
 
@@ -119,7 +119,7 @@ class Doctor:
         evidence = await gather(project, tools.archive, log.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:
             rows = [row async for row in stored_documents(connection, generation.id)]
-            documents = {(row.agent, row.uri): row for row in rows}
+            documents = {DocumentKey(row.agent, row.uri): row for row in rows}
             names = await names_of(connection, generation.project_id)
             case = Case(project, generation, self.desk, evidence, connection, documents, names)
             return _Look(case, [drift for find in CHECKS.values() for drift in await find(case)])

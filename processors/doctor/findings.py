@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from events.positions import DocumentKey
+
 __all__ = ["Condition", "Drift", "Severity", "State", "Subject"]
 
 
@@ -59,7 +61,7 @@ class Subject:
 
     label: str = field(compare=False)
     key: Any
-    document: tuple[str, str] | None = None
+    document: DocumentKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

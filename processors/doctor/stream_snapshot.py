@@ -11,30 +11,27 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from events.models import DocumentChunked
-from events.names import ARCHIVER, GROUPS, Lane, Names, Position, Topic
+from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
+from events.positions import LogPosition, StreamKey, change_streams
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, streamed_change
 from events.streams.entries import Entry, entries_of, is_absent, order
-from processors.replay.fold import Order
 from runtime.errors import MalformedEvent
 from store.archive.claims import claim
 
-__all__ = ["INDEXER", "Cursor", "Place", "StreamEntry", "Streams", "logged", "read_streams"]
+__all__ = ["INDEXER", "Cursor", "StreamEntry", "Streams", "logged", "read_streams"]
 
 INDEXER = GROUPS[Topic.CHANGED_LIVE]
 EMBEDDER = GROUPS[Topic.CHUNKED_LIVE]
 
 _PAGE = 1_000
 
-Place = tuple[Topic, int]
-"""A stream: topic and partition."""
-
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
     """A change in a stream, without its content."""
 
-    place: Place
+    stream: StreamKey
     entry_id: str
     change: LoggedChange
 
@@ -44,14 +41,13 @@ class StreamEntry:
         return self._own.token
 
     @property
-    def is_at_own_place(self) -> bool:
+    def is_original(self) -> bool:
         """True if its log position is its own, not kept by a redrive or asserted by a publisher."""
-        return self._own.number == self.change.position
+        return self._own.position == self.change.position
 
     @property
-    def _own(self) -> Position:
-        topic, partition = self.place
-        return Position(topic.lane, partition, self.entry_id)
+    def _own(self) -> LogPosition:
+        return LogPosition.of_entry(self.stream.topic.lane, self.stream.partition, self.entry_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +74,21 @@ class Streams:
     """
 
     began: int
-    cursors: Mapping[tuple[str, Place], Cursor]
+    cursors: Mapping[tuple[str, StreamKey], Cursor]
     entries: Mapping[str, Sequence[StreamEntry]]
-    requests: Mapping[tuple[str, int], Set[Order]] = field(default_factory=dict)
+    requests: Mapping[tuple[str, int], Set[LogPosition]] = field(default_factory=dict)
 
     def of(self, project: str) -> Sequence[StreamEntry]:
         """The changes of one project."""
         return self.entries.get(project, ())
 
-    def requested(self, project: str, generation_id: int) -> Set[Order]:
+    def requested(self, project: str, generation_id: int) -> Set[LogPosition]:
         """Log positions of changes whose vectors are requested."""
         return self.requests.get((project, generation_id), frozenset())
 
     def handled(self, group: str, entry: StreamEntry) -> bool:
         """Return whether a group has acknowledged an entry."""
-        return self.cursors[group, entry.place].handled(entry.entry_id)
+        return self.cursors[group, entry.stream].handled(entry.entry_id)
 
 
 async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -> Streams:
@@ -104,25 +100,25 @@ async def read_streams(redis: Redis, names: Names, admit: Admit | None = None) -
     Raises:
         Unavailable: Redis can't be reached.
     """
-    places = [(Topic.of_lane(lane), p) for lane in Lane for p in range(names.partitions)]
+    streams = change_streams(names)
     with redis_errors():
         began = await _position_of_now(redis)
         cursors = {
-            (group, place): await _cursor(redis, names.stream(*place), group)
-            for place in places
+            (group, stream): await _cursor(redis, names.stream(*stream), group)
+            for stream in streams
             for group in (INDEXER, ARCHIVER)
         }
         entries: defaultdict[str, list[StreamEntry]] = defaultdict(list)
-        for place in places:
-            async for entry in _entries(redis, names, place, admit):
+        for stream in streams:
+            async for entry in _entries(redis, names, stream, admit):
                 entries[entry.change.event.data.project].append(entry)
         # after the cursors: an indexer requests vectors before it acknowledges the change
         requests = await _requests(redis, names)
     return Streams(began, cursors, entries, requests)
 
 
-async def _requests(redis: Redis, names: Names) -> Mapping[tuple[str, int], Set[Order]]:
-    requests: defaultdict[tuple[str, int], set[Order]] = defaultdict(set)
+async def _requests(redis: Redis, names: Names) -> Mapping[tuple[str, int], Set[LogPosition]]:
+    requests: defaultdict[tuple[str, int], set[LogPosition]] = defaultdict(set)
     for lane in Lane:
         for partition in range(names.partitions):
             key = names.stream(Topic.of_chunked(lane), partition)
@@ -134,19 +130,19 @@ async def _requests(redis: Redis, names: Names) -> Mapping[tuple[str, int], Set[
     return requests
 
 
-def _add_request(requests: Mapping[tuple[str, int], set[Order]], entry: Entry) -> None:
+def _add_request(requests: Mapping[tuple[str, int], set[LogPosition]], entry: Entry) -> None:
     try:
         data = DocumentChunked.from_bytes(entry.fields.get(b"event", b"")).data
     except MalformedEvent:
         return
-    position = Position.from_token(data.token)
-    requests[data.project, data.generation].add((position.number, position.partition))
+    position = LogPosition.from_token(data.token)
+    requests[data.project, data.generation].add(position)
 
 
 async def _position_of_now(redis: Redis) -> int:
     seconds, microseconds = await redis.time()
     milliseconds = int(seconds) * 1000 + int(microseconds) // 1000
-    return Position(Lane.BULK, 0, f"{milliseconds}-0").number
+    return LogPosition.of_entry(Lane.BULK, 0, f"{milliseconds}-0").position
 
 
 async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
@@ -174,13 +170,13 @@ async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
 
 
 async def _entries(
-    redis: Redis, names: Names, place: Place, admit: Admit | None
+    redis: Redis, names: Names, stream: StreamKey, admit: Admit | None
 ) -> AsyncIterator[StreamEntry]:
-    async for page in _pages(redis, names.stream(*place)):
-        streamed = [_streamed(entry, place) for entry in page]
+    async for page in _pages(redis, names.stream(*stream)):
+        streamed = [_streamed(entry, stream) for entry in page]
         changes: Sequence[StreamedChange] = [change for change in streamed if change is not None]
         for change in changes if admit is None else await admit(changes):
-            yield StreamEntry(place, change.own.entry_id, claim([change.change]).changes[0])
+            yield StreamEntry(stream, change.own.entry_id, claim([change.change]).changes[0])
 
 
 async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
@@ -193,15 +189,14 @@ async def _pages(redis: Redis, key: str) -> AsyncIterator[Sequence[Entry]]:
         after = f"({page[-1][0].decode()}"
 
 
-def logged(entry: Entry, place: Place) -> LoggedChange | None:
+def logged(entry: Entry, stream: StreamKey) -> LoggedChange | None:
     """Parse the change in an entry. Returns None if the entry is not a change."""
-    streamed = _streamed(entry, place)
+    streamed = _streamed(entry, stream)
     return None if streamed is None else streamed.change
 
 
-def _streamed(entry: Entry, place: Place) -> StreamedChange | None:
-    topic, partition = place
+def _streamed(entry: Entry, stream: StreamKey) -> StreamedChange | None:
     try:
-        return streamed_change(topic.lane, partition, entry)
+        return streamed_change(stream, entry)
     except MalformedEvent:
         return None

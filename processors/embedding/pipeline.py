@@ -10,13 +10,12 @@ import structlog
 
 from events.client.outcomes import Outcomes
 from events.models import DocumentChunked, DocumentEmbedded, DocumentEmbeddedData
-from events.names import Position
+from events.positions import LogPosition
 from processors.deliveries import Delivery
 from processors.embedders.embedder import Urgency
 from processors.embedding.stage import Spent, VectorStage
 from runtime.errors import HeadraceError
 from runtime.failpoints import failpoint
-from store.documents.pending import Place
 
 __all__ = ["Chunked", "Embedding"]
 
@@ -59,13 +58,13 @@ class Embedding:
 
     async def _embed(self, project: str, generation_id: int, group: Sequence[Chunked]) -> None:
         """Embed a group, and report each change once it is complete: a batch may take minutes."""
-        waiting: defaultdict[Place, list[Chunked]] = defaultdict(list)
+        waiting: defaultdict[LogPosition, list[Chunked]] = defaultdict(list)
         for delivery in group:
-            waiting[_place(delivery)].append(delivery)
+            waiting[_log_position(delivery)].append(delivery)
         pages = self._stage.run(project, generation_id, list(waiting), _urgency(group))
         async for complete in pages:
-            for place, share in complete.items():
-                await self._finish(waiting.pop(place, []), share)
+            for log_position, share in complete.items():
+                await self._finish(waiting.pop(log_position, []), share)
         for rest in waiting.values():
             await self._finish(rest, Spent())
 
@@ -76,9 +75,8 @@ class Embedding:
             delivery.done()
 
 
-def _place(delivery: Chunked) -> Place:
-    position = Position.from_token(delivery.event.data.token)
-    return position.number, position.partition
+def _log_position(delivery: Chunked) -> LogPosition:
+    return LogPosition.from_token(delivery.event.data.token)
 
 
 def _urgency(group: Sequence[Chunked]) -> Urgency:

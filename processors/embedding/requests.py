@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.models import DocumentChunked, DocumentChunkedData
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition
 from events.streams.backlog import read_backlog
 from events.streams.chunked import ChunkedStreams
 from events.streams.trim import trim_chunked
@@ -85,7 +86,7 @@ def request_for(project: str, generation: Generation, document: PendingDocument)
     return DocumentChunked(
         data=DocumentChunkedData(
             event_id=document.event_id,
-            token=Position.from_number(document.position, document.partition).token,
+            token=LogPosition(document.position, document.partition).token,
             project=project,
             uri=document.uri,
             agent=document.agent or None,

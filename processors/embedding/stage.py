@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from events.positions import LogPosition
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
-from store.documents.pending import PendingText, PendingVectors, Place
+from store.documents.pending import PendingText, PendingVectors
 
 __all__ = ["Show", "Spent", "VectorStage"]
 
@@ -67,19 +68,19 @@ class VectorStage:
         self,
         project: str,
         generation_id: int,
-        places: Collection[Place] | None,
+        log_positions: Collection[LogPosition] | None,
         urgency: Urgency,
         show: Show = lambda _chunks: None,
-    ) -> AsyncIterator[Mapping[Place, Spent]]:
-        """Embed the pending texts of documents written by ``places``; yield the cost per change.
+    ) -> AsyncIterator[Mapping[LogPosition, Spent]]:
+        """Embed the pending texts of documents written by ``log_positions``; yield costs.
 
         Texts are embedded in pages: the vectors of a page are visible before the next one begins.
-        Each change is yielded once, when it is complete.
+        The cost of each change is yielded once, when it is complete.
 
         Args:
             project: the project's name.
             generation_id: one of its generations.
-            places: log positions of the changes. None means every change.
+            log_positions: log positions of the changes. None means every change.
             urgency: priority of the work at the model.
             show: called with the number of chunks done so far.
 
@@ -88,7 +89,7 @@ class VectorStage:
                 other models have theirs.
             ConfigurationError: the model has no key, or sends vectors of another width than before.
         """
-        spent: defaultdict[Place, Spent] = defaultdict(Spent)
+        spent: defaultdict[LogPosition, Spent] = defaultdict(Spent)
         failures: dict[str, HeadraceError] = {}
         before: Sequence[PendingText] = ()
         done = 0
@@ -96,7 +97,7 @@ class VectorStage:
             if urgency is Urgency.BULK:
                 await self._precedence.wait()
             texts = await self._pending.texts(
-                project, generation_id, places, PAGE_TEXTS, without=failures
+                project, generation_id, log_positions, PAGE_TEXTS, without=failures
             )
             if not failures:
                 yield _complete(spent, texts)
@@ -118,12 +119,12 @@ class VectorStage:
         self,
         project: str,
         generation_id: int,
-        places: Collection[Place] | None = None,
+        log_positions: Collection[LogPosition] | None = None,
         show: Show = lambda _chunks: None,
     ) -> Spent:
         """Embed all pending texts as bulk work and return the total cost; raises as ``run``."""
         total = Spent()
-        async for complete in self.run(project, generation_id, places, Urgency.BULK, show):
+        async for complete in self.run(project, generation_id, log_positions, Urgency.BULK, show):
             for share in complete.values():
                 total.add(share)
         return total
@@ -134,7 +135,7 @@ class VectorStage:
         generation_id: int,
         texts: Sequence[PendingText],
         urgency: Urgency,
-        spent: defaultdict[Place, Spent],
+        spent: defaultdict[LogPosition, Spent],
     ) -> dict[str, HeadraceError]:
         """Embed one page and write it; return the errors of models that failed, by name."""
         refused: dict[int, str] = {}
@@ -152,32 +153,32 @@ class VectorStage:
         failpoint("embedding.committed")
         for text in texts:
             if text.text is not None and text.model not in failures:
-                spent[text.place].chunks += text.chunk_id not in refused
-                spent[text.place].refused += text.chunk_id in refused
+                spent[text.log_position].chunks += text.chunk_id not in refused
+                spent[text.log_position].refused += text.chunk_id in refused
         return failures
 
 
 def _complete(
-    spent: defaultdict[Place, Spent], waiting: Sequence[PendingText]
-) -> dict[Place, Spent]:
+    spent: defaultdict[LogPosition, Spent], waiting: Sequence[PendingText]
+) -> dict[LogPosition, Spent]:
     """Take out the complete changes: texts are in log order, so these precede all waiting ones."""
-    first = waiting[0].place if waiting else None
-    complete = [place for place in spent if first is None or place < first]
-    return {place: spent.pop(place) for place in complete}
+    first = waiting[0].log_position if waiting else None
+    complete = [log_position for log_position in spent if first is None or log_position < first]
+    return {log_position: spent.pop(log_position) for log_position in complete}
 
 
 def _bill(
-    spent: defaultdict[Place, Spent],
+    spent: defaultdict[LogPosition, Spent],
     texts: Iterable[PendingText],
     new: Mapping[bytes, str],
     embedded: Embedded,
 ) -> None:
-    payers = {text.content_hash: text.place for text in texts}
+    payers = {text.content_hash: text.log_position for text in texts}
     shares = divide(new, payers, embedded.tokens, embedded.cost_usd)
-    for place, share in shares.items():
-        spent[place].texts += share.texts
-        spent[place].tokens += share.tokens
-        spent[place].cost_usd += share.cost_usd
+    for log_position, share in shares.items():
+        spent[log_position].texts += share.texts
+        spent[log_position].tokens += share.tokens
+        spent[log_position].cost_usd += share.cost_usd
 
 
 def _by_model(texts: Iterable[PendingText]) -> Mapping[str, dict[bytes, str]]:

@@ -17,6 +17,7 @@ from dataclasses import replace
 import structlog
 
 from events.names import Lane
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from processors.admission import KeyRing
 from processors.embedders.embedder import Urgency
@@ -131,7 +132,7 @@ class Indexing:
             change: why for change, why in zip(group, reasons, strict=True) if why is not None
         }
         fresh = await self._skip_handled(
-            [change for change in group if change not in refusals or change.is_at_own_place],
+            [change for change in group if change not in refusals or change.is_original],
             refusals,
         )
         refusals = self._over_limits(fresh) | refusals
@@ -161,10 +162,10 @@ class Indexing:
         failpoint("indexing.prepared")
         applied = await self._write(project, _writes(deliveries, prepared.documents))
         failpoint("indexing.committed")
-        places = _by_place(deliveries)
+        by_position = _by_position(deliveries)
         done = list(zip(prepared.documents, applied, strict=True))
         results = [
-            result_of(places[document.change.order], result, document)
+            result_of(by_position[document.change.log_position], result, document)
             for document, result in done
             if result.conflict is None
         ]
@@ -191,7 +192,7 @@ class Indexing:
 
         It may not have requested their vectors either, so they are requested again.
         """
-        keys = {(d.event.data.project, d.partition, d.number): d for d in group}
+        keys = {(change.event.data.project, change.log_position): change for change in group}
         proofs = {key: change.sha256 for key, change in keys.items() if change in doubtful}
         handled = await self._store.handled(list(keys), proofs)
         if handled:
@@ -200,30 +201,35 @@ class Indexing:
 
     async def _report_handled(self, handled: Sequence[Change]) -> None:
         project = handled[0].event.data.project
-        places = [(delivery.number, delivery.partition) for delivery in handled]
-        generation, waiting = await self._pending.counts_at(project, places)
+        generation, waiting = await self._pending.counts_at(
+            project, [delivery.log_position for delivery in handled]
+        )
         results = [
             result_of(
                 delivery,
-                Applied(delivery.event.id, "duplicate", chunks_pending=waiting.get(place, 0)),
+                Applied(
+                    delivery.event.id,
+                    "duplicate",
+                    chunks_pending=waiting.get(delivery.log_position, 0),
+                ),
             )
-            for delivery, place in zip(handled, places, strict=True)
+            for delivery in handled
         ]
         await self._reporter.finish(results, 0 if generation is None else generation.id)
 
 
-def _by_place(deliveries: Sequence[Change]) -> dict[tuple[int, int], Change]:
-    return {(delivery.number, delivery.partition): delivery for delivery in deliveries}
+def _by_position(deliveries: Sequence[Change]) -> dict[LogPosition, Change]:
+    return {delivery.log_position: delivery for delivery in deliveries}
 
 
 def _writes(
     deliveries: Sequence[Change], documents: Sequence[EmbeddedDocument]
 ) -> list[DocumentWrite]:
     """Collect the writes; the ledger must record which changes only assert their position."""
-    places = _by_place(deliveries)
-    writes = [(document.write, places[document.change.order]) for document in documents]
+    by_position = _by_position(deliveries)
+    writes = [(document.write, by_position[document.change.log_position]) for document in documents]
     return [
-        write if change.is_at_own_place else replace(write, claimant=change.sha256)
+        write if change.is_original else replace(write, claimant=change.sha256)
         for write, change in writes
     ]
 
@@ -258,9 +264,9 @@ def _size(delivery: Change) -> int:
 
 
 def _logged(delivery: Change) -> LoggedChange:
-    return LoggedChange(delivery.partition, delivery.number, delivery.event)
+    return LoggedChange(delivery.log_position, delivery.event)
 
 
 def _urgency(group: Sequence[Change]) -> Urgency:
-    live = any(d.position is not None and d.position.lane is Lane.LIVE for d in group)
+    live = any(change.own is not None and change.own.lane is Lane.LIVE for change in group)
     return Urgency.LIVE if live else Urgency.BULK

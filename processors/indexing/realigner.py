@@ -12,7 +12,8 @@ from itertools import product
 import structlog
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.server.scripts import MoveOn
 from store.store import Store
@@ -55,7 +56,7 @@ class Realigner:
             copied = await self._move_on(
                 stream,
                 group=GROUPS[topic],
-                handled=Position.from_number(handled, partition).entry_id,
+                handled=LogPosition(handled, partition).entry_id,
                 goal=_after(end),
             )
         if copied is None:
@@ -71,5 +72,5 @@ class Realigner:
 
 def _after(position: int) -> str:
     """Id of the next millisecond, after which a stream can add a million entries."""
-    milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
+    milliseconds = int(LogPosition(position, 0).entry_id.partition("-")[0])
     return f"{milliseconds + 1}-0"

@@ -16,7 +16,7 @@ from events.models import (
     DocumentIndexed,
     DocumentIndexedData,
 )
-from events.names import Lane, Position
+from events.names import Lane
 from events.streams.chunked import ChunkedStreams
 from processors.deliveries import Delivery
 from processors.indexing.documents import EmbeddedDocument
@@ -91,7 +91,7 @@ def result_of(
     elapsed = datetime.now(UTC) - event.time
     return delivery, DocumentIndexedData(
         event_id=event.id,
-        token=Position.from_number(delivery.number, delivery.partition).token,
+        token=delivery.log_position.token,
         project=event.data.project,
         uri=event.data.uri,
         change=event.data.change,

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from events import Client, Receipt
-from events.names import Position
+from events.positions import DocumentKey, LogPosition
 from events.server.persistence import rewrite_files
 from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights
 from processors.purge.deletes import publish_deletes, until_archived, until_deleted
@@ -105,11 +105,10 @@ class _Work:
         self._project_id = project_id
         self._agent = agent
         self._positions = {
-            uri: Position.from_token(receipt.token) for uri, receipt in receipts.items()
+            uri: LogPosition.from_token(receipt.token) for uri, receipt in receipts.items()
         }
         self._before = {
-            (agent, uri): (position.number, position.partition)
-            for uri, position in self._positions.items()
+            DocumentKey(agent, uri): position for uri, position in self._positions.items()
         }
         self._targets = PurgeTargets(report.project, self._before)
         self._deleted_rows = DeletedRows(purge.servers.database, project_id)
@@ -126,7 +125,7 @@ class _Work:
         needed = archived.needed | streams.needed | waiting
         contents = await self._deleted_rows.drop_contents(archived.hashes - needed)
         vectors = await self._deleted_rows.purge_vectors(generations)
-        reasons = await self._deleted_rows.silence_rejections(archived.places)
+        reasons = await self._deleted_rows.silence_rejections(archived.log_positions)
         removed = self._report.removed
         removed["vector cache"] = f"{vectors} vectors that no text uses"
         removed["contents by reference"] = str(contents)
@@ -142,7 +141,11 @@ class _Work:
         Returns how many were dropped, and the hashes that the other events refer to.
         """
         events = await self._deleted_rows.outbox()
-        mine = {event_id for event_id, raw in events.items() if self._targets.change(raw, (0, 0))}
+        mine = {
+            event_id
+            for event_id, raw in events.items()
+            if self._targets.change(raw, LogPosition(0, 0))
+        }
         needed = {
             sha256
             for event_id, raw in events.items()
@@ -180,7 +183,7 @@ class _Work:
                 agent=self._agent or None,
                 uri=uri,
                 change="delete",
-                position=position.number,
+                position=position.position,
                 partition=position.partition,
                 published_at=datetime.now(UTC),
             )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from events.names import Lane, Position
+from events.names import Lane
+from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.streams.purge import PurgeTargets, StreamPurge, require_rights
 from processors.purge.documents import Purge, PurgeReport, finish
@@ -57,7 +58,9 @@ async def delete_project(
         if "#" not in project:
             with redis_errors():
                 seconds, microseconds = await servers.redis.time()
-            until = Position(Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0").number
+            until = LogPosition.of_entry(
+                Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0"
+            ).position
             name = await _retired(deleted, project_id, patience)
             await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes cache the name
             streams = StreamPurge(servers.redis, servers.names)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from events.positions import Rank
+from events.positions import DocumentKey, LogPosition, Rank
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
@@ -15,7 +15,7 @@ from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import Spent, VectorStage
 from processors.indexing.documents import Failure
 from processors.indexing.preparation import Cutter, Preparer, Resolver
-from processors.replay.fold import Key, LastChange, Order
+from processors.replay.fold import LastChange
 from processors.replay.project_log import Contents
 from runtime.errors import Poison
 from runtime.failpoints import failpoint
@@ -67,9 +67,9 @@ class Builder:
 
     project: str
     generation: Generation
-    stored: dict[Key, Rank]
+    stored: dict[DocumentKey, Rank]
     workshop: Workshop
-    refused: dict[Order, Poison] = field(default_factory=dict)
+    refused: dict[LogPosition, Poison] = field(default_factory=dict)
     in_bulk: bool = True
     guard: Callable[[], None] = lambda: None
     spent: Spent = field(default_factory=Spent)
@@ -85,7 +85,7 @@ class Builder:
             OperatorError: a model has no key any more, for example.
         """
         await self._build([last for last in missing if not last.deleted], progress)
-        gone = [last for last in missing if last.deleted and last.order not in self.refused]
+        gone = [last for last in missing if last.deleted and last.log_position not in self.refused]
         await self._build(gone, progress)
 
     async def embed(self, progress: Progress) -> None:
@@ -119,13 +119,13 @@ class Builder:
         """
 
         async def copy(batch: Sequence[LastChange]) -> None:
-            wanted = {last.key: last.order for last in batch}
+            wanted = {last.key: last.log_position for last in batch}
             database = self.workshop.database
             copies = await copied(database, self.project, source, list(wanted), self.generation)
             still = [
                 document
                 for document in copies
-                if wanted[_key(document.write)] == document.write.order
+                if wanted[_key(document.write)] == document.write.log_position
             ]
             await self._write([document.write for document in still if document.whole])
             damaged = {_key(document.write) for document in still if not document.whole}
@@ -171,15 +171,15 @@ class Builder:
         return [document.write for document in prepared.documents]
 
     def _refuse(self, failures: Sequence[Failure]) -> None:
-        self.refused |= {failure.change.order: failure.error for failure in failures}
+        self.refused |= {failure.change.log_position: failure.error for failure in failures}
 
     def _note(self, writes: Sequence[DocumentWrite]) -> None:
         self.stored |= {_key(write): write.rank for write in writes}
         failpoint("replay.building")
 
 
-def _key(write: DocumentWrite) -> Key:
-    return write.agent or "", write.uri
+def _key(write: DocumentWrite) -> DocumentKey:
+    return DocumentKey(write.agent or "", write.uri)
 
 
 async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from events.positions import DocumentKey
 from processors.replay.builder import Builder, Progress
-from processors.replay.fold import Fold, Key, LastChange
+from processors.replay.fold import Fold, LastChange
 from processors.replay.project_log import ProjectLog
 from processors.replay.verification import Difference, NotSwitched
 from runtime.errors import Unavailable
@@ -91,28 +92,28 @@ class CatchUp:
             raise self._refusal("the log lacks the last change", lost)
         wanted = [changes[stored_position.key] for stored_position in behind]
         await self.builder.build(wanted, progress)
-        refused = [change for change in wanted if change.order in self.builder.refused]
+        refused = [change for change in wanted if change.log_position in self.builder.refused]
         if refused:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
                 [
-                    Difference.of(change.key, str(self.builder.refused[change.order]))
+                    Difference.of(change.key, str(self.builder.refused[change.log_position]))
                     for change in refused
                 ],
                 self.builder.generation.id,
             )
 
-    async def _look_up(self, behind: Sequence[DocumentPosition]) -> dict[Key, LastChange]:
+    async def _look_up(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
         later change that no worker has applied yet may still be rejected: it is used only if the
         log lacks the exact one.
         """
-        exact = Fold(only={stored_position.order for stored_position in behind})
+        exact = Fold(only={stored_position.log_position for stored_position in behind})
         for stored_position in behind:
             last = self.fold.last.get(stored_position.key)
-            if last is not None and last.order == stored_position.order:
+            if last is not None and last.log_position == stored_position.log_position:
                 exact.last[stored_position.key] = last
         first = min(stored_position.position for stored_position in behind)
         if not all(stored_position.key in exact.last for stored_position in behind):
@@ -135,7 +136,7 @@ class CatchUp:
             [
                 Difference.of(
                     stored_position.key,
-                    str(self.builder.refused.get(stored_position.order, reason)),
+                    str(self.builder.refused.get(stored_position.log_position, reason)),
                 )
                 for stored_position in lost
             ],

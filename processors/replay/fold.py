@@ -6,16 +6,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from events.models import content_hash
-from events.positions import Rank
+from events.positions import DocumentKey, LogPosition, Rank
 from events.streams.changes import LoggedChange
 
-__all__ = ["Fold", "Key", "LastChange", "Order"]
-
-Key = tuple[str, str]
-"""Agent ('' for shared documents) and uri."""
-
-Order = tuple[int, int]
-"""Position and partition: the log position of a change."""
+__all__ = ["Fold", "LastChange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +21,14 @@ class LastChange:
     deleted: bool
 
     @property
-    def key(self) -> Key:
-        """Key of the document."""
-        return self.change.event.data.agent or "", self.uri
+    def key(self) -> DocumentKey:
+        """DocumentKey of the document."""
+        return DocumentKey(self.change.event.data.agent or "", self.uri)
 
     @property
-    def order(self) -> Order:
+    def log_position(self) -> LogPosition:
         """Log position."""
-        return self.change.order
+        return self.change.log_position
 
     @property
     def rank(self) -> Rank:
@@ -77,7 +71,7 @@ class LastChange:
         else:
             return self.change
         alone = event.model_copy(update={"data": data.model_copy(update=update)})
-        return LoggedChange(self.change.partition, self.change.position, alone)
+        return LoggedChange(self.change.log_position, alone)
 
 
 @dataclass
@@ -89,12 +83,12 @@ class Fold:
     ``found`` when it is read.
     """
 
-    left_out: set[Order] = field(default_factory=set)
+    left_out: set[LogPosition] = field(default_factory=set)
     sought: str | None = None
-    last: dict[Key, LastChange] = field(default_factory=dict)
+    last: dict[DocumentKey, LastChange] = field(default_factory=dict)
     earliest: int | None = None
     found: int | None = None
-    only: Container[Order] | None = None
+    only: Container[LogPosition] | None = None
 
     def add(self, change: LoggedChange) -> None:
         """Add one change."""
@@ -102,21 +96,23 @@ class Fold:
             self.earliest = change.position
         if change.event.id == self.sought and self.found is None:
             self.found = change.position
-        if change.order in self.left_out or not (self.only is None or change.order in self.only):
+        if change.log_position in self.left_out or not (
+            self.only is None or change.log_position in self.only
+        ):
             return
         for part in _parts(change):
             former = self.last.get(part.key)
             if former is None or former.rank < part.rank:
                 self.last[part.key] = part
 
-    def newer_than(self, stored: Mapping[Key, Rank]) -> list[LastChange]:
+    def newer_than(self, stored: Mapping[DocumentKey, Rank]) -> list[LastChange]:
         """Changes that are newer than the ``stored`` ranks, in the order of the log."""
         missing = [
             last for key, last in self.last.items() if key not in stored or stored[key] < last.rank
         ]
-        return sorted(missing, key=lambda last: (last.order, last.uri))
+        return sorted(missing, key=lambda last: (last.log_position, last.uri))
 
-    def older_than(self, stored: Mapping[Key, Rank]) -> list[Key]:
+    def older_than(self, stored: Mapping[DocumentKey, Rank]) -> list[DocumentKey]:
         """Documents whose stored version is newer than the log."""
         return sorted(
             key

@@ -9,7 +9,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import Lane, Names, Position, Topic
+from events.names import Lane, Names, Topic
+from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
 from processors.replay.fold import Fold
@@ -111,7 +112,7 @@ async def stream_ends(redis: Redis, names: Names) -> dict[str, str]:
 
 def entry_id_before(position: int) -> str:
     """Entry id that precedes every entry whose position may be ``position`` or later."""
-    milliseconds = int(Position.from_number(position, 0).entry_id.partition("-")[0])
+    milliseconds = int(LogPosition(position, 0).entry_id.partition("-")[0])
     return f"{max(0, milliseconds - 1)}-0"
 
 

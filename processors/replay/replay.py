@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from events.positions import DocumentKey
 from processors.replay.builder import Builder
 from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
 from processors.replay.dry_run import Estimate, estimate, prices_of
-from processors.replay.fold import Fold, Key, LastChange
+from processors.replay.fold import Fold, LastChange
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice, choose_recipe
 from processors.replay.start import (
@@ -114,7 +115,8 @@ class Replay:
             self._document_positions = await self._tools.document_positions.of(live)
             self._log = project_log(self._tools, self._project)
             adopted = {
-                stored_position.order for stored_position in self._document_positions.values()
+                stored_position.log_position
+                for stored_position in self._document_positions.values()
             }
             self._fold = Fold(rejected - adopted, sought=self._choice.since)
             await self._log.read(self._fold)
@@ -142,7 +144,7 @@ class Replay:
 
     async def _fill(self) -> None:
         """Build until the generation has every change that was read from the log."""
-        moved: set[Key] = set()
+        moved: set[DocumentKey] = set()
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
                 missing = self._missing()
@@ -237,10 +239,10 @@ class Replay:
         return [
             last
             for last in self._fold.newer_than(self._builder.stored)
-            if last.order not in self._builder.refused
+            if last.log_position not in self._builder.refused
         ]
 
-    async def _members_of_scope(self) -> set[Key]:
+    async def _members_of_scope(self) -> set[DocumentKey]:
         collection = self._scope.collection
         if collection is None:
             return set()
@@ -255,17 +257,23 @@ class Replay:
         return (
             not self._scope.is_all
             and stored is not None
-            and stored.order == last.order
+            and stored.log_position == last.log_position
             and not self._scope.covers(last, stored, self._members)
         )
 
     async def _leave_out_poison(self) -> None:
         """Exclude changes that workers reject too: their documents keep the former version."""
-        places = self._builder.refused.keys() - self._fold.left_out
-        if not places:
+        log_positions = self._builder.refused.keys() - self._fold.left_out
+        if not log_positions:
             return
-        outcomes = await self._tools.document_positions.outcomes(self._live.project_id, places)
-        poison = {place for place in places if outcomes.get(place, "rejected") == "rejected"}
+        outcomes = await self._tools.document_positions.outcomes(
+            self._live.project_id, log_positions
+        )
+        poison = {
+            log_position
+            for log_position in log_positions
+            if outcomes.get(log_position, "rejected") == "rejected"
+        }
         if poison:
             self._fold = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from events.names import Lane, Position
+from events.names import Lane
+from events.positions import DocumentKey, LogPosition
 from processors.chunking.registry import Chunking
-from processors.replay.fold import Fold, Key, LastChange
+from processors.replay.fold import Fold, LastChange
 from runtime.errors import UsageError
 from store.generations.catalog import Recipe
 from store.generations.document_positions import DocumentPosition
@@ -53,10 +54,10 @@ class Scope:
         """Return whether nothing is carried over."""
         return self == Scope()
 
-    def covers(self, last: LastChange, stored: DocumentPosition, members: set[Key]) -> bool:
+    def covers(self, last: LastChange, stored: DocumentPosition, members: set[DocumentKey]) -> bool:
         """Return whether a document has to be rebuilt. Its live version is of its last change."""
         return (
-            (self.since is None or last.order[0] >= self.since)
+            (self.since is None or last.log_position[0] >= self.since)
             and (self.kind is None or stored.kind == self.kind)
             and (self.collection is None or stored.key in members)
         )
@@ -138,13 +139,13 @@ def instant_of(text: str) -> datetime | None:
 
 def _position_of(instant: datetime) -> int:
     milliseconds = max(0, int(instant.timestamp() * 1000))
-    return Position(Lane.BULK, 0, f"{milliseconds}-0").number
+    return LogPosition.of_entry(Lane.BULK, 0, f"{milliseconds}-0").position
 
 
 def _from_when(beginning: int | None) -> str:
     if beginning is None:
         return "the log of this project is empty"
-    milliseconds = int(Position.from_number(beginning, 0).entry_id.partition("-")[0])
+    milliseconds = int(LogPosition(beginning, 0).entry_id.partition("-")[0])
     begins = datetime.fromtimestamp(milliseconds / 1000, UTC)
     instant = begins.isoformat(timespec="milliseconds")
     return f"the log begins later, at {instant}: name that time, or replay all without --from"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from processors.replay.fold import Fold, Key
+from events.positions import DocumentKey
+from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.scope import Choice, Scope, choose_scope, instant_of
 from processors.replay.tools import Tools
@@ -66,7 +67,7 @@ async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) ->
 
 
 def check_complete(
-    project: str, fold: Fold, live: Mapping[Key, DocumentPosition], log: ProjectLog
+    project: str, fold: Fold, live: Mapping[DocumentKey, DocumentPosition], log: ProjectLog
 ) -> None:
     """Make sure that the log has the last change of every live document.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from processors.replay.fold import Fold, Key, LastChange, Order
+from events.positions import DocumentKey, LogPosition
+from processors.replay.fold import Fold, LastChange
 from runtime.errors import OperatorError, Poison
 from store.documents.digests import DocumentDigest, StoredDigest, index_digest, stored_documents
 from store.generations.catalog import Generation
@@ -46,7 +47,7 @@ class Verified:
 
 
 async def verify(
-    database: Database, generation: Generation, fold: Fold, refused: dict[Order, Poison]
+    database: Database, generation: Generation, fold: Fold, refused: dict[LogPosition, Poison]
 ) -> Verified:
     """Read a whole generation and compare it with the fold that it was built from.
 
@@ -54,10 +55,10 @@ async def verify(
         Unavailable: Postgres can't be reached.
     """
     scope = generation.project_id, EVERY_AGENT, generation.id
-    stored: dict[Key, StoredDigest] = {}
+    stored: dict[DocumentKey, StoredDigest] = {}
     async with database.scope(*scope) as connection:
         async for row in stored_documents(connection, generation.id):
-            stored[row.agent, row.uri] = row
+            stored[DocumentKey(row.agent, row.uri)] = row
         postings = [difference async for difference in _unposted(connection, generation)]
         flaws = await find_vector_flaws(connection, generation)
     differences = list(compare(fold, stored, refused))
@@ -85,26 +86,26 @@ async def _unposted(
     """
     survey = await survey_postings(connection, generation.id)
     owners = await chunk_owners(connection, generation.id, survey.missing)
-    for key, chunks in Counter((owner.agent, owner.uri) for owner in owners).items():
+    for key, chunks in Counter(DocumentKey(owner.agent, owner.uri) for owner in owners).items():
         yield Difference.of(key, f"{chunks} chunks have no postings")
     for segment in survey.to_rewrite:
         reason = survey.broken.get(segment, "other segments contain its chunks, too")
         yield Difference("", f"keyword segment {segment}", reason)
 
 
-def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[Key, Difference]]:
-    counts = Counter(((finding.agent, finding.uri), finding.flaw) for finding in flaws)
+def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[DocumentKey, Difference]]:
+    counts = Counter((DocumentKey(finding.agent, finding.uri), finding.flaw) for finding in flaws)
     for (key, flaw), chunks in counts.items():
         yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
 
 
 def compare(
-    fold: Fold, stored: dict[Key, StoredDigest], refused: dict[Order, Poison]
+    fold: Fold, stored: dict[DocumentKey, StoredDigest], refused: dict[LogPosition, Poison]
 ) -> Iterator[Difference]:
     """Differences between the fold of the log and the rows, at most one for each document."""
     for last in fold:
-        if last.order in refused:
-            yield Difference.of(last.key, f"can't be processed: {refused[last.order]}")
+        if last.log_position in refused:
+            yield Difference.of(last.key, f"can't be processed: {refused[last.log_position]}")
             continue
         reason = _reason(last, stored.get(last.key))
         if reason is not None:
@@ -116,8 +117,8 @@ def compare(
 def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
     if row is None:
         return "it is missing"
-    if (row.position, row.partition) != last.order:
-        return f"it is at position {row.position}, but at {last.order[0]} in the log"
+    if (row.position, row.partition) != last.log_position:
+        return f"it is at position {row.position}, but at {last.log_position[0]} in the log"
     if row.deleted != last.deleted:
         return "it is deleted" if row.deleted else "it should be deleted"
     if row.content_hash != last.content_hash:
@@ -132,14 +133,14 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
     return None
 
 
-def _expected(fold: Fold, stored: dict[Key, StoredDigest]) -> Iterable[DocumentDigest]:
+def _expected(fold: Fold, stored: dict[DocumentKey, StoredDigest]) -> Iterable[DocumentDigest]:
     for last in fold:
         row = stored.get(last.key)
         yield DocumentDigest(
             agent=last.key[0],
             uri=last.uri,
-            position=last.order[0],
-            partition=last.order[1],
+            position=last.log_position[0],
+            partition=last.log_position[1],
             deleted=last.deleted,
             content_hash=last.content_hash,
             digest=b"" if row is None or row.recorded is None else row.recorded,
@@ -161,7 +162,7 @@ class Difference:
     reason: str
 
     @classmethod
-    def of(cls, key: Key, reason: str) -> Difference:
+    def of(cls, key: DocumentKey, reason: str) -> Difference:
         """Build a difference for the document with this key."""
         return cls(*key, reason)
 

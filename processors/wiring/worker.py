@@ -212,7 +212,7 @@ def _answering(
             base.servers.store,
             base.servers.pending,
             partial(read_watermark, base.servers.redis, base.servers.names),
-            places=base.settings.query_concurrency * WAITING_PER_WORKING,
+            most_waiting=base.settings.query_concurrency * WAITING_PER_WORKING,
             ending=ending,
         ),
         Assembler(search, count_tokens),

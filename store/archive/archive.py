@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.check import Check, check
 from store.archive.compaction.compactor import GRACE, Compacted, Compactor
 from store.archive.compaction.redaction import Purged, Redactor
 from store.archive.compaction.replacement import Replacing
-from store.archive.compaction.retention import Document
 from store.archive.damage import DamagedSegment, Report, raise_damage
 from store.archive.files import Files
 from store.archive.index import Index
@@ -149,7 +149,7 @@ class Archive:
         self,
         project: str,
         older_than: datetime,
-        rejected: Collection[tuple[int, int]] | None = None,
+        rejected: Collection[LogPosition] | None = None,
         *,
         grace: timedelta = GRACE,
     ) -> Compacted:
@@ -169,7 +169,7 @@ class Archive:
             return Compacted()
         return await self._compactor.compact(project, project_id, older_than, rejected, grace)
 
-    async def survey(self, project_id: int, before: Mapping[Document, tuple[int, int]]) -> Purged:
+    async def survey(self, project_id: int, before: Mapping[DocumentKey, LogPosition]) -> Purged:
         """Report what the archive holds of documents, each before a log position; reads all files.
 
         ``before``: log position (position, partition) by document (agent, uri).
@@ -180,7 +180,7 @@ class Archive:
         self,
         project: str,
         project_id: int,
-        before: Mapping[Document, tuple[int, int]],
+        before: Mapping[DocumentKey, LogPosition],
         *,
         grace: timedelta = GRACE,
     ) -> Purged | None:

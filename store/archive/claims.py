@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from events.models import ContentReference, content_hash
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 
 __all__ = ["Claims", "claim", "reference"]
@@ -29,7 +30,7 @@ class Claims:
 
 def claim(changes: Iterable[LoggedChange]) -> Claims:
     """Separate changes from contents; of changes with the same log position, keep the first."""
-    claimed: dict[tuple[int, int], LoggedChange] = {}
+    claimed: dict[LogPosition, LoggedChange] = {}
     contents: dict[str, str | None] = {}
     for change in changes:
         text = change.event.data.content
@@ -37,7 +38,7 @@ def claim(changes: Iterable[LoggedChange]) -> Claims:
         sha256 = reference(checked)
         if sha256 is not None:
             contents[sha256] = contents.get(sha256) or text
-        claimed.setdefault(change.order, checked)
+        claimed.setdefault(change.log_position, checked)
     return Claims(tuple(claimed.values()), contents)
 
 
@@ -54,4 +55,4 @@ def _checked(change: LoggedChange, text: str) -> LoggedChange:
         update={"content": None, "content_ref": content_ref, "content_hash": sha256}
     )
     event = change.event.model_copy(update={"data": data})
-    return LoggedChange(change.partition, change.position, event)
+    return LoggedChange(change.log_position, event)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ValidationError
 
 from events.models import DocumentChanged, first_problem
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Block, Compressor, Decompressor
 
@@ -124,4 +125,4 @@ def decode_block(data: bytes, block: Block | BadBlock) -> list[LoggedChange]:
 
 def _change(line: bytes) -> LoggedChange:
     parsed = _Line.model_validate_json(line)
-    return LoggedChange(parsed.partition, parsed.position, parsed.event)
+    return LoggedChange(LogPosition(parsed.position, parsed.partition), parsed.event)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import asyncpg
 
+from events.positions import LogPosition
 from store.archive.content_files import Span
 from store.generations.catalog import enter_live
 from store.postgres.deployment import read_deployment
@@ -149,12 +150,12 @@ class Index:
             rows = await connection.fetch(_QUERIES["pack_spans"], project_id, segment_id)
         return [_span(row) for row in rows]
 
-    async def rejected(self, project_id: int) -> set[tuple[int, int]]:
+    async def rejected(self, project_id: int) -> set[LogPosition]:
         """Partition and position of the changes that never took effect."""
         async with self._database.scope(project_id, EVERY_AGENT) as connection:
             live = await enter_live(connection, project_id)
             rows = await connection.fetch(_QUERIES["rejected_places"], project_id, live.id)
-        return {(row["partition"], row["position"]) for row in rows}
+        return {LogPosition(row["position"], row["partition"]) for row in rows}
 
     async def handled_position(self, project_id: int, event_id: str) -> int | None:
         """Position of an event in the ledger; the first one, if it was published again."""

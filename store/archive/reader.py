@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import zip_longest
 
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Decompressor, blocks
 from store.archive.content_files import Span, coalesced, text_of
@@ -155,17 +156,17 @@ class _Seen:
     """Detects changes that two files with overlapping ranges of positions both hold."""
 
     def __init__(self) -> None:
-        self._orders: set[tuple[int, int]] = set()
+        self._seen: set[LogPosition] = set()
 
     def is_new(self, change: LoggedChange, following: Segment | None) -> bool:
         """Return whether a change is new; remember it if ``following`` may hold it too."""
-        if change.order in self._orders:
+        if change.log_position in self._seen:
             return False
         may_return = following is not None and change.position >= following.first_position
-        if may_return and len(self._orders) < _MOST_REMEMBERED:
-            self._orders.add(change.order)
+        if may_return and len(self._seen) < _MOST_REMEMBERED:
+            self._seen.add(change.log_position)
         return True
 
     def forget_before(self, position: int) -> None:
         """Forget changes before a position, because no later file holds any."""
-        self._orders = {order for order in self._orders if order[0] >= position}
+        self._seen = {seen for seen in self._seen if seen.position >= position}

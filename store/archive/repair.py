@@ -56,15 +56,15 @@ class ArchiveRepair:
 
     async def _replace_events(self, segment: Segment, at_hand: Sequence[LoggedChange]) -> list[str]:
         span = range(segment.first_position, segment.last_position + 1)
-        whole = {change.order: change for change in at_hand if change.position in span}
+        whole = {change.log_position: change for change in at_hand if change.position in span}
         async for change in self._reader.segment(self._project_id, segment, _ignore):
-            whole[change.order] = change
+            whole[change.log_position] = change
         lost = segment.entries - len(whole)
         if lost > 0:
             return [self._failure(segment.path, lost, "changes")]
         files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
-            await files.events(sorted(whole.values(), key=lambda change: change.order))
+            await files.events(sorted(whole.values(), key=lambda change: change.log_position))
             old = [segment.segment_id]
             await self._replacing.events(
                 self._project_id, old, files.files, dropped=0, complete_from=None

@@ -178,7 +178,7 @@ class Appender:
         sizes = await self._index.reference_sizes(project_id, referred) if referred else {}
         for group in _groups(sizes):
             await files.contents(await self._index.references(project_id, group))
-        await files.events(sorted(claims.changes, key=lambda change: change.order))
+        await files.events(sorted(claims.changes, key=lambda change: change.log_position))
 
     async def _enter(
         self, project_id: int, files: Writing, claims: Claims, relied_on: Collection[str]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import asyncpg
 
+from events.positions import DocumentKey
 from runtime.errors import Unavailable
 from store.documents import collections, embeddings, fence
 from store.documents.fence import Revision
@@ -29,8 +30,6 @@ _COLUMNS = (
 )
 _NAMED_IN_ERRORS = 3
 
-DocumentKey = tuple[str, str]
-"""Agent ('' for shared) and uri."""
 
 NewChunk = tuple[int, int, DocumentWrite, ChunkWrite]
 """A chunk with its id, its document's id, and its document."""
@@ -106,7 +105,9 @@ class BulkWriter:
             stored = [uri for uri in revisions if uri not in added or not added[uri].created]
             if stored:
                 raise DocumentsInTheWay(_in_the_way(stored))
-            ids |= {(agent, uri): document.document_id for uri, document in added.items()}
+            ids |= {
+                DocumentKey(agent, uri): document.document_id for uri, document in added.items()
+            }
             members = {
                 added[uri].document_id: revision.write.collections
                 for uri, revision in revisions.items()
@@ -140,7 +141,7 @@ async def _numbered(
     count = sum(len(write.chunks) for write in writes)
     ids = iter(await connection.fetchval(_QUERIES["take_chunk_ids"], count) or ())
     return [
-        (next(ids), document_ids[write.agent or "", write.uri], write, chunk)
+        (next(ids), document_ids[DocumentKey(write.agent or "", write.uri)], write, chunk)
         for write in writes
         for chunk in write.chunks
     ]

@@ -33,7 +33,7 @@ _LARGE_TIMEOUT_S = 60.0
 Identity = tuple[bytes, int | None, str | None, tuple[str, ...]]
 """Everything that a chunk is found by: hash, model, symbol, headings. Equal chunks share it."""
 
-Place = tuple[int, int, int, int | None, int]
+Location = tuple[int, int, int, int | None, int]
 """Ordinal, start line, end line, page, tokens. A change of these does not require reindexing."""
 
 
@@ -43,7 +43,7 @@ class StoredChunk:
 
     chunk_id: int
     identity: Identity
-    place: Place
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class NewChunk:
         return write.content_hash, self.model_id, write.symbol, write.heading_path
 
     @property
-    def place(self) -> Place:
+    def location(self) -> Location:
         """Location in the document, comparable with that of a stored chunk."""
         write = self.write
         return write.ordinal, write.start_line, write.end_line, write.page, write.tokens
@@ -71,7 +71,7 @@ class Difference:
     """Changes to the rows of a document. ``kept``: ids of rows that stay, with their chunks."""
 
     added: Sequence[NewChunk]
-    moved: Sequence[tuple[int, Place]]
+    moved: Sequence[tuple[int, Location]]
     removed: Sequence[int]
     kept: Sequence[tuple[int, NewChunk]]
 
@@ -82,7 +82,7 @@ def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Differe
     for old in before:
         unpaired[old.identity].append(old)
     added: list[NewChunk] = []
-    moved: list[tuple[int, Place]] = []
+    moved: list[tuple[int, Location]] = []
     kept: list[tuple[int, NewChunk]] = []
     for new in after:
         if not unpaired[new.identity]:
@@ -90,8 +90,8 @@ def compare(before: Iterable[StoredChunk], after: Iterable[NewChunk]) -> Differe
             continue
         old = unpaired[new.identity].popleft()
         kept.append((old.chunk_id, new))
-        if old.place != new.place:
-            moved.append((old.chunk_id, new.place))
+        if old.location != new.location:
+            moved.append((old.chunk_id, new.location))
     removed = [old.chunk_id for rest in unpaired.values() for old in rest]
     return Difference(added, moved, removed, kept)
 
@@ -104,8 +104,8 @@ async def stored(
     for row in await connection.fetch(_QUERIES["stored_chunks"], generation_id, document_ids):
         identity = row["content_hash"], row["model_id"], row["symbol"], tuple(row["heading_path"])
         lines = row["start_line"], row["end_line"]
-        place = row["ordinal"], *lines, row["page"], row["tokens"]
-        by_document[row["document_id"]].append(StoredChunk(row["id"], identity, place))
+        location = row["ordinal"], *lines, row["page"], row["tokens"]
+        by_document[row["document_id"]].append(StoredChunk(row["id"], identity, location))
     return by_document
 
 
@@ -140,7 +140,7 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
     write = new.write
     return (
         new.model_id,
-        *new.place,
+        *new.location,
         write.symbol,
         write.content_hash,
         write.content,
@@ -149,10 +149,10 @@ def _columns(new: NewChunk) -> tuple[object, ...]:
 
 
 async def move(
-    connection: asyncpg.Connection, generation_id: int, moved: Sequence[tuple[int, Place]]
+    connection: asyncpg.Connection, generation_id: int, moved: Sequence[tuple[int, Location]]
 ) -> None:
     """Update the location of kept chunks in their document."""
-    rows = [(chunk_id, *place) for chunk_id, place in sorted(moved)]
+    rows = [(chunk_id, *location) for chunk_id, location in sorted(moved)]
     columns = [list(column) for column in zip(*rows, strict=True)]
     await connection.execute(_QUERIES["move_chunks"], generation_id, *columns)
 

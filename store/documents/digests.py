@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin, Scalar
-from events.positions import Rank, rank_of
+from events.positions import LogPosition, Rank, rank_of
 from store.postgres.named_queries import named
 from store.types import DocumentWrite, origin_of
 
@@ -71,7 +71,7 @@ class StoredDigest(DocumentDigest):
     @property
     def rank(self) -> Rank:
         """Rank of the change that produced the document's current version."""
-        return rank_of(self.position, self.partition, self.origin)
+        return rank_of(LogPosition(self.position, self.partition), self.origin)
 
 
 def document_digest(write: DocumentWrite) -> bytes:
@@ -228,7 +228,7 @@ def index_digest(documents: Iterable[DocumentDigest]) -> bytes:
         for document in documents
     )
     total = sha256()
-    for *place, digest in lines:
-        text = json.dumps(place, ensure_ascii=False, separators=(",", ":"))
+    for *location, digest in lines:
+        text = json.dumps(location, ensure_ascii=False, separators=(",", ":"))
         total.update(text.encode("utf-8", "surrogatepass") + digest)
     return total.digest()

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin
-from events.positions import Rank, rank_of
+from events.positions import LogPosition, Rank, rank_of
 from store.documents.digests import TOMBSTONE, document_digest
 from store.postgres.named_queries import named
 from store.types import DocumentWrite, columns_of, origin_of
@@ -26,7 +26,7 @@ class StoredDocument:
 
     document_id: int
     title: str | None
-    place: tuple[int, int]
+    log_position: LogPosition
     """Position and partition of the change that produced this version."""
     deleted: bool
     origin: Origin | None
@@ -34,7 +34,7 @@ class StoredDocument:
     @property
     def rank(self) -> Rank:
         """Rank of that change."""
-        return rank_of(*self.place, self.origin)
+        return rank_of(self.log_position, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ async def advance(
 
 
 def _stored(row: Mapping[str, Any]) -> StoredDocument:
-    place = row["position"], row["partition"]
-    return StoredDocument(row["id"], row["title"], place, row["deleted"], origin_of(row))
+    log_position = LogPosition(row["position"], row["partition"])
+    return StoredDocument(row["id"], row["title"], log_position, row["deleted"], origin_of(row))
 
 
 def _row(revision: Revision) -> tuple[object, ...]:

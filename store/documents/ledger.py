@@ -11,14 +11,12 @@ from typing import Literal
 import asyncpg
 
 from events.names import Lane
+from events.positions import LogPosition
 from store.postgres.named_queries import named
 
-__all__ = ["Entry", "Place", "Reach", "applied", "claimed_by", "reach", "record"]
+__all__ = ["Entry", "Reach", "applied", "claimed_by", "reach", "record"]
 
 _QUERIES = named("ledger")
-
-Place = tuple[int, int]
-"""Partition and position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Reach:
 class Entry:
     """One handled change. ``detail``: reason of a rejection, or the result of ``claimed_by``."""
 
-    place: Place
+    log_position: LogPosition
     event_id: str
     outcome: Literal["indexed", "superseded", "rejected"]
     published_at: datetime | None = None
@@ -44,8 +42,8 @@ class Entry:
 
 
 async def applied(
-    connection: asyncpg.Connection, project_id: int, places: Sequence[Place]
-) -> dict[Place, str | None]:
+    connection: asyncpg.Connection, project_id: int, log_positions: Sequence[LogPosition]
+) -> dict[LogPosition, str | None]:
     """Return the positions whose changes are applied or superseded.
 
     Rejected changes are not included, because they may be redriven. The value is the SHA-256 (hex)
@@ -55,10 +53,10 @@ async def applied(
     rows = await connection.fetch(
         _QUERIES["applied"],
         project_id,
-        [place[0] for place in places],
-        [place[1] for place in places],
+        [log_position.partition for log_position in log_positions],
+        [log_position.position for log_position in log_positions],
     )
-    return {(row["partition"], row["position"]): row["claimant"] for row in rows}
+    return {LogPosition(row["position"], row["partition"]): row["claimant"] for row in rows}
 
 
 async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
@@ -81,13 +79,14 @@ async def record(connection: asyncpg.Connection, project_id: int, entries: Seque
     """Write entries; existing entries are kept, except rejections, which are replaced."""
     rows = [
         (
-            *entry.place,
+            entry.log_position.partition,
+            entry.log_position.position,
             entry.event_id,
             entry.outcome,
             entry.published_at,
             None if entry.detail is None else json.dumps(entry.detail),
         )
-        for entry in sorted(entries, key=lambda entry: entry.place)
+        for entry in sorted(entries, key=lambda entry: entry.log_position)
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
     await connection.execute(_QUERIES["record"], project_id, *columns)

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import asyncpg
 
+from events.positions import LogPosition
 from store.documents import embeddings
 from store.generations.catalog import Generation, enter_live
 from store.postgres.named_queries import named
@@ -24,7 +25,6 @@ __all__ = [
     "PendingDocument",
     "PendingText",
     "PendingVectors",
-    "Place",
     "RefusedChunk",
     "count",
     "documents",
@@ -39,9 +39,6 @@ _PAGE = 1_000
 _CHOSEN = "(p.position, p.partition) in (select * from unnest($3::bigint[], $4::smallint[]))"
 _ANY = "cardinality($3::bigint[]) + cardinality($4::smallint[]) = 0"
 
-Place = tuple[int, int]
-"""Position and partition of the change that wrote a document."""
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -52,7 +49,7 @@ class Missing:
     """
 
     document_id: int
-    place: Place
+    log_position: LogPosition
     since: int
     model_id: int
     headers: Mapping[int, str]
@@ -62,7 +59,7 @@ class Missing:
 class PendingText:
     """A pending chunk. ``text`` None: the chunk is deleted. ``cached``: its vector is cached."""
 
-    place: Place
+    log_position: LogPosition
     document_id: int
     chunk_id: int
     model: str
@@ -138,7 +135,14 @@ async def note(
         await connection.execute(_QUERIES["forget_pending"], generation_id, list(former))
     rows = [
         (
-            *(generation_id, agent, lack.document_id, *lack.place, lack.since, lack.model_id),
+            *(
+                generation_id,
+                agent,
+                lack.document_id,
+                *lack.log_position,
+                lack.since,
+                lack.model_id,
+            ),
             *(list(lack.headers), list(lack.headers.values())),
         )
         for lack in missing
@@ -150,7 +154,7 @@ async def note(
 def _pending_text(row: asyncpg.Record) -> PendingText:
     content, header = row["content"], row["header"]
     return PendingText(
-        place=(row["position"], row["partition"]),
+        log_position=LogPosition(row["position"], row["partition"]),
         document_id=row["document_id"],
         chunk_id=row["chunk_id"],
         model=row["model"],
@@ -198,25 +202,25 @@ class PendingVectors:
         self,
         project: str,
         generation_id: int,
-        places: Collection[Place] | None,
+        log_positions: Collection[LogPosition] | None,
         limit: int,
         without: Collection[str] = (),
     ) -> list[PendingText]:
         """The first ``limit`` pending chunks, in log order, of documents that some changes wrote.
 
-        ``places``: log positions of the changes, or None for every document. ``without``: models
-        to exclude. Returns an empty list if the project or the generation no longer exists.
+        ``log_positions``: those of the changes, or None for every document. ``without``: models to
+        exclude. Returns an empty list if the project or the generation no longer exists.
         """
         project_id = await self._projects.find(project)
         if project_id is None:
             return []
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             rows = await connection.fetch(
-                _QUERIES["pending_texts"].format(chosen=_ANY if places is None else _CHOSEN),
+                _QUERIES["pending_texts"].format(chosen=_ANY if log_positions is None else _CHOSEN),
                 generation_id,
                 project_id,
-                [position for position, _ in places or ()],
-                [partition for _, partition in places or ()],
+                [position for position, _ in log_positions or ()],
+                [partition for _, partition in log_positions or ()],
                 limit,
                 list(without),
             )
@@ -266,13 +270,15 @@ class PendingVectors:
             )
             await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
 
-    async def refuse(self, project: str, generation_id: int, place: Place, reason: str) -> int:
+    async def refuse(
+        self, project: str, generation_id: int, log_position: LogPosition, reason: str
+    ) -> int:
         """Record the pending chunks of a change as refused; return their number.
 
         Chunks whose vector is cached get it instead.
         """
         refused = 0
-        while waiting := await self.texts(project, generation_id, [place], _PAGE):
+        while waiting := await self.texts(project, generation_id, [log_position], _PAGE):
             refusals = {
                 text.chunk_id: reason
                 for text in waiting
@@ -282,14 +288,14 @@ class PendingVectors:
             refused += len(refusals)
         return refused
 
-    async def is_waiting_for(self, project: str, place: Place) -> bool:
+    async def is_waiting_for(self, project: str, log_position: LogPosition) -> bool:
         """Return whether a change, or a newer one of its document, has pending chunks."""
         project_id = await self._projects.find(project)
         if project_id is None:
             return False
         async with self._live(project_id) as (connection, generation):
             query = _QUERIES["is_waiting_for"]
-            return bool(await connection.fetchval(query, generation.id, *place))
+            return bool(await connection.fetchval(query, generation.id, *log_position))
 
     async def counts(self, project: str) -> Counts:
         """Count the chunks of the project's live generation, private ones included."""
@@ -300,8 +306,8 @@ class PendingVectors:
             return await count(connection, generation.id)
 
     async def counts_at(
-        self, project: str, places: Collection[Place]
-    ) -> tuple[Generation | None, dict[Place, int]]:
+        self, project: str, log_positions: Collection[LogPosition]
+    ) -> tuple[Generation | None, dict[LogPosition, int]]:
         """The live generation, and the number of its pending chunks by the change that wrote them.
 
         Changes without pending chunks are absent.
@@ -310,14 +316,14 @@ class PendingVectors:
         if project_id is None:
             return None, {}
         async with self._live(project_id) as (connection, generation):
-            return generation, await _count_at(connection, generation, places)
+            return generation, await _count_at(connection, generation, log_positions)
 
     async def counts_in(
-        self, generation: Generation, places: Collection[Place]
-    ) -> dict[Place, int]:
+        self, generation: Generation, log_positions: Collection[LogPosition]
+    ) -> dict[LogPosition, int]:
         """Number of pending chunks of a generation, by the change that wrote them."""
         async with self._scope(generation) as connection:
-            return await _count_at(connection, generation, places)
+            return await _count_at(connection, generation, log_positions)
 
     async def count(self, generation: Generation) -> Counts:
         """Count the chunks of a generation, private ones included."""
@@ -360,12 +366,12 @@ class PendingVectors:
 
 
 async def _count_at(
-    connection: asyncpg.Connection, generation: Generation, places: Collection[Place]
-) -> dict[Place, int]:
+    connection: asyncpg.Connection, generation: Generation, log_positions: Collection[LogPosition]
+) -> dict[LogPosition, int]:
     rows = await connection.fetch(
         _QUERIES["pending_at"],
         generation.id,
-        [position for position, _ in places],
-        [partition for _, partition in places],
+        [position for position, _ in log_positions],
+        [partition for _, partition in log_positions],
     )
-    return {(row["position"], row["partition"]): row["chunks"] for row in rows}
+    return {LogPosition(row["position"], row["partition"]): row["chunks"] for row in rows}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from events.names import Position
+from events.positions import LogPosition
 from store.generations.catalog import enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -143,7 +143,7 @@ def _listed(row: Mapping[str, Any], chunks: int) -> ListedDocument:
         row["title"],
         chunks,
         row["pending"],
-        Position.from_number(row["position"], row["partition"]).token,
+        LogPosition(row["position"], row["partition"]).token,
         row["commit"],
         row["published_at"],
     )

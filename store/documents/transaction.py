@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
+from events.positions import LogPosition
 from store.documents import chunks, collections, embeddings, fence, ledger, pending
 from store.documents.chunks import Difference, NewChunk
 from store.documents.conflicts import LateChanges, Ruling, check_unseen, rule
@@ -257,11 +258,11 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
     headers = {chunk_id: new.write.header for chunk_id, new in rows}
     model_id = rows[0][1].model_id
     assert model_id is not None
-    document_id, place = batch.won[uri].document_id, batch.revisions[uri].write.order
-    since = batch.first.get(uri, place[0])
+    document_id, log_position = batch.won[uri].document_id, batch.revisions[uri].write.log_position
+    since = batch.first.get(uri, log_position.position)
     if document_id in batch.lacking:
         since = min(since, batch.lacking[document_id].since)
-    return Missing(document_id, place, since, model_id, headers)
+    return Missing(document_id, log_position, since, model_id, headers)
 
 
 async def _count_standing(batch: _Batch) -> None:
@@ -271,7 +272,7 @@ async def _count_standing(batch: _Batch) -> None:
         for uri, revision in batch.revisions.items()
         if uri not in batch.won
         and uri in batch.before
-        and batch.before[uri].place == revision.write.order
+        and batch.before[uri].log_position == revision.write.log_position
     }
     if not stored_position:
         return
@@ -297,10 +298,10 @@ async def _join_collections(batch: _Batch) -> None:
         await collections.replace(batch.connection, batch.generation.id, batch.agent, members)
 
 
-async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[ledger.Place]:
+async def _done(batch: _Batch, writes: Sequence[DocumentWrite]) -> set[LogPosition]:
     """Return the positions of changes that the ledger has as applied or superseded."""
-    places = [(write.partition, write.position) for write in writes]
-    return set(await ledger.applied(batch.connection, batch.generation.project_id, places))
+    log_positions = [write.log_position for write in writes]
+    return set(await ledger.applied(batch.connection, batch.generation.project_id, log_positions))
 
 
 def _results(
@@ -308,7 +309,7 @@ def _results(
     writes: Sequence[DocumentWrite],
     ruling: Ruling,
     differences: Mapping[str, Difference],
-    done: set[ledger.Place],
+    done: set[LogPosition],
 ) -> tuple[list[Applied], list[ledger.Entry]]:
     """Result of every change, and the ledger entries of those that were not handled before."""
     by_write: defaultdict[int, list[Difference]] = defaultdict(list)
@@ -317,15 +318,15 @@ def _results(
     results: list[Applied] = []
     entries: list[ledger.Entry] = []
     for index, write in enumerate(writes):
-        place = write.partition, write.position
-        if place in done:
+        log_position = write.log_position
+        if log_position in done:
             results.append(Applied(write.event_id, "duplicate"))
             continue
         if index in ruling.conflicts:
             conflict = ruling.conflicts[index]
             results.append(Applied(write.event_id, "rejected", conflict=conflict))
             continue
-        done.add(place)
+        done.add(log_position)
         result = _applied(batch, write, by_write[id(write)])
         results.append(result)
         entries.append(_entry(write, result))
@@ -337,7 +338,7 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
     stands = batch.revisions[write.uri].write is write
     if stands and write.uri not in batch.won:
         before = batch.before.get(write.uri)
-        stands = before is not None and before.place == write.order
+        stands = before is not None and before.log_position == write.log_position
         kept += len(write.chunks) if stands else 0
     return Applied(
         write.event_id,
@@ -350,10 +351,10 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
 
 
 def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
-    place = write.partition, write.position
+    log_position = write.log_position
     stands = result.outcome == "indexed"
     return ledger.Entry(
-        place,
+        log_position,
         write.event_id,
         "indexed" if stands else "superseded",
         write.published_at,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from events.models import Origin
-from events.positions import Rank, rank_of
+from events.positions import DocumentKey, LogPosition, Rank, rank_of
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -18,9 +18,6 @@ from store.types import origin_of
 __all__ = ["DocumentPosition", "DocumentPositions", "Verdict"]
 
 _QUERIES = named("standings")
-
-Key = tuple[str, str]
-Order = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +40,19 @@ class DocumentPosition:
         return cls(**values, origin=origin_of(row))
 
     @property
-    def key(self) -> Key:
+    def key(self) -> DocumentKey:
         """Agent ('' for a shared document) and uri."""
-        return self.agent, self.uri
+        return DocumentKey(self.agent, self.uri)
 
     @property
-    def order(self) -> Order:
+    def log_position(self) -> LogPosition:
         """Log position: position and partition."""
-        return self.position, self.partition
+        return LogPosition(self.position, self.partition)
 
     @property
     def rank(self) -> Rank:
         """Rank of the change that produced the document's current version."""
-        return rank_of(self.position, self.partition, self.origin)
+        return rank_of(self.log_position, self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ class DocumentPositions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, generation: Generation) -> dict[Key, DocumentPosition]:
+    async def of(self, generation: Generation) -> dict[DocumentKey, DocumentPosition]:
         """All documents of a generation, tombstones included."""
         scope = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
@@ -122,12 +119,12 @@ class DocumentPositions:
             rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
         return [DocumentPosition.of(row) for row in rows]
 
-    async def members(self, generation: Generation, collection: str) -> set[Key]:
+    async def members(self, generation: Generation, collection: str) -> set[DocumentKey]:
         """Documents of a collection."""
         scope = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
             rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
-        return {(row["agent"], row["uri"]) for row in rows}
+        return {DocumentKey(row["agent"], row["uri"]) for row in rows}
 
     async def sizes(self, generation: Generation) -> tuple[int, int]:
         """Number of documents (not deleted) and of chunks in a generation."""
@@ -136,31 +133,35 @@ class DocumentPositions:
             row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
         return row["documents"], row["chunks"]
 
-    async def rejected(self, project_id: int) -> set[Order]:
+    async def rejected(self, project_id: int) -> set[LogPosition]:
         """Log positions of the changes that were dead-lettered."""
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(_QUERIES["rejected"], project_id)
-        return {(row["position"], row["partition"]) for row in rows}
+        return {LogPosition(row["position"], row["partition"]) for row in rows}
 
-    async def outcomes(self, project_id: int, places: Collection[Order]) -> dict[Order, str]:
+    async def outcomes(
+        self, project_id: int, log_positions: Collection[LogPosition]
+    ) -> dict[LogPosition, str]:
         """Ledger outcomes of changes by log position; changes without an entry are absent."""
-        positions = [position for position, _ in places]
-        partitions = [partition for _, partition in places]
+        positions = [position for position, _ in log_positions]
+        partitions = [partition for _, partition in log_positions]
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(
                 _QUERIES["outcomes_at"], project_id, positions, partitions
             )
-        return {(row["position"], row["partition"]): row["outcome"] for row in rows}
+        return {LogPosition(row["position"], row["partition"]): row["outcome"] for row in rows}
 
-    async def verdicts(self, project_id: int, places: Collection[Order]) -> dict[Order, Verdict]:
+    async def verdicts(
+        self, project_id: int, log_positions: Collection[LogPosition]
+    ) -> dict[LogPosition, Verdict]:
         """Ledger outcomes as ``outcomes`` returns them, and the event that each applies to."""
-        positions = [position for position, _ in places]
-        partitions = [partition for _, partition in places]
+        positions = [position for position, _ in log_positions]
+        partitions = [partition for _, partition in log_positions]
         async with self._database.scope(project_id) as connection:
             rows = await connection.fetch(
                 _QUERIES["verdicts_at"], project_id, positions, partitions
             )
         return {
-            (row["position"], row["partition"]): Verdict(row["outcome"], row["claimant"])
+            LogPosition(row["position"], row["partition"]): Verdict(row["outcome"], row["claimant"])
             for row in rows
         }

@@ -10,23 +10,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from events.models import Origin
-from events.positions import Rank, rank_of
+from events.positions import DocumentKey, LogPosition, Rank, rank_of
 from store.documents import ledger
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.types import columns_of, origin_of
 
-__all__ = ["enter_outcome", "forget_vectors", "place_document", "remove_document"]
+__all__ = ["enter_outcome", "forget_vectors", "move_document", "remove_document"]
 
 _QUERIES = named("inspecting")
 
-Key = tuple[str, str]
-Order = tuple[int, int]
-
 
 async def remove_document(
-    database: Database, generation: Generation, key: Key, seen_at: Order
+    database: Database, generation: Generation, key: DocumentKey, seen_at: LogPosition
 ) -> bool:
     """Delete a document with all its rows, if its log position is still ``seen_at``."""
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
@@ -39,12 +36,12 @@ async def remove_document(
     return True
 
 
-async def place_document(
+async def move_document(
     database: Database,
     generation: Generation,
-    key: Key,
-    seen_at: Order,
-    place: Order,
+    key: DocumentKey,
+    seen_at: LogPosition,
+    moved_to: LogPosition,
     origin: Origin | None,
 ) -> bool:
     """Assign a document to another change of the log, if its log position is still ``seen_at``.
@@ -58,7 +55,7 @@ async def place_document(
         if document_id is None:
             return False
         await connection.execute(
-            _QUERIES["place_document"], generation.id, document_id, *place, *columns_of(origin)
+            _QUERIES["place_document"], generation.id, document_id, *moved_to, *columns_of(origin)
         )
     return True
 
@@ -76,7 +73,7 @@ async def forget_vectors(
 async def enter_outcome(
     database: Database,
     generation: Generation,
-    keys: Sequence[Key],
+    keys: Sequence[DocumentKey],
     rank: Rank,
     entry: ledger.Entry,
 ) -> bool:
@@ -91,7 +88,7 @@ async def enter_outcome(
             row = await connection.fetchrow(_QUERIES["hold_place"], generation.id, *key)
             if row is None:
                 return False
-            ranks.append(rank_of(row["position"], row["partition"], origin_of(row)))
+            ranks.append(rank_of(LogPosition(row["position"], row["partition"]), origin_of(row)))
         if min(ranks) < rank:
             return False
         if ranks[0] != rank:

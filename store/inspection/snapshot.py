@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from events.positions import LogPosition
 from store.generations.catalog import Generation
 from store.postgres.locks import LOCK_SPACE
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
-    "Order",
     "first_handled",
     "is_being_replayed",
     "outcomes_of",
@@ -26,7 +26,6 @@ _STANDINGS = named("standings")
 _QUERIES = named("inspecting")
 _PLACES_AT_ONCE = 20_000
 
-Order = tuple[int, int]
 """Position and partition."""
 
 
@@ -47,11 +46,11 @@ async def snapshot(database: Database, generation: Generation) -> AsyncIterator[
 
 
 async def outcomes_of(
-    connection: asyncpg.Connection, project_id: int, orders: Collection[Order]
-) -> dict[Order, str]:
+    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
+) -> dict[LogPosition, str]:
     """Ledger outcomes of changes by log position; changes without an entry are absent."""
-    outcomes: dict[Order, str] = {}
-    wanted = sorted(orders)
+    outcomes: dict[LogPosition, str] = {}
+    wanted = sorted(log_positions)
     for start in range(0, len(wanted), _PLACES_AT_ONCE):
         part = wanted[start : start + _PLACES_AT_ONCE]
         columns = [position for position, _ in part], [partition for _, partition in part]

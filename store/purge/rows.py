@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from events.positions import LogPosition
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -49,10 +50,10 @@ class DeletedRows:
                 gone += await connection.fetchval(_QUERIES["drop_vectors"], self._project_id, part)
         return gone
 
-    async def silence_rejections(self, places: Collection[tuple[int, int]]) -> int:
+    async def silence_rejections(self, log_positions: Collection[LogPosition]) -> int:
         """Delete the reasons of rejections, by partition and position; return their number."""
-        partitions = [partition for partition, _ in places]
-        positions = [position for _, position in places]
+        partitions = [partition for _, partition in log_positions]
+        positions = [position for position, _ in log_positions]
         async with self._database.scope(self._project_id) as connection:
             query = _QUERIES["silence_rejections"]
             return int(await connection.fetchval(query, self._project_id, partitions, positions))

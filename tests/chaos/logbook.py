@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Position
-from events.positions import Rank, rank_of
+from events.names import Lane
+from events.positions import LogPosition, Rank, rank_of
 
 __all__ = ["Logbook", "Published", "Question"]
 
@@ -31,13 +31,13 @@ class Published:
     def rank(self) -> Rank:
         """Of two changes of one document, the one with the greater rank stands."""
         place = self.position
-        return rank_of(place.number, place.partition, self.event.data.origin)
+        return rank_of(place, self.event.data.origin)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> LogPosition:
         """Its place in the log."""
         assert self.receipt is not None, f"{self.event.id} was never acknowledged"
-        return Position.from_token(self.receipt.token)
+        return LogPosition.from_token(self.receipt.token)
 
     def __str__(self) -> str:
         token = "perhaps" if self.receipt is None else self.receipt.token

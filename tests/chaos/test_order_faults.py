@@ -16,7 +16,8 @@ import pytest
 from events.client.client import Client
 from events.client.publisher import Receipt
 from events.models import DocumentChanged
-from events.names import Lane, Position, Topic
+from events.names import Lane, Topic
+from events.positions import LogPosition
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 
@@ -43,7 +44,7 @@ async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> 
         await run.worker()
         await run.worker()
         for position, event in copies:
-            await add(run, rng.choice(list(Lane)), event, position=str(position.number))
+            await add(run, rng.choice(list(Lane)), event, position=str(position.position))
         await run.verify()
         await assert_all_told(run.client, run.logbook.receipts)
 
@@ -61,7 +62,7 @@ async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
                 lane = rng.choice(list(Lane))
                 milliseconds += 1
                 await add(run, lane, event, f"{milliseconds}-0")
-                note(run, event, Position(lane, 0, f"{milliseconds}-0"))
+                note(run, event, LogPosition.of_entry(lane, 0, f"{milliseconds}-0"))
         for event in wrongly_dated(drawn(run), rng):
             await run.load.publish_these([event], rng.choice(list(Lane)))
         await run.load.ask(10)
@@ -72,7 +73,7 @@ async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
 
 def place(receipt: Receipt) -> int:
     """Its change's, as a number."""
-    return Position.from_token(receipt.token).number
+    return LogPosition.from_token(receipt.token).position
 
 
 async def assert_all_told(client: Client, receipts: Sequence[Receipt]) -> None:
@@ -85,13 +86,13 @@ def drawn(run: Run) -> Iterator[DocumentChanged]:
     return chain(*(journal.changes(CHANGES // 4) for journal in run.load.journals.values()))
 
 
-def placed(run: Run, rng: random.Random) -> Iterator[tuple[Position, DocumentChanged]]:
+def placed(run: Run, rng: random.Random) -> Iterator[tuple[LogPosition, DocumentChanged]]:
     """Changes with their places in a log of an hour ago."""
     milliseconds = int((datetime.now(UTC) - HOUR).timestamp() * 1000)
     for _ in range(4):
         for event in drawn(run):
             milliseconds += 1
-            yield Position(rng.choice(list(Lane)), 0, f"{milliseconds}-0"), event
+            yield LogPosition.of_entry(rng.choice(list(Lane)), 0, f"{milliseconds}-0"), event
 
 
 def wrongly_dated(
@@ -102,7 +103,7 @@ def wrongly_dated(
         yield event.model_copy(update={"time": event.time + HOUR * rng.uniform(-1, 1)})
 
 
-def note(run: Run, event: DocumentChanged, position: Position) -> None:
+def note(run: Run, event: DocumentChanged, position: LogPosition) -> None:
     """In the logbook, as acknowledged."""
     entry = run.logbook.publishing(event, position.lane)
     entry.receipt = Receipt(position.token, event.id, duplicate=False)

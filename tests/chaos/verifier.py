@@ -19,7 +19,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.models import DocumentIndexed, DocumentRejected, QueryAnswered, parse_event
-from events.names import Names, Position, Topic
+from events.names import Names, Topic
+from events.positions import LogPosition
 from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetters
 from events.streams.entries import entries_of
@@ -210,7 +211,7 @@ class Verifier:
     async def _dead_tokens(self) -> set[str]:
         letters = await DeadLetters(self.redis, self.names).list(_MOST_LETTERS)
         return {
-            Position.from_number(letter.position, letter.partition).token
+            LogPosition(letter.position, letter.partition).token
             for letter in letters
             if letter.position is not None
         }
@@ -249,7 +250,7 @@ def _assert_answers(question: Question, event: object) -> None:
 
 async def _ledger(owner: asyncpg.Connection) -> set[str]:
     rows = await owner.fetch("SELECT partition, position FROM ledger")
-    return {Position.from_number(row["position"], row["partition"]).token for row in rows}
+    return {LogPosition(row["position"], row["partition"]).token for row in rows}
 
 
 async def _rows_with(owner: asyncpg.Connection, table: str, project: str, word: str) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from events.models import DocumentIndexed, DocumentRejected, content_hash
 from events.names import Names, Topic
+from events.positions import LogPosition
 from events.server.connection import connect
 from events.streams.changes import LoggedChange
 from events.streams.dead_letters import DeadLetter, DeadLetters
@@ -108,12 +109,12 @@ async def test_a_redriven_event_never_overwrites_a_newer_one(running: Headrace) 
     await running.change("page.md", "The newer text.")
     [letter] = await eventually(lambda: letters(running), "one dead letter")
     assert letter.position is not None
-    place = ("docs", 0, letter.position)
+    change = ("docs", LogPosition(letter.position, 0))
     async with opened(running.database.worker_url) as postgres:
         store = Store(postgres, Recipe(LOCAL_MODEL))
-        assert not await store.handled([place]), "a rejected change is not applied"
+        assert not await store.handled([change]), "a rejected change is not applied"
         assert (await store.put("docs", older)).sha256 == reference["sha256"]
         await redrive(running, letter)
-        await eventually(lambda: store.handled([place]), "the redriven event is done with")
+        await eventually(lambda: store.handled([change]), "the redriven event is done with")
     answer = await running.client.ask("docs", "text")
     assert [one.content for one in answer.results] == ["The newer text."]

@@ -14,7 +14,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentChanged, DocumentIndexed, QueryRequested
-from events.names import Names, Position, Topic
+from events.names import Names, Topic
+from events.positions import LogPosition
 from events.streams.entries import Entry
 from runtime.errors import MalformedEvent
 from tests.support.databases import Database
@@ -132,8 +133,8 @@ def token_of(topic: Topic, entry_id: str, envelope: Envelope) -> str:
     """What the outcome is told under: the place that the entry had before, where it says so."""
     kept = envelope.fields.get(b"position")
     if kept is not None:
-        return Position.from_number(int(kept), 0).token
-    return Position(topic.lane, 0, entry_id).token
+        return LogPosition(int(kept), 0).token
+    return LogPosition.of_entry(topic.lane, 0, entry_id).token
 
 
 def can_be_refused(envelope: Envelope, event: DocumentChanged | QueryRequested) -> bool:

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from events.models import ContentReference, DocumentChange, DocumentChanged
 from events.names import Names, Topic
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from processors.indexing.preparation import Resolver
 from runtime.errors import LimitExceeded
@@ -63,7 +64,7 @@ async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_l
     for size_bytes, times in ((101, 0), (1, 1)):
         reference = ContentReference(sha256=digest, size_bytes=size_bytes)
         change = DocumentChange(project="p", uri="u", content_ref=reference)
-        logged = LoggedChange(0, 1, DocumentChanged(data=change))
+        logged = LoggedChange(LogPosition(1, 0), DocumentChanged(data=change))
         resolved, [failure] = await Resolver(fetch, 100).resolve([logged])
         assert isinstance(failure.error, LimitExceeded)
         assert not resolved

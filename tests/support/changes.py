@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from events.models import ContentReference, DocumentChange, DocumentChanged
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 
 __all__ = ["MOMENT", "at", "logged", "moment", "reference_to", "sha256_of"]
@@ -55,4 +56,4 @@ def logged(
         time=MOMENT,
         data=data,
     )
-    return LoggedChange(partition, at(seconds), event)
+    return LoggedChange(LogPosition(at(seconds), partition), event)

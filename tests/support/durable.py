@@ -12,8 +12,9 @@ from redis.asyncio import Redis
 from events.client.publisher import Publisher, Receipt
 from events.client.republisher import Republishing
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Names, Position, Topic
+from events.names import Lane, Names, Topic
 from events.outbox import KeptEvent
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange, read_changes
 from processors.archiving.archiver import Archiver
 from processors.archiving.consumer import LogGroup
@@ -42,7 +43,7 @@ def change(uri: str = "a.md", content: str | None = "text", **data: Any) -> Docu
 
 def number_of(receipt: Receipt) -> int:
     """The position that a receipt stands for."""
-    return Position.from_token(receipt.token).number
+    return LogPosition.from_token(receipt.token).position
 
 
 @dataclass(frozen=True)

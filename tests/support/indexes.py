@@ -8,7 +8,8 @@ import asyncpg
 from redis.asyncio import Redis
 
 from events.client.publisher import Receipt
-from events.names import Names, Position
+from events.names import Names
+from events.positions import LogPosition
 from events.streams.backlog import read_backlog
 from processors.chunking import chunk
 from processors.chunking.detect import kind_of, language_of
@@ -85,8 +86,8 @@ async def assert_all_handled(connection: asyncpg.Connection, receipts: Sequence[
     """I2: each acknowledged publish is applied, superseded or rejected."""
     rows = await connection.fetch("SELECT partition, position FROM ledger")
     handled = {(row["partition"], row["position"]) for row in rows}
-    positions = [Position.from_token(one.token) for one in receipts]
-    missing = [one for one in positions if (one.partition, one.number) not in handled]
+    positions = [LogPosition.from_token(one.token) for one in receipts]
+    missing = [one for one in positions if (one.partition, one.position) not in handled]
     assert not missing
 
 

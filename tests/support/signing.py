@@ -9,7 +9,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Names, Position, Topic
+from events.names import Lane, Names, Topic
+from events.positions import LogPosition
 from events.signatures import SigningKey
 from runtime.settings import LOCAL_MODEL
 from store.generations.catalog import Recipe
@@ -57,4 +58,4 @@ async def add_raw(redis: Redis, event: bytes, **fields: str | bytes) -> str:
     """Add an entry, whatever is in it; its token."""
     entry: dict[Any, Any] = {"event": event, **fields}
     entry_id: Any = await redis.xadd(LIVE, entry)
-    return Position(Lane.LIVE, 0, entry_id.decode()).token
+    return LogPosition.of_entry(Lane.LIVE, 0, entry_id.decode()).token

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from events.positions import DocumentKey, LogPosition
 from processors.doctor.context import Case
 from processors.doctor.findings import Drift, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER
-from processors.replay.fold import Key, LastChange, Order
+from processors.replay.fold import LastChange
 from store.documents import pending
 from store.documents.digests import StoredDigest
 from store.inspection.postings import chunk_owners, survey_postings
@@ -46,8 +47,8 @@ _REPUBLISH = "publish these documents again (`headrace sync`), or restore the ar
 async def find_document_drifts(case: Case) -> list[Drift]:
     """Find documents that differ from the log; in-flight changes do not count."""
     suspects = list(_suspects(case))
-    places = {order for _, key, order in suspects}
-    outcomes = await outcomes_of(case.connection, case.generation.project_id, places)
+    log_positions = {order for _, key, order in suspects}
+    outcomes = await outcomes_of(case.connection, case.generation.project_id, log_positions)
     decide = _Judge(case, outcomes)
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for name, key, order in suspects:
@@ -66,12 +67,12 @@ async def find_document_drifts(case: Case) -> list[Drift]:
     ]
 
 
-def order_of(stored: StoredDigest) -> Order:
+def order_of(stored: StoredDigest) -> LogPosition:
     """Log position of a stored document."""
-    return stored.position, stored.partition
+    return LogPosition(stored.position, stored.partition)
 
 
-def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
+def _suspects(case: Case) -> Iterator[tuple[str, DocumentKey, LogPosition]]:
     """Yield the name of the drift, the document, and the log position of the change concerned."""
     last = case.evidence.fold.last
     for key, change in last.items():
@@ -79,7 +80,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
         if name is not None:
             stored = case.documents.get(key)
             ahead = name in AHEAD and stored is not None
-            yield name, key, order_of(stored) if ahead and stored else change.order
+            yield name, key, order_of(stored) if ahead and stored else change.log_position
     for key, stored in case.documents.items():
         if key not in last:
             yield "document.unknown", key, order_of(stored)
@@ -88,7 +89,7 @@ def _suspects(case: Case) -> Iterator[tuple[str, Key, Order]]:
 def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
     if stored is None:
         return "document.missing"
-    if order_of(stored) != last.order:
+    if order_of(stored) != last.log_position:
         return "document.older" if stored.rank < last.rank else "document.newer"
     if stored.deleted != last.deleted:
         return "document.not_deleted" if last.deleted else "document.deleted"
@@ -100,29 +101,29 @@ def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
 class _Judge:
     """Distinction between drifts and in-flight changes."""
 
-    def __init__(self, case: Case, outcomes: dict[Order, str]) -> None:
+    def __init__(self, case: Case, outcomes: dict[LogPosition, str]) -> None:
         evidence = case.evidence
         self._began = evidence.streams.began
-        self._in_streams = {entry.change.order for entry in evidence.entries}
+        self._in_streams = {entry.change.log_position for entry in evidence.entries}
         self._handled = evidence.handled(INDEXER)
         self._outcomes = outcomes
         self._positions = frozenset(evidence.positions)
         self._damaged = bool(evidence.damaged)
 
-    def __call__(self, name: str, order: Order) -> str | None:
+    def __call__(self, name: str, order: LogPosition) -> str | None:
         """Final name of the drift. Returns None if it may be an in-flight change."""
         if name in BEHIND:
             return name if self._is_done(order) else None
         return self._ahead(name, order) if name in AHEAD else name
 
-    def _is_done(self, order: Order) -> bool:
+    def _is_done(self, order: LogPosition) -> bool:
         if order in self._outcomes:
             return self._outcomes[order] != "rejected"
         if order in self._in_streams:
             return order in self._handled
         return order[0] < self._began
 
-    def _ahead(self, name: str, order: Order) -> str | None:
+    def _ahead(self, name: str, order: LogPosition) -> str | None:
         """Name a drift of a document that is ahead of the log.
 
         The log has lost a change if the ledger has an outcome at its position.
@@ -181,7 +182,7 @@ async def find_vector_drifts(case: Case) -> list[Drift]:
 async def _flawed(case: Case) -> list[Drift]:
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
     for finding in await find_vector_flaws(case.connection, case.generation):
-        key = finding.agent, finding.uri
+        key = DocumentKey(finding.agent, finding.uri)
         name = f"{case.label(key)} chunk {finding.ordinal}"
         subject = Subject(name, (finding.model, finding.content_hash, finding.chunk_id), key)
         subjects[finding.flaw].append(subject)
@@ -196,13 +197,13 @@ async def _unrequested(case: Case) -> list[Drift]:
     """Find documents whose vectors are not requested, and whose change no indexer is handling."""
     streams = case.evidence.streams
     indexed = case.evidence.handled(INDEXER)
-    coming = {entry.change.order for entry in case.evidence.entries} - indexed
+    coming = {entry.change.log_position for entry in case.evidence.entries} - indexed
     coming |= streams.requested(case.project, case.generation.id)
     subjects = [
-        Subject(case.label(key), place, key)
+        Subject(case.label(key), log_position, key)
         for document in await pending.documents(case.connection, case.generation)
-        if (place := (document.position, document.partition)) not in coming
-        for key in [(document.agent, document.uri)]
+        if (log_position := LogPosition(document.position, document.partition)) not in coming
+        for key in [DocumentKey(document.agent, document.uri)]
     ]
     return case.drift(
         "vector.unrequested",
@@ -224,7 +225,7 @@ async def _refused(case: Case) -> list[Drift]:
 
 
 def _refused_subject(case: Case, chunk: pending.RefusedChunk) -> Subject:
-    key = chunk.agent, chunk.uri
+    key = DocumentKey(chunk.agent, chunk.uri)
     name = f"{case.label(key)} chunk {chunk.ordinal}"
     return Subject(f"{name}: {chunk.model}: {chunk.reason}", (chunk.model, chunk.ordinal), key)
 
@@ -234,7 +235,10 @@ async def find_posting_drifts(case: Case) -> list[Drift]:
     survey = await survey_postings(case.connection, case.generation.id)
     owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
     missing = [
-        Subject(f"{case.label((owner.agent, owner.uri))} chunk {owner.ordinal}", owner.chunk_id)
+        Subject(
+            f"{case.label(DocumentKey(owner.agent, owner.uri))} chunk {owner.ordinal}",
+            owner.chunk_id,
+        )
         for owner in owners
     ]
     broken = [

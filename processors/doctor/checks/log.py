@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Mapping
 
 from redis.asyncio import Redis
 
-from events.names import Names, Position, Topic
+from events.names import Names, Topic
+from events.positions import LogPosition
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from processors.doctor.context import Case
 from processors.doctor.findings import Drift, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER, StreamEntry
 from processors.recipes import differing, replay_command
-from processors.replay.fold import Order
 from runtime.errors import MalformedEvent, SignatureRefused
 from store.generations.catalog import Generation
 from store.inspection.snapshot import first_handled, is_being_replayed, outcomes_of, stuck_outbox
@@ -31,7 +31,9 @@ __all__ = [
 async def find_ledger_drifts(case: Case) -> list[Drift]:
     """Find acknowledged changes without an outcome, and applied ones still pending or dead."""
     project_id = case.generation.project_id
-    orders = {entry.change.order for entry in case.evidence.entries} | case.evidence.letters.keys()
+    orders = {
+        entry.change.log_position for entry in case.evidence.entries
+    } | case.evidence.letters.keys()
     outcomes = await outcomes_of(case.connection, project_id, orders)
     first = await first_handled(case.connection, project_id)
     unknown = [] if first is None else _unknown(case, outcomes.keys(), first)
@@ -61,10 +63,10 @@ async def find_ledger_drifts(case: Case) -> list[Drift]:
 
 def subject_of(entry: StreamEntry) -> Subject:
     """Subject for a change in the streams, labelled with its uri and token."""
-    return Subject(f"{entry.change.event.data.uri} ({entry.token})", (entry.place, entry.entry_id))
+    return Subject(f"{entry.change.event.data.uri} ({entry.token})", (entry.stream, entry.entry_id))
 
 
-def _unknown(case: Case, known: Collection[Order], first: int) -> list[StreamEntry]:
+def _unknown(case: Case, known: Collection[LogPosition], first: int) -> list[StreamEntry]:
     """Acknowledged changes without an outcome.
 
     Changes rejected before the project existed are skipped: they are not in any ledger.
@@ -75,19 +77,19 @@ def _unknown(case: Case, known: Collection[Order], first: int) -> list[StreamEnt
         for entry in evidence.entries
         if evidence.streams.handled(INDEXER, entry)
         and entry.change.position >= first
-        and entry.change.order not in known
-        and entry.change.order not in evidence.letters
+        and entry.change.log_position not in known
+        and entry.change.log_position not in evidence.letters
     ]
 
 
-def _left_pending(case: Case, done: Collection[Order]) -> list[StreamEntry]:
+def _left_pending(case: Case, done: Collection[LogPosition]) -> list[StreamEntry]:
     longest_ms = case.desk.lease.total_seconds() * 1000
     cursors = case.evidence.streams.cursors
     return [
         entry
         for entry in case.evidence.entries
-        if entry.change.order in done
-        and cursors[INDEXER, entry.place].pending.get(entry.entry_id, -1) >= longest_ms
+        if entry.change.log_position in done
+        and cursors[INDEXER, entry.stream].pending.get(entry.entry_id, -1) >= longest_ms
     ]
 
 
@@ -96,13 +98,13 @@ _CHANGES = (Topic.CHANGED_LIVE, Topic.CHANGED_BULK)
 _UNPROVED = frozenset({SignatureRefused.__name__, MalformedEvent.__name__})
 
 
-async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping[Order, str]]:
+async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping[LogPosition, str]]:
     """Read ids of dead letters by project and log position; letters that lack one are skipped.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    ids: defaultdict[str, dict[Order, str]] = defaultdict(dict)
+    ids: defaultdict[str, dict[LogPosition, str]] = defaultdict(dict)
     for topic in _CHANGES:
         for letter in await DeadLetters(redis, names).list(_MOST, topic):
             project, order = _project(letter), _order(letter)
@@ -111,19 +113,21 @@ async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping
     return ids
 
 
-def _order(letter: DeadLetter) -> Order | None:
+def _order(letter: DeadLetter) -> LogPosition | None:
     """Log position of a dead letter's change.
 
     If its signature was refused, this is the position of its entry; an asserted position is not
     trusted then.
     """
     if letter.position is None or letter.error not in _UNPROVED:
-        return None if letter.position is None else (letter.position, letter.partition)
+        return None if letter.position is None else LogPosition(letter.position, letter.partition)
     try:
-        own = Position(Topic(letter.topic).lane, letter.partition, letter.entry_id).number
+        own = LogPosition.of_entry(
+            Topic(letter.topic).lane, letter.partition, letter.entry_id
+        ).position
     except (ValueError, MalformedEvent):
         return None
-    return own, letter.partition
+    return LogPosition(own, letter.partition)
 
 
 def _project(letter: DeadLetter) -> str | None:

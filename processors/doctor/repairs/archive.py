@@ -38,7 +38,7 @@ def unarchived(case: Case, complete_from: int = 0) -> list[StreamEntry]:
         entry
         for entry in evidence.entries
         if evidence.streams.handled(ARCHIVER, entry)
-        and entry.change.order not in evidence.archived
+        and entry.change.log_position not in evidence.archived
         and entry.change.position >= complete_from
     ]
 

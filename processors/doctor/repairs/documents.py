@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.doctor.context import Case, texts_in_streams
 from processors.doctor.findings import Drift, Subject
@@ -16,10 +17,10 @@ from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.indexing.preparation import Cutter, Prepared, Preparer, Resolver
 from processors.replay.builder import batches
-from processors.replay.fold import Key, LastChange, Order
+from processors.replay.fold import LastChange
 from processors.replay.project_log import Contents
 from runtime.errors import Unavailable, UnsupportedContent
-from store.inspection.corrections import forget_vectors, place_document, remove_document
+from store.inspection.corrections import forget_vectors, move_document, remove_document
 from store.types import DocumentWrite
 
 __all__ = ["DOCUMENT_DRIFTS", "Rebuilding", "repair_documents"]
@@ -59,7 +60,7 @@ async def repair_documents(case: Case, drifts: Sequence[Drift]) -> list[str]:
         last = case.evidence.fold.last[key]
         origin = last.change.event.data.origin
         database = case.desk.tools.database
-        await place_document(database, case.generation, key, seen_at, last.order, origin)
+        await move_document(database, case.generation, key, seen_at, last.log_position, origin)
     wrong = {
         subject.document
         for name in REBUILT
@@ -73,13 +74,13 @@ def _subjects(drifts: Sequence[Drift], name: str) -> Iterator[Subject]:
     return (subject for drift in drifts if drift.name == name for subject in drift.subjects)
 
 
-def _seen_at(drifts: Sequence[Drift], name: str) -> dict[Key, Order]:
+def _seen_at(drifts: Sequence[Drift], name: str) -> dict[DocumentKey, LogPosition]:
     """Log positions that documents had at the look."""
-    orders: dict[Key, Order] = {}
+    log_positions: dict[DocumentKey, LogPosition] = {}
     for subject in _subjects(drifts, name):
         if subject.document is not None:
-            _, orders[subject.document] = subject.key
-    return orders
+            _, log_positions[subject.document] = subject.key
+    return log_positions
 
 
 def _doubted(drifts: Sequence[Drift]) -> Mapping[str, Collection[bytes]]:
@@ -107,7 +108,7 @@ class Rebuilding:
         tools = case.desk.tools
         self._stage = VectorStage(tools.pending, SharedEmbedding(tools.embedders, tools.pending))
 
-    async def run(self, keys: Iterable[Key]) -> list[str]:
+    async def run(self, keys: Iterable[DocumentKey]) -> list[str]:
         """Rebuild documents; return why some can't be rebuilt.
 
         Raises:
@@ -130,17 +131,17 @@ class Rebuilding:
         await self._forget_doubted(writes)
         tools = self._case.desk.tools
         await tools.store.rebuild(self._case.generation, writes, force=True)
-        await self._embed({(write.position, write.partition) for write in writes})
+        await self._embed({write.log_position for write in writes})
         return [
             f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures
         ]
 
-    async def _embed(self, places: Collection[Order]) -> None:
+    async def _embed(self, log_positions: Collection[LogPosition]) -> None:
         case = self._case
         try:
-            await self._stage.run_all(case.project, case.generation.id, places)
+            await self._stage.run_all(case.project, case.generation.id, log_positions)
         except Unavailable:
-            await request_vectors(case, places)
+            await request_vectors(case, log_positions)
 
     async def _prepare(self, changes: Sequence[LoggedChange]) -> Prepared:
         tools = self._case.desk.tools

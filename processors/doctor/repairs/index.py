@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from events.positions import LogPosition
 from processors.doctor.context import Case
 from processors.doctor.findings import Subject
 from processors.embedding.requests import VectorRequests
-from processors.replay.fold import Order
 from store.documents import pending
 from store.generations.drop import drop_rows, forget
 from store.inspection.postings_repair import repost
@@ -29,7 +29,7 @@ async def request_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
     return []
 
 
-async def request_vectors(case: Case, places: Collection[Order]) -> None:
+async def request_vectors(case: Case, log_positions: Collection[LogPosition]) -> None:
     """Request the pending vectors of the changes at the given log positions.
 
     Raises:
@@ -41,7 +41,7 @@ async def request_vectors(case: Case, places: Collection[Order]) -> None:
         waiting = [
             document
             for document in await pending.documents(connection, generation)
-            if (document.position, document.partition) in places
+            if (document.position, document.partition) in log_positions
         ]
     requests = VectorRequests(tools.redis, tools.names, tools.pending)
     await requests.request(case.project, generation, waiting)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from events.client.outcomes import Outcomes
 from events.models import DocumentIndexed, DocumentIndexedData
+from events.positions import DocumentKey
 from events.server.connection import redis_errors
 from events.streams.dead_letters import DeadLetters
 from processors.doctor.context import Case
@@ -34,19 +35,19 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
         entered = await enter_outcome(
             case.desk.tools.database,
             case.generation,
-            [(data.agent or "", uri) for uri in uris],
+            [DocumentKey(data.agent or "", uri) for uri in uris],
             change.rank,
             Entry(
-                (change.partition, change.position),
+                change.log_position,
                 change.event.id,
                 "indexed",
                 change.event.time,
-                claimed_by(None if entry.is_at_own_place else _NOBODY),
+                claimed_by(None if entry.is_original else _NOBODY),
             ),
         )
         if not entered:
             failures.append(
-                f"{case.label((data.agent or '', data.uri))}: its change is not applied"
+                f"{case.label(DocumentKey(data.agent or '', data.uri))}: its change is not applied"
             )
     return failures
 
@@ -58,7 +59,7 @@ async def acknowledge(case: Case, subjects: Sequence[Subject]) -> list[str]:
     for entry in _entries(case, subjects):
         await outcomes.publish([DocumentIndexed(data=_duplicate(entry))])
         with redis_errors():
-            await tools.redis.xack(tools.names.stream(*entry.place), INDEXER, entry.entry_id)
+            await tools.redis.xack(tools.names.stream(*entry.stream), INDEXER, entry.entry_id)
     return []
 
 
@@ -87,4 +88,4 @@ def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
 
 def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
     wanted = {subject.key for subject in subjects}
-    return [entry for entry in case.evidence.entries if (entry.place, entry.entry_id) in wanted]
+    return [entry for entry in case.evidence.entries if (entry.stream, entry.entry_id) in wanted]

@@ -111,7 +111,7 @@ def _greatest(openvino: Any, model: Any, rows: Sequence[Sequence[int]]) -> list[
         # one text at a time, because padding must not be measured
         outputs = request.infer([np.array([row], np.int32), np.ones((1, len(row)), np.float32)])
         greatest = [
-            np.maximum(past, outputs[place]) for place, past in enumerate(greatest, start=1)
+            np.maximum(past, outputs[index]) for index, past in enumerate(greatest, start=1)
         ]
     return greatest
 

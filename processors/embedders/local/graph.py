@@ -54,12 +54,12 @@ class Graph:
         prefix = "embeddings."
         words = self._tensors[prefix + "word_embeddings.weight"]
         kinds = self._tensors[prefix + "token_type_embeddings.weight"]
-        places = self._tensors[prefix + "position_embeddings.weight"] + kinds[0]
+        embeddings = self._tensors[prefix + "position_embeddings.weight"] + kinds[0]
         length = ops.gather(ops.shape_of(ids, "i32"), self._integer(1), self._integer(0))
         positions = ops.range(self._integer(0), length, self._integer(1), "i32")
         total = ops.add(
             ops.gather(self._constant(words), ids, self._integer(0)),
-            ops.gather(self._constant(places), positions, self._integer(0)),
+            ops.gather(self._constant(embeddings), positions, self._integer(0)),
         )
         return self._normalized(total, prefix + "LayerNorm")
 

@@ -266,13 +266,13 @@ def unit_vectors(
 
 def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Sort by ``index``. If a provider leaves it out, the vectors are in the order of the texts."""
-    places = [item.get("index") for item in data]
-    if all(place is None for place in places):
+    indexes = [item.get("index") for item in data]
+    if all(index is None for index in indexes):
         return list(data)
-    by_place = dict(zip(places, data, strict=True))
-    if set(by_place) != set(range(len(data))):
+    by_index = dict(zip(indexes, data, strict=True))
+    if set(by_index) != set(range(len(data))):
         raise Unavailable(f"{model} sent vectors whose indexes do not match the texts")
-    return [by_place[place] for place in range(len(data))]
+    return [by_index[index] for index in range(len(data))]
 
 
 _FIRST = timedelta(milliseconds=250)

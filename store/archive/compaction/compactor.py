@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from events.positions import LogPosition
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import EventMerging
 from store.archive.compaction.replacement import Replacing
@@ -53,7 +54,7 @@ class Compactor:
         project: str,
         project_id: int,
         older_than: datetime,
-        rejected: Collection[tuple[int, int]] | None,
+        rejected: Collection[LogPosition] | None,
         grace: timedelta,
     ) -> Compacted:
         """Compact a project's archive: see ``Archive.compact``."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 
+from events.positions import LogPosition
 from store.archive.blocks import BadBlock, blocks
 from store.archive.compaction.replacement import Replacing
 from store.archive.compaction.retention import Record, Retention
@@ -114,11 +115,11 @@ class EventMerging:
     def _kept(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
         """Lines in log order, each once."""
         readers = [read_records(self.storage, segment) for segment in group]
-        before: tuple[int, int] | None = None
-        for record, line in merge(*readers, key=lambda pair: pair[0].order):
-            if record.order == before:
+        before: LogPosition | None = None
+        for record, line in merge(*readers, key=lambda pair: pair[0].log_position):
+            if record.log_position == before:
                 continue
-            before = record.order
+            before = record.log_position
             if self._keeps(record):
                 yield Line(record.position, line)
             else:

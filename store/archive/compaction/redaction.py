@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from events.positions import DocumentKey, LogPosition
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import read_records
 from store.archive.compaction.replacement import Replacing
-from store.archive.compaction.retention import Document, Record
+from store.archive.compaction.retention import Record
 from store.archive.damage import DamagedSegment
 from store.archive.event_files import Line
 from store.archive.files import Files
@@ -26,7 +27,6 @@ from store.archive.writer import Writing, writing
 
 __all__ = ["Purged", "Redactor", "redacted"]
 
-Order = tuple[int, int]
 """Position and partition."""
 
 _KEPT = ("project", "agent", "origin")
@@ -38,8 +38,8 @@ class Purged:
     """Effect of a purge on the files of a project, or its extent before the purge.
 
     ``changes``: number of changes with text to remove. ``hashes`` (hex): contents that the
-    documents' changes refer to; ``needed``: contents that other changes refer to. ``places``:
-    partition and position of the documents' changes. ``young``: number of files that are not in
+    documents' changes refer to; ``needed``: contents that other changes refer to.
+    ``log_positions``: those of the documents' changes. ``young``: number of files that are not in
     the index, but too young to count as orphans.
     """
 
@@ -48,16 +48,16 @@ class Purged:
     contents: int = 0
     hashes: set[str] = field(default_factory=set)
     needed: set[str] = field(default_factory=set)
-    places: set[Order] = field(default_factory=set)
+    log_positions: set[LogPosition] = field(default_factory=set)
     damaged: list[DamagedSegment] = field(default_factory=list)
     young: int = 0
 
 
-def redacted(line: bytes, before: Mapping[Document, Order]) -> bytes | None:
+def redacted(line: bytes, before: Mapping[DocumentKey, LogPosition]) -> bytes | None:
     """Line without its change's text, if the change is before the document's limit; else None."""
     record = Record.of(line)
     limit = before.get(record.documents[0])
-    if limit is None or record.order >= limit:
+    if limit is None or record.log_position >= limit:
         return None
     parsed = json.loads(line)
     data: dict[str, Any] = parsed["event"]["data"]
@@ -77,7 +77,7 @@ class Redactor:
         self._replacing = replacing
         self._storage = storage
 
-    async def survey(self, project_id: int, before: Mapping[Document, Order]) -> Purged:
+    async def survey(self, project_id: int, before: Mapping[DocumentKey, LogPosition]) -> Purged:
         """Determine what a purge would remove, without changing anything."""
         purged = Purged()
         for segment in await self._index.segments(project_id):
@@ -91,7 +91,7 @@ class Redactor:
         self,
         project: str,
         project_id: int,
-        before: Mapping[Document, Order],
+        before: Mapping[DocumentKey, LogPosition],
         grace: timedelta,
     ) -> Purged | None:
         """Rewrite the files with changes of documents before a log position each.
@@ -123,21 +123,23 @@ class Redactor:
             done.young = len(orphans)
         return done
 
-    def _learn(self, segment: Segment, before: Mapping[Document, Order], found: Purged) -> None:
+    def _learn(
+        self, segment: Segment, before: Mapping[DocumentKey, LogPosition], found: Purged
+    ) -> None:
         """Record what a file holds of the documents; blocks."""
         for record, line in read_records(self._storage, segment):
             found.changes += redacted(line, before) is not None
             limit = before.get(record.documents[0])
             sha256 = None if record.content is None else record.content.hex()
-            if limit is not None and record.order < limit:
-                found.places.add((record.partition, record.position))
+            if limit is not None and record.log_position < limit:
+                found.log_positions.add(record.log_position)
                 if sha256 is not None:
                     found.hashes.add(sha256)
             elif sha256 is not None:
                 found.needed.add(sha256)
 
     async def _rewrite(
-        self, project_id: int, segment: Segment, before: Mapping[Document, Order]
+        self, project_id: int, segment: Segment, before: Mapping[DocumentKey, LogPosition]
     ) -> None:
         try:
             lines, changed = await asyncio.to_thread(self._lines, segment, before)
@@ -153,7 +155,7 @@ class Redactor:
             )
 
     def _lines(
-        self, segment: Segment, before: Mapping[Document, Order]
+        self, segment: Segment, before: Mapping[DocumentKey, LogPosition]
     ) -> tuple[Sequence[Line], int]:
         """New lines of a file, and the number of lines that differ; blocks."""
         lines = []

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from events.models import Origin
-from events.positions import Rank, rank_of
+from events.positions import DocumentKey, LogPosition, Rank, rank_of
 
-__all__ = ["Document", "Record", "Retention", "position_at", "time_of"]
+__all__ = ["Record", "Retention", "position_at", "time_of"]
 
 _BITS_BELOW_MILLISECONDS = 21
 
-Document = tuple[str, str]
 """Agent and uri."""
 
 
@@ -39,7 +38,7 @@ class Record:
     project: str
     partition: int
     position: int
-    documents: tuple[Document, ...]
+    documents: tuple[DocumentKey, ...]
     content: bytes | None
     origin: Origin | None = None
 
@@ -55,20 +54,20 @@ class Record:
             data["project"],
             parsed["partition"],
             parsed["position"],
-            tuple((agent, uri) for uri in uris),
+            tuple(DocumentKey(agent, uri) for uri in uris),
             bytes.fromhex(content["sha256"]) if content else None,
             Origin.model_construct(**data["origin"]) if data.get("origin") else None,
         )
 
     @property
-    def order(self) -> tuple[int, int]:
-        """Log position, as ``LoggedChange.order``."""
-        return self.position, self.partition
+    def log_position(self) -> LogPosition:
+        """Log position, as ``LoggedChange.log_position``."""
+        return LogPosition(self.position, self.partition)
 
     @property
     def rank(self) -> Rank:
         """Rank, as ``LoggedChange.rank``."""
-        return rank_of(self.position, self.partition, self.origin)
+        return rank_of(self.log_position, self.origin)
 
 
 class Retention:
@@ -78,14 +77,14 @@ class Retention:
     be a document's last.
     """
 
-    def __init__(self, limit: int, rejected: Collection[tuple[int, int]]) -> None:
+    def __init__(self, limit: int, rejected: Collection[LogPosition]) -> None:
         self.limit = limit
         self._rejected = frozenset(rejected)
-        self._last: dict[Document, Rank] = {}
+        self._last: dict[DocumentKey, Rank] = {}
 
     def learn(self, record: Record) -> None:
         """Record a change; the order of changes, and repetitions, do not matter."""
-        if self._is_young(record) or (record.partition, record.position) in self._rejected:
+        if self._is_young(record) or record.log_position in self._rejected:
             return
         for document in record.documents:
             self._last[document] = max(record.rank, self._last.get(document, record.rank))

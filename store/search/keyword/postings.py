@@ -1,9 +1,8 @@
 """Postings: the chunks of a segment that contain a term, with the number of occurrences.
 
-A term is identified by a 64-bit hash of its text, a chunk by its slot in the segment (16 bits),
-which the code calls place. Raw counts are stored, not scores: a score depends on the whole
-generation and is computed at query time, so that segments can be merged, and BM25 tuned, without
-reading any text again.
+A term is identified by a 64-bit hash of its text, a chunk by its slot in the segment (16 bits).
+Raw counts are stored, not scores: a score depends on the whole generation and is computed at query
+time, so that segments can be merged, and BM25 tuned, without reading any text again.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Postings:
 
     ``chunk_ids`` and ``lengths`` (in terms) have one item per chunk. ``terms`` (hashes) is sorted.
     The postings of ``terms[i]`` are ``slots`` (slots of chunks) and ``counts`` from ``starts[i]``
-    to ``starts[i + 1]``, with ascending places.
+    to ``starts[i + 1]``, with ascending slots.
     """
 
     chunk_ids: Int64s

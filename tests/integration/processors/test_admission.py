@@ -13,7 +13,8 @@ from events.client.client import Client
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
 from events.models import DocumentIndexed, DocumentRejected
-from events.names import ARCHIVER, Names, Position
+from events.names import ARCHIVER, Names
+from events.positions import LogPosition
 from events.signatures import SigningKey
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from runtime.errors import SignatureRefused
@@ -227,7 +228,7 @@ async def test_nobody_makes_a_forgery_count_by_a_signed_change_that_claims_its_p
     forged = await add_raw(redis, change("forged.md").to_bytes())
     assert isinstance(await outcome_of(worker.client, forged), DocumentRejected)
     event = change("a.md").to_bytes()
-    place = str(Position.from_token(forged).number)
+    place = str(LogPosition.from_token(forged).position)
     await add_raw(redis, event, signature=key.sign(event), position=place)
     await eventually(lambda: _holds(database, ["a.md"]), "the signed change is applied")
     async with tools(worker.redis_url, database, home=tmp_path) as opened:
@@ -242,7 +243,7 @@ async def test_a_forger_can_claim_no_place_in_the_log(
     async with signer(worker.redis_url, key) as client:
         receipt = await client.publish(change("a.md", "# True\n"))
         await client.wait([receipt], PATIENCE)
-        claimed = str(Position.from_token(receipt.token).number)
+        claimed = str(LogPosition.from_token(receipt.token).position)
         event = change("a.md", "# Forged\n").to_bytes()
         token = await add_raw(redis, event, position=claimed)
         assert isinstance(await outcome_of(client, token), DocumentRejected)

@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 
 from events.client.publisher import Publisher
 from events.models import Problem
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition
 from events.signatures import SigningKey
 from events.streams.dead_letters import DeadLetter
 from processors.doctor.checks.log import letters_by_project
@@ -41,7 +42,7 @@ async def decide(
     detail: dict[str, object] | None = None,
 ) -> None:
     """Do as the indexer does in the ledger."""
-    position = Position.from_token(token).number
+    position = LogPosition.from_token(token).position
     if outcome == "rejected":
         problem = Problem(type="SignatureRefused", detail="no signature")
         await store.record_rejected(
@@ -51,7 +52,7 @@ async def decide(
     project_id = await Projects(worker).find(PROJECT)
     assert project_id is not None
     async with worker.scope(project_id) as connection:
-        entry = Entry((0, position), "e", "indexed", detail=detail)
+        entry = Entry(LogPosition(position, 0), "e", "indexed", detail=detail)
         await record(connection, project_id, [entry])
 
 
@@ -83,7 +84,7 @@ async def test_a_place_that_is_only_claimed_is_not_archived(
     event = change("a.md").to_bytes()
     token = await add_raw(redis, event, signature=key.sign(event))
     await decide(worker, store, token, "indexed")
-    claimed = str(Position.from_token(token).number)
+    claimed = str(LogPosition.from_token(token).position)
     forged = await add_raw(redis, change("forged.md").to_bytes(), position=claimed)
     await decide(worker, store, forged, "rejected")
     await archive_all(redis, worker, kept.archive)
@@ -125,7 +126,7 @@ async def test_doctor_takes_no_refused_changes_word_for_its_place(redis: Redis) 
         fields = replace(letter, error=error).to_fields()
         await redis.xadd(Names().dead(Topic.CHANGED_LIVE), fields)
     found = await letters_by_project(redis, Names())
-    own = Position(Lane.LIVE, 0, "9-0").number
+    own = LogPosition.of_entry(Lane.LIVE, 0, "9-0").position
     assert found[PROJECT].keys() == {(7, 0), (own, 0)}
 
 
@@ -140,7 +141,7 @@ async def test_a_durable_change_comes_back_with_its_signature(
     await redis.flushall()
     assert [await durable.republish(), await durable.republish()] == [1, 0]
     [entry] = await read_stream(redis, LIVE)
-    position = str(Position.from_token(receipt.token).number).encode()
+    position = str(LogPosition.from_token(receipt.token).position).encode()
     assert dict(entry.fields) == {**before[0].fields, b"position": position}
     assert (await durable.publish(event)).duplicate
 
@@ -165,7 +166,7 @@ async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) ->
         await redis.set(Names().seen(PROJECT, event.id, 0), nonsense)
         receipt = await Publisher(redis, Names()).publish(event)
         assert not receipt.duplicate
-        assert Position.from_token(receipt.token).number
+        assert LogPosition.from_token(receipt.token).position
     assert (await Publisher(redis, Names()).publish(event)).duplicate
 
 

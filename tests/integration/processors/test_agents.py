@@ -250,9 +250,9 @@ async def test_a_redriven_event_keeps_its_position(
         await DeadLetters(own_client, NAMES).redrive_all()
         await eventually(lambda: len(seen) == 2, "the second delivery")
     first, again = seen
-    assert first.position is not None
-    assert again.position is not None
-    assert again.number == first.number == first.position.number < again.position.number
+    assert first.own is not None
+    assert again.own is not None
+    assert again.log_position == first.log_position == first.own < again.own
 
 
 @pytest.mark.parametrize("position", ["9000000000000000000", "soon", "-1"])

@@ -20,7 +20,8 @@ from events.models import (
     QueryRequested,
     parse_event,
 )
-from events.names import Names, Position, Topic
+from events.names import Names, Topic
+from events.positions import LogPosition
 from events.streams.dead_letters import DeadLetters
 from processors.limits import Limits
 from runtime.settings import Settings
@@ -151,7 +152,7 @@ async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_i
     key = await add_key(worker.database)
     big = change("big.md", "x" * 8_000).to_bytes()
     malformed = change("a.md").to_bytes().replace(b"a.md", b"")
-    place = Position.from_token(await add_raw(redis, big, signature=key.sign(big))).number
+    place = LogPosition.from_token(await add_raw(redis, big, signature=key.sign(big))).position
     forged = [await add_raw(redis, one, position=str(place)) for one in (big, malformed)]
     receipts = [Receipt(token, "", duplicate=False) for token in forged]
     found = await worker.client.wait(receipts, PATIENCE)

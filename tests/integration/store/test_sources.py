@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from events.models import Origin, Problem
-from events.names import Position
+from events.positions import LogPosition
 from runtime.errors import SourceBusy, SourceLost, UsageError
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -151,7 +151,7 @@ async def test_a_publisher_learns_what_became_of_its_changes(
     sources: Sources, store: Store
 ) -> None:
     """A rejected one with its reason; those that aren't in the ledger are absent."""
-    tokens = [Position.from_number(number, 0).token for number in (10, 20, 30)]
+    tokens = [LogPosition(number, 0).token for number in (10, 20, 30)]
     await store.apply([document_write("a", 10, ["text"])])
     problem = Problem(type="LimitExceeded", detail="too big")
     await store.record_rejected(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.names import GROUPS, Lane, Names, Position, Topic
+from events.names import GROUPS, Lane, Names, Topic
+from events.positions import LogPosition
 from events.streams.entries import order, preceding
 from events.streams.watermark import reached
 from runtime.errors import MalformedEvent
@@ -14,29 +15,34 @@ from runtime.errors import MalformedEvent
 entry_ids = st.builds(
     "{}-{}".format, st.integers(0, 2**42 - 1), st.integers(0, 3) | st.integers(0, 2**20 - 1)
 )
-positions = st.builds(Position, st.sampled_from(Lane), st.integers(0, 255), entry_ids)
+positions = st.builds(LogPosition.of_entry, st.sampled_from(Lane), st.integers(0, 255), entry_ids)
 
 
 @given(positions)
-def test_a_position_survives_its_token_and_its_number(position: Position) -> None:
-    assert Position.from_token(position.token) == position
-    assert Position.from_number(position.number, position.partition) == position
-    assert 0 <= position.number < 2**63
+def test_a_position_survives_its_token_and_its_number(position: LogPosition) -> None:
+    assert LogPosition.from_token(position.token) == position
+    assert LogPosition(position.position, position.partition) == position
+    assert 0 <= position.position < 2**63
 
 
 @given(positions, positions)
-def test_numbers_are_ordered_as_entry_ids_and_live_wins_a_tie(a: Position, b: Position) -> None:
-    def key(position: Position) -> tuple[tuple[int, int], bool]:
+def test_numbers_are_ordered_as_entry_ids_and_live_wins_a_tie(
+    a: LogPosition, b: LogPosition
+) -> None:
+    def key(position: LogPosition) -> tuple[tuple[int, int], bool]:
         return order(position.entry_id), position.lane is Lane.LIVE
 
-    assert (a.number < b.number) == (key(a) < key(b))
+    assert (a.position < b.position) == (key(a) < key(b))
 
 
 @given(entry_ids)
 def test_the_preceding_id_is_smaller_and_a_position_still(entry_id: str) -> None:
     before = preceding(entry_id)
     assert order(before) < order(entry_id) or entry_id == before == "0-0"
-    assert Position(Lane.LIVE, 0, before).number <= Position(Lane.LIVE, 0, entry_id).number
+    assert (
+        LogPosition.of_entry(Lane.LIVE, 0, before).position
+        <= LogPosition.of_entry(Lane.LIVE, 0, entry_id).position
+    )
 
 
 @given(entry_ids, entry_ids)
@@ -56,13 +62,13 @@ def test_a_watermark_has_reached_what_is_not_above_it(handled: str, wanted: str)
 )
 def test_what_is_not_a_token_is_refused(token: str) -> None:
     with pytest.raises(MalformedEvent):
-        Position.from_token(token)
+        LogPosition.from_token(token)
 
 
 @given(st.text())
 def test_no_text_breaks_the_parsing_of_tokens(text: str) -> None:
     with pytest.raises(MalformedEvent):
-        Position.from_token("live:" + text + "x")
+        LogPosition.from_token("live:" + text + "x")
 
 
 def test_keys_that_one_script_touches_share_a_hash_tag() -> None:

@@ -8,8 +8,8 @@ PUBLIC = """
     GROUPS Backlog BlockingClient Citation Client ContentReference ContentStore DeadLetter
     DeadLetters DocumentChange DocumentChanged DocumentEmbedded DocumentEmbeddedData DocumentIndexed
     DocumentIndexedData DocumentRejected
-    DocumentRejectedData Event Filters Kind Lane LegScore Names Origin Outbox Outcome Outcomes
-    Position Problem Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData
+    DocumentRejectedData Event Filters Kind Lane RetrieverScore Names Origin Outbox Outcome Outcomes
+    LogPosition Problem Publisher Query QueryAnswer QueryAnswered QueryFailed QueryFailedData
     QueryRefused QueryRequested Receipt Replies Scores SearchResult ServerFacts Topic Weights
     check_server connect content_hash parse_event reached read_backlog read_watermark redis_errors
 """

@@ -124,7 +124,7 @@ async def test_positions_are_made_of_time_and_offset() -> None:
 
     await Harness(handle).run([b"event 1", b"event 2"])
     assert [delivery.entry_id for delivery in seen] == ["1000000-0", "1000000-1"]
-    assert seen[0].number < seen[1].number
-    assert seen[0].position is not None
+    assert seen[0].log_position < seen[1].log_position
+    assert seen[0].own is not None
     assert seen[0].topic is Topic.CHANGED_LIVE
     assert seen[0].signature == b"of event 1"

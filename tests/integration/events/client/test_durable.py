@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from events import BlockingClient, Lane, Publisher, parse_event
 from events.models import DocumentChanged
-from events.outbox import Placed
+from events.outbox import AssignedPosition
 from runtime.errors import ConfigurationError, Unavailable
 from store.archive import Archive
 from store.postgres.pool import Database
@@ -120,9 +120,11 @@ async def test_a_place_is_noted_without_waiting_for_the_archive(
     """Which takes out many events at once, in an order of its own."""
     event, other = change(), change("b.md")
     await durable.keep(event, other)
-    placed = [Placed(PROJECT, one.id, f"live:0:1-{n}") for n, one in enumerate((event, other))]
+    assigned = [
+        AssignedPosition(PROJECT, one.id, f"live:0:1-{n}") for n, one in enumerate((event, other))
+    ]
     async with worker.scope((await durable.rows())[event.id]["project_id"]) as connection:
         await connection.execute("delete from outbox where event_id = $1", event.id)
         async with within(5):
-            await durable.outbox.place(placed)
+            await durable.outbox.assign(assigned)
     assert [row["position"] for row in (await durable.rows()).values()] == [1 << 21 | 1 << 1 | 1]

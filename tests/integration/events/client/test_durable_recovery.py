@@ -11,7 +11,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from events import Client, DocumentIndexed, Lane, Position, QueryAnswer, Receipt
+from events import Client, DocumentIndexed, Lane, QueryAnswer, Receipt
+from events.positions import LogPosition
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.durable import PROJECT, Durable, change
@@ -147,7 +148,7 @@ async def test_a_killed_publisher_loses_nothing_that_it_had_kept(
         await redis.client_unpause()
     await durable.republish()
     logged = await durable.log()
-    assert [one.event.id for one in sorted(logged, key=lambda one: one.order)] == event_ids
+    assert [one.event.id for one in sorted(logged, key=lambda one: one.log_position)] == event_ids
 
 
 async def test_the_command_publishes_durably(
@@ -158,7 +159,7 @@ async def test_the_command_publishes_durably(
     event = change()
     result = await cli("publish", "--durable", stdin=event.to_bytes() + b"\n")
     assert result.code == 0, result.stderr
-    position = Position.from_token(result.stdout.strip()).number
+    position = LogPosition.from_token(result.stdout.strip()).position
     assert (await durable.rows())[event.id]["position"] == position
 
 

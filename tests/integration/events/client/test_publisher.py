@@ -15,13 +15,13 @@ from events import (
     DocumentChanged,
     Lane,
     Names,
-    Position,
     Publisher,
     Topic,
     connect,
     content_hash,
     parse_event,
 )
+from events.positions import LogPosition
 from runtime.errors import LimitExceeded, LogFull, Unavailable
 from tests.support.streams import read_stream
 
@@ -58,9 +58,9 @@ async def test_a_token_names_the_entry_that_holds_the_event(redis: Redis) -> Non
 
     receipt = await Publisher(redis, NAMES).publish(event)
 
-    position = Position.from_token(receipt.token)
+    position = LogPosition.from_token(receipt.token)
     [entry] = await read_stream(redis, LIVE)
-    assert position == Position(Lane.LIVE, 0, entry.id)
+    assert position == LogPosition.of_entry(Lane.LIVE, 0, entry.id)
     assert parse_event(entry.fields[b"event"]) == event
 
 
@@ -90,7 +90,7 @@ async def test_many_changes_keep_their_order_over_several_round_trips(redis: Red
 
     entries = await read_stream(redis, NAMES.stream(Topic.CHANGED_BULK))
     assert [parse_event(entry.fields[b"event"]) for entry in entries] == changes
-    positions = [Position.from_token(receipt.token).number for receipt in receipts]
+    positions = [LogPosition.from_token(receipt.token).position for receipt in receipts]
     assert positions == sorted(positions)
 
 
@@ -111,7 +111,7 @@ async def test_changes_spread_over_partitions_by_document(redis: Redis) -> None:
     receipts = await Publisher(redis, names).publish_many([change(f"{i}") for i in range(64)])
 
     for i, receipt in enumerate(receipts):
-        assert Position.from_token(receipt.token).partition == names.partition_of("p", f"{i}")
+        assert LogPosition.from_token(receipt.token).partition == names.partition_of("p", f"{i}")
     lengths = [await redis.xlen(names.stream(Topic.CHANGED_LIVE, p)) for p in range(4)]
     assert sum(lengths) == 64
     assert min(lengths) > 0

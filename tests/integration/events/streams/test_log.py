@@ -23,7 +23,6 @@ from events import (
     DocumentChanged,
     Lane,
     Names,
-    Position,
     Publisher,
     Topic,
     check_server,
@@ -33,6 +32,7 @@ from events import (
     read_backlog,
     read_watermark,
 )
+from events.positions import LogPosition
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from tests.support.streams import read_group, read_stream
 
@@ -76,7 +76,7 @@ async def test_a_dead_letter_is_listed_and_shown_as_it_was_buried(redis: Redis) 
 
     [listed] = await dead_letters.list()
 
-    position = Position(Lane.LIVE, 0, "5-1").number
+    position = LogPosition.of_entry(Lane.LIVE, 0, "5-1").position
     assert replace(listed, dead_entry_id="") == replace(letter(), position=position)
     assert await dead_letters.show(listed.id) == listed
 
@@ -100,7 +100,7 @@ async def test_redriving_keeps_the_original_position(redis: Redis) -> None:
     entry_id = await dead_letters.redrive(listed.id)
 
     [entry] = await read_stream(redis, LIVE)
-    number = Position(Lane.LIVE, 0, "5-1").number
+    number = LogPosition.of_entry(Lane.LIVE, 0, "5-1").position
     assert entry.id == entry_id
     assert entry.fields == {b"event": b"\xff broken", b"position": str(number).encode()}
     assert await redis.xlen(DEAD) == 0
@@ -130,7 +130,7 @@ async def test_all_letters_are_redriven_in_their_order(redis: Redis) -> None:
     assert await DeadLetters(redis, NAMES).redrive_all(Topic.CHANGED_LIVE) == 600
 
     numbers = [int(entry.fields[b"position"]) for entry in await read_stream(redis, LIVE)]
-    assert numbers == [Position(Lane.LIVE, 0, f"{i}-0").number for i in range(600)]
+    assert numbers == [LogPosition.of_entry(Lane.LIVE, 0, f"{i}-0").position for i in range(600)]
     assert await redis.xlen(DEAD) == 0
 
 
@@ -267,4 +267,4 @@ async def test_the_documented_redis_cli_command_publishes(redis: Redis, redis_ur
     assert isinstance(event, DocumentChanged)
     assert event.data.uri == "leave.md"
     assert done.stdout.strip() == entry.id
-    assert Position.from_token(f"live:0:{entry.id}").entry_id == entry.id
+    assert LogPosition.from_token(f"live:0:{entry.id}").entry_id == entry.id

@@ -41,7 +41,7 @@ async def _die(*_: Any) -> None:
 
 async def _uris(kept: ArchiveAt, project: str = "alpha") -> list[str]:
     """Uris of the fold: of each place in the log, the change once."""
-    places = {change.order: change for change in await kept.changes(project=project)}
+    places = {change.log_position: change for change in await kept.changes(project=project)}
     return sorted(change.event.data.uri for change in places.values())
 
 

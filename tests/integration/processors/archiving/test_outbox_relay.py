@@ -6,8 +6,9 @@ import asyncio
 
 from redis.asyncio import Redis
 
-from events import DocumentChanged, Lane, Position, Topic
+from events import DocumentChanged, Lane, Topic
 from events.client.republisher import Republishing
+from events.positions import LogPosition
 from processors.archiving.outbox_relay import OutboxRelay
 from store.archive import Archive
 from store.projects import Projects
@@ -172,7 +173,7 @@ async def test_an_entry_that_left_the_stream_before_it_was_archived_comes_back(
     """By hand: the archiver has passed it, and yet the event waits."""
     event = change()
     receipt = await durable.publish(event)
-    await durable.redis.xdel(LIVE, Position.from_token(receipt.token).entry_id)
+    await durable.redis.xdel(LIVE, LogPosition.from_token(receipt.token).entry_id)
     await durable.publisher.publish(change("b.md"))
     await durable.archive(kept.archive)
     assert await durable.republish() == 1
@@ -229,7 +230,7 @@ async def test_a_place_ahead_of_the_clock_is_not_kept(durable: Durable, redis: R
     assert await durable.republish() == 1
     [entry] = await read_stream(redis, LIVE)
     assert entry.fields.keys() == {b"event"}
-    own = Position(Lane.LIVE, 0, entry.id).number
+    own = LogPosition.of_entry(Lane.LIVE, 0, entry.id).position
     assert number_of(receipt) < own < number_of(receipt) + hour
     assert (await durable.rows())[event.id]["position"] == own
 

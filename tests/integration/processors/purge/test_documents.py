@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from events.names import ARCHIVER, Lane, Names, Position, Topic
+from events.names import ARCHIVER, Lane, Names, Topic
+from events.positions import DocumentKey, LogPosition
 from events.streams.purge import PurgeTargets, StreamPurge
 from store.archive import Archive
 from store.postgres.pool import Database
@@ -45,7 +46,7 @@ async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: Archiv
     await archive.append("alpha", [logged("b", 3, "shared"), logged("b", 4, title=WORD)])
     project_id = await kept.projects.find("alpha")
     assert project_id is not None
-    done = await archive.purge("alpha", project_id, {("", "b"): (at(9), 0)})
+    done = await archive.purge("alpha", project_id, {DocumentKey("", "b"): LogPosition(at(9), 0)})
     assert done is not None
     assert (done.changes, done.contents, done.damaged) == (3, 1, [])
     assert await kept.positions() == [at(1), at(2), at(3), at(4)]
@@ -93,8 +94,8 @@ async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: An
     for group in ("indexer", ARCHIVER):
         await redis.xreadgroup(group, "one", {LIVE: ">"})
         await redis.xack(LIVE, group, mine, other)
-    position = Position(Lane.LIVE, 0, other.decode())
-    targets = PurgeTargets("alpha", {("", "b"): (position.number, 0)})
+    position = LogPosition.of_entry(Lane.LIVE, 0, other.decode())
+    targets = PurgeTargets("alpha", {DocumentKey("", "b"): LogPosition(position.position, 0)})
     streams = StreamPurge(redis, NAMES)
 
     done = await streams.purge(targets, NO_PATIENCE)

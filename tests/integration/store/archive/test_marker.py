@@ -45,7 +45,9 @@ async def test_nothing_of_another_deployment_is_taken_in(
     assert [one.event.data.uri for one in await kept.changes(project="killr")] == ["a"]
     assert await archive.content("killr", sha256_of("The staging secret is aardvark-42.")) is None
     assert (await archive.check("killr", grace=AT_ONCE)).is_sound
-    assert [one.order for one in await theirs.changes(project="victim")] == [secret.order]
+    assert [one.log_position for one in await theirs.changes(project="victim")] == [
+        secret.log_position
+    ]
     assert (await theirs.archive.check("victim", grace=AT_ONCE)).is_sound
 
 

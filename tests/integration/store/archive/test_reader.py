@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from events.positions import LogPosition
 from runtime.errors import Unavailable
 from store.archive import Archive, DamagedSegment
 from store.archive.files import Files
@@ -27,7 +28,7 @@ async def test_changes_come_back_in_order_with_their_contents_apart(
     appended = await archive.append("alpha", [changes[2], changes[0], changes[1]])
     assert (appended.events, appended.contents, appended.lost) == (3, 2, 0)
     found = await kept.changes()
-    assert [change.order for change in found] == [change.order for change in changes]
+    assert [change.log_position for change in found] == [change.log_position for change in changes]
     assert found[0].event.data.content_ref == reference_to("text of a")
     assert found[0].event.data.content_hash == sha256_of("text of a")
     assert found[2].event == changes[2].event
@@ -213,7 +214,7 @@ async def test_an_event_is_found_by_its_id(
     await archive.append("alpha", [logged("a", 1, "a", event_id="first")])
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
-        entry = ledger.Entry((0, at(7)), "second", "indexed")
+        entry = ledger.Entry(LogPosition(at(7), 0), "second", "indexed")
         await ledger.record(connection, project_id, [entry])
     assert await archive.position_of("alpha", "first") == at(1)
     assert await archive.position_of("alpha", "second") == at(7)

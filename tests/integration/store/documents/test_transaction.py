@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from events.models import Origin, Problem
+from events.positions import LogPosition
 from runtime.errors import ConfigurationError, UnsupportedContent
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
@@ -336,11 +337,11 @@ async def test_a_rejected_change_is_not_handled_until_it_is_redriven(store: Stor
     await store.record_rejected(
         project="alpha", partition=0, position=10, event_id=write.event_id, problem=problem
     )
-    assert await store.handled([("alpha", 0, 10)]) == set()
+    assert await store.handled([("alpha", LogPosition(10, 0))]) == set()
     assert [one.outcome for one in await store.apply([write])] == ["indexed"]
-    assert await store.handled([("alpha", 0, 10), ("alpha", 0, 11), ("beta", 0, 10)]) == {
-        ("alpha", 0, 10)
-    }
+    assert await store.handled(
+        [("alpha", LogPosition(10, 0)), ("alpha", LogPosition(11, 0)), ("beta", LogPosition(10, 0))]
+    ) == {("alpha", LogPosition(10, 0))}
 
 
 async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from events.models import Filters
+from events.positions import LogPosition
 from runtime.errors import UsageError
 from store.generations.catalog import Generation, Recipe
 from store.generations.switch import SWITCH, GenerationMoved
@@ -114,7 +115,7 @@ async def test_changes_prepared_for_a_former_generation_are_refused(
     with pytest.raises(GenerationMoved, match=f"generation {former.id} is not live any more"):
         await store.apply(stale)
     assert await contents_of(worker, former) == await contents_of(worker, other) == {}
-    assert await store.handled([("alpha", 0, 10)]) == set()
+    assert await store.handled([("alpha", LogPosition(10, 0))]) == set()
     again = [document_write("a", 10, ["a"], generation_id=other.id)]
     assert [one.outcome for one in await store.apply(again)] == ["indexed"]
     assert await contents_of(worker, other) == {("", "a"): ["a"]}
@@ -165,10 +166,10 @@ async def test_a_change_that_a_replay_was_quicker_to_apply_counts_as_indexed(
     change = document_write("b", 10, ["one", "two"], change="rename", old_uri="a")
     live = await store.generation("alpha")
     await store.rebuild(live, [change])
-    assert await store.handled([("alpha", 0, 10)]) == set()
+    assert await store.handled([("alpha", LogPosition(10, 0))]) == set()
     (applied,) = await store.apply([change])
     assert (applied.outcome, applied.chunks_kept, applied.chunks_added) == ("indexed", 2, 0)
-    assert await store.handled([("alpha", 0, 10)]) == {("alpha", 0, 10)}
+    assert await store.handled([("alpha", LogPosition(10, 0))]) == {("alpha", LogPosition(10, 0))}
     assert await contents_of(worker, live) == {("", "b"): ["one", "two"]}
     assert (await store.apply([change]))[0].outcome == "duplicate"
 

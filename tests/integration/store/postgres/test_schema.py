@@ -147,7 +147,9 @@ async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres
         await Database.open(postgres_server.urls("never_migrated").worker)
 
 
-@pytest.mark.parametrize(("revision", "remedy"), [("0001", "headrace migrate"), ("9999", "upgrade")])
+@pytest.mark.parametrize(
+    ("revision", "remedy"), [("0001", "headrace migrate"), ("9999", "upgrade")]
+)
 async def test_another_revision_is_not_opened(
     database: FreshDatabase, revision: str, remedy: str
 ) -> None:

@@ -81,7 +81,7 @@ async def test_the_first_vectors_are_found_at_once(database: Database) -> None:
         pending = PendingVectors(worker, Projects(worker))
         assert await pending.counts("alpha") == Counts(chunks=1, pending=1, refused=0)
         generation = await search.live("alpha")
-        waiting = await pending.texts("alpha", generation.id, [(write.position, 0)], 10)
+        waiting = await pending.texts("alpha", generation.id, [write.log_position], 10)
         vectors = {text.content_hash: vector_of(TEXT) for text in waiting}
         await pending.remember("alpha", MODEL, vectors)
         await pending.complete("alpha", generation.id, waiting, {})

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from events import Lane, Position
+from events import Lane
 from events.client.republisher import Trace, is_lost
 from events.outbox import WaitingEvent
+from events.positions import LogPosition
 
 KEPT_AT = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)
 MILLISECONDS = int(KEPT_AT.timestamp() * 1000)
@@ -20,21 +21,21 @@ def waiting(number: int = 1, position: int | None = None, lane: Lane = Lane.BULK
 
 def test_a_known_place_is_the_place() -> None:
     """Its lane too, whatever lane the event was kept for."""
-    place = Position(Lane.LIVE, 3, "1700000000000-5")
-    assert waiting(position=place.number).place == place
+    place = LogPosition.of_entry(Lane.LIVE, 3, "1700000000000-5")
+    assert waiting(position=place.position).log_position == place
 
 
 def test_a_derived_place_lies_within_the_millisecond() -> None:
     """After every entry that Redis can have added in it, and before those of the next one."""
-    number = waiting().place.number
-    assert number > Position(Lane.LIVE, 3, f"{MILLISECONDS}-500000").number
-    assert number < Position(Lane.BULK, 3, f"{MILLISECONDS + 1}-0").number
+    number = waiting().log_position.position
+    assert number > LogPosition.of_entry(Lane.LIVE, 3, f"{MILLISECONDS}-500000").position
+    assert number < LogPosition.of_entry(Lane.BULK, 3, f"{MILLISECONDS + 1}-0").position
 
 
 @pytest.mark.parametrize("first", [1, 2**19 - 2, 2**40])
 def test_derived_places_differ(first: int) -> None:
     """Over many events of one millisecond, wherever their numbers have come to."""
-    places = {waiting(first + n).place.number for n in range(1000)}
+    places = {waiting(first + n).log_position.position for n in range(1000)}
     assert len(places) == 1000
 
 
@@ -43,7 +44,7 @@ def test_a_place_of_the_past_is_exact() -> None:
     for milliseconds in range(0, 1000, 7):
         kept_at = KEPT_AT + timedelta(milliseconds=milliseconds)
         event = WaitingEvent("docs", "e", Lane.LIVE, 0, None, 1, kept_at)
-        assert event.place.entry_id.partition("-")[0] == str(MILLISECONDS + milliseconds)
+        assert event.log_position.entry_id.partition("-")[0] == str(MILLISECONDS + milliseconds)
 
 
 @pytest.mark.parametrize(

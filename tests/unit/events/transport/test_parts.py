@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 from faust.types import TP
 
-from events.names import Lane, Position, Topic
+from events.names import Lane, Topic
+from events.positions import LogPosition
 from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
 from events.transport.app import App
 from events.transport.consumer_group import Group
@@ -20,7 +21,7 @@ from runtime.errors import ConfigurationError, MalformedEvent
 from tests.support.waiting import eventually
 
 TP0 = TP(Topic.CHANGED_LIVE.value, 0)
-OWN = Position(Lane.LIVE, 0, "1000-1")
+OWN = LogPosition.of_entry(Lane.LIVE, 0, "1000-1")
 LEASE = timedelta(seconds=6)
 
 
@@ -75,12 +76,12 @@ def test_fields_beside_the_event_are_headers() -> None:
 
 def test_a_kept_position_wins_over_the_own_one() -> None:
     """A redriven event stays as old as it was."""
-    assert kept_position({}, OWN) == OWN.number
+    assert kept_position({}, OWN) == OWN.position
     assert kept_position({b"position": b"7"}, OWN) == 7
-    assert kept_position({b"position": str(OWN.number).encode()}, OWN) == OWN.number
+    assert kept_position({b"position": str(OWN.position).encode()}, OWN) == OWN.position
 
 
-@pytest.mark.parametrize("text", [b"", b"-1", b"1e3", b"9" * 40, str(OWN.number + 1).encode()])
+@pytest.mark.parametrize("text", [b"", b"-1", b"1e3", b"9" * 40, str(OWN.position + 1).encode()])
 def test_an_impossible_position_is_malformed(text: bytes) -> None:
     """Not a number, or newer than the entry that names it."""
     with pytest.raises(MalformedEvent):

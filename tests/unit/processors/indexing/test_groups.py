@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Position, Topic
+from events.names import Lane, Topic
+from events.positions import LogPosition
 from processors.indexing.pipeline import GROUP_CHARACTERS, Change, _groups
 
 
@@ -16,8 +17,8 @@ def _change(project: str = "p", **data: Any) -> Change:
         topic=Topic.CHANGED_BULK,
         partition=0,
         entry_id="1-0",
-        position=Position(Lane.BULK, 0, "1-0"),
-        number=1,
+        own=LogPosition.of_entry(Lane.BULK, 0, "1-0"),
+        log_position=LogPosition(1, 0),
         attempts=1,
         raw=event.to_bytes(),
         message=None,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Position, Topic
+from events.names import Lane, Topic
+from events.positions import LogPosition
 from events.signatures import Keys
 from processors.admission import KeyRing
 from processors.embedding.keyword_precedence import Precedence
@@ -78,8 +79,8 @@ def _change() -> Change:
         topic=Topic.CHANGED_LIVE,
         partition=0,
         entry_id="1-0",
-        position=Position(Lane.LIVE, 0, "1-0"),
-        number=1,
+        own=LogPosition.of_entry(Lane.LIVE, 0, "1-0"),
+        log_position=LogPosition(1, 0),
         attempts=1,
         raw=event.to_bytes(),
         message=None,

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models import DocumentChange, DocumentChanged, Origin, content_hash
+from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
-from processors.replay.fold import Fold, Key, Order
+from processors.replay.fold import Fold
 
 
 def change(position: int, uri: str, partition: int = 0, **data: Any) -> LoggedChange:
@@ -21,7 +22,7 @@ def change(position: int, uri: str, partition: int = 0, **data: Any) -> LoggedCh
     changed = DocumentChanged(
         id=f"event-{position}", data=DocumentChange(project="docs", uri=uri, **data)
     )
-    return LoggedChange(partition, position, changed)
+    return LoggedChange(LogPosition(position, partition), changed)
 
 
 def of_docs(revision: int) -> Origin:
@@ -48,9 +49,9 @@ def folded(changes: list[LoggedChange], **options: Any) -> Fold:
     return fold
 
 
-def stored_position(fold: Fold) -> dict[Key, tuple[Order, bool]]:
+def stored_position(fold: Fold) -> dict[DocumentKey, tuple[LogPosition, bool]]:
     """Place and fate of each document."""
-    return {one.key: (one.order, one.deleted) for one in fold}
+    return {one.key: (one.log_position, one.deleted) for one in fold}
 
 
 EXPECTED = {
@@ -83,41 +84,49 @@ def test_a_newer_revision_of_a_source_stands_wherever_it_lies_in_the_log() -> No
 
 def test_a_change_that_is_left_out_leaves_the_former_version() -> None:
     fold = folded(HISTORY, left_out={(20, 0), (40, 0)})
-    assert stored_position(fold)["", "a"] == ((10, 0), False)
-    assert stored_position(fold)["", "b"] == ((30, 0), False)
+    assert stored_position(fold)[DocumentKey("", "a")] == ((10, 0), False)
+    assert stored_position(fold)[DocumentKey("", "b")] == ((30, 0), False)
     assert ("", "c") not in stored_position(fold)
 
 
 def test_equal_positions_are_told_apart_by_partition() -> None:
     fold = folded([change(10, "a", partition=1), change(10, "a", partition=0)])
-    assert stored_position(fold)["", "a"] == ((10, 1), False)
+    assert stored_position(fold)[DocumentKey("", "a")] == ((10, 1), False)
 
 
 def test_what_is_missing_comes_in_the_order_of_the_log() -> None:
     fold = folded(HISTORY)
-    stored = {("", "a"): (20, 20, 0), ("", "b"): (30, 30, 0), ("ada", "a"): (70, 70, 0)}
+    stored = {
+        DocumentKey("", "a"): (20, 20, 0),
+        DocumentKey("", "b"): (30, 30, 0),
+        DocumentKey("ada", "a"): (70, 70, 0),
+    }
     missing = fold.newer_than(stored)
     assert [one.uri for one in missing] == ["b", "c", "d"]
 
 
 def test_what_the_log_lacks_is_named() -> None:
     fold = folded(HISTORY)
-    stored = {("", "a"): (25, 25, 0), ("", "c"): (40, 40, 0), ("", "z"): (1, 1, 0)}
+    stored = {
+        DocumentKey("", "a"): (25, 25, 0),
+        DocumentKey("", "c"): (40, 40, 0),
+        DocumentKey("", "z"): (1, 1, 0),
+    }
     assert fold.older_than(stored) == [("", "a"), ("", "z")]
 
 
 def test_a_rename_is_one_write_and_one_delete() -> None:
     fold = folded(HISTORY)
-    written = fold.last["", "c"].alone().event.data
+    written = fold.last[DocumentKey("", "c")].alone().event.data
     assert (written.change, written.old_uri, written.content) == ("upsert", None, "40")
-    deleted = fold.last["", "b"].alone().event.data
+    deleted = fold.last[DocumentKey("", "b")].alone().event.data
     assert (deleted.uri, deleted.change, deleted.content) == ("b", "delete", None)
 
 
 def test_the_content_hash_is_known_without_the_content() -> None:
     fold = folded(HISTORY)
-    assert fold.last["", "a"].content_hash == content_hash("20")
-    assert fold.last["", "d"].content_hash is None
+    assert fold.last[DocumentKey("", "a")].content_hash == content_hash("20")
+    assert fold.last[DocumentKey("", "d")].content_hash is None
 
 
 @pytest.mark.parametrize(("sought", "found"), [("event-30", 30), ("other", None)])
@@ -145,4 +154,4 @@ def test_the_fold_is_what_applying_one_by_one_gives(steps: list[tuple[str, str]]
             changes.append(change(position, uri, change=kind))
         oracle[uri] = (position, kind == "delete")
     found = folded(changes[::-1])
-    assert {one.uri: (one.order[0], one.deleted) for one in found} == oracle
+    assert {one.uri: (one.log_position[0], one.deleted) for one in found} == oracle

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from events.names import Lane, Position
+from events.names import Lane
+from events.positions import LogPosition
 from processors.replay.fold import Fold
 from processors.replay.scope import Choice, Scope, choose_recipe, choose_scope, instant_of
 from runtime.errors import UsageError
@@ -19,7 +20,7 @@ BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 
 def position(instant: datetime) -> int:
     """Where the log was at an instant."""
-    return Position(Lane.BULK, 0, f"{int(instant.timestamp() * 1000)}-0").number
+    return LogPosition.of_entry(Lane.BULK, 0, f"{int(instant.timestamp() * 1000)}-0").position
 
 
 MADE_BY = Recipe("local/a", {"code": "voyage/b"}, "1", TOKENS_VERSION)

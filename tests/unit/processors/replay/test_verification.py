@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from events.models import DocumentChange, DocumentChanged, Origin, content_hash
+from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
 from processors.replay.verification import Difference, NotSwitched, compare
@@ -21,13 +22,13 @@ def fold() -> Fold:
     """A log with one document, ``a``."""
     made = Fold()
     data = DocumentChange(project="docs", uri="a", content="text")
-    made.add(LoggedChange(0, 10, DocumentChanged(data=data)))
+    made.add(LoggedChange(LogPosition(10, 0), DocumentChanged(data=data)))
     return made
 
 
 def reasons(*rows: StoredDigest) -> list[str]:
     """What is said of rows, by that log."""
-    stored = {(row.agent, row.uri): row for row in rows}
+    stored = {DocumentKey(row.agent, row.uri): row for row in rows}
     return [one.reason for one in compare(fold(), stored, {})]
 
 
@@ -67,7 +68,7 @@ def test_missing_and_unknown_documents_are_told() -> None:
 
 
 def test_a_change_that_could_not_be_processed_is_told_once() -> None:
-    found = list(compare(fold(), {}, {(10, 0): LimitExceeded("too long")}))
+    found = list(compare(fold(), {}, {LogPosition(10, 0): LimitExceeded("too long")}))
     assert found == [Difference("", "a", "can't be processed: too long")]
 
 

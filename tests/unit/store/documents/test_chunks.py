@@ -21,7 +21,8 @@ def new_chunks(texts: list[str]) -> list[NewChunk]:
 
 def rows(texts: list[str]) -> list[StoredChunk]:
     return [
-        StoredChunk(number, new.identity, new.place) for number, new in enumerate(new_chunks(texts))
+        StoredChunk(number, new.identity, new.location)
+        for number, new in enumerate(new_chunks(texts))
     ]
 
 
@@ -32,15 +33,15 @@ def test_applying_a_difference_gives_the_new_chunks(before: list[str], after: li
     common = sum((Counter(before) & Counter(after)).values())
     assert len(difference.kept) == common
     assert len(difference.removed) == len(before) - common
-    left = {row.chunk_id: (row.identity, row.place) for row in rows(before)}
+    left = {row.chunk_id: (row.identity, row.location) for row in rows(before)}
     for chunk_id in difference.removed:
         del left[chunk_id]
-    for chunk_id, place in difference.moved:
-        assert left[chunk_id][1] != place
-        left[chunk_id] = left[chunk_id][0], place
+    for chunk_id, location in difference.moved:
+        assert left[chunk_id][1] != location
+        left[chunk_id] = left[chunk_id][0], location
     result = sorted(left.values(), key=lambda pair: pair[1])
-    result += [(new.identity, new.place) for new in difference.added]
-    wanted = [(new.identity, new.place) for new in new_chunks(after)]
+    result += [(new.identity, new.location) for new in difference.added]
+    wanted = [(new.identity, new.location) for new in new_chunks(after)]
     assert sorted(result, key=lambda pair: pair[1][0]) == wanted
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from events.names import ARCHIVER, Lane, Position, Topic
+from events.names import ARCHIVER, Lane, Topic
+from events.positions import LogPosition
 from events.streams.changes import read_changes
 from events.streams.dead_letters import DeadLetter
 from events.streams.entries import entries_of
@@ -84,12 +85,12 @@ async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database
     redis, key = opened.redis, opened.names.stream(LIVE)
     _, first, second = entries_of(await redis.xrange(key, count=3))
     await redis.xdel(key, second.id)
-    place = Position(Lane.LIVE, 0, second.id).number
+    place = LogPosition.of_entry(Lane.LIVE, 0, second.id).position
     redriven: dict[Any, Any] = {**second.fields, b"position": place}
     await redis.xadd(key, redriven)
     for group in (INDEXER, ARCHIVER):
         await redis.xgroup_setid(key, group, "$")
-    lost = Position(Lane.LIVE, 0, first.id).number, place
+    lost = LogPosition.of_entry(Lane.LIVE, 0, first.id).position, place
     where = f"where $1::int > 0 and position in {lost}"
     await damage(database, f"delete from ledger {where}")  # noqa: S608 - two numbers
     repaired = await examine(opened, repair=True)

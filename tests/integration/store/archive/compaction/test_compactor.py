@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from runtime.errors import Unavailable
 from store.archive import Archive
@@ -71,7 +72,7 @@ async def test_what_was_rejected_is_never_a_last(
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
-        entry = ledger.Entry((0, at(2)), "a@2:0", "rejected")
+        entry = ledger.Entry(LogPosition(at(2), 0), "a@2:0", "rejected")
         await ledger.record(connection, project_id, [entry])
     await archive.compact("alpha", NOW)
     assert await kept.positions() == [at(1)]

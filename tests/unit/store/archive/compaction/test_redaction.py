@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from events.models import Origin
+from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
 from store.archive.claims import claim
@@ -13,7 +14,7 @@ from store.archive.compaction.redaction import redacted
 from store.archive.event_files import line_of
 from tests.support.changes import at, logged
 
-BEFORE = {("", "b"): (at(9), 0)}
+BEFORE = {DocumentKey("", "b"): LogPosition(at(9), 0)}
 
 
 def line(change: LoggedChange) -> bytes:
@@ -56,7 +57,7 @@ def test_a_rename_still_takes_the_old_document_away() -> None:
     fold = Fold()
     fold.add(logged("a", 1, "text"))
     event = renamed.event.model_validate({**renamed.event.model_dump(), "data": data})
-    fold.add(LoggedChange(renamed.partition, renamed.position, event))
+    fold.add(LoggedChange(renamed.log_position, event))
     assert [(last.uri, last.deleted) for last in fold] == [("a", True)]
 
 

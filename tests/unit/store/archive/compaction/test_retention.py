@@ -6,6 +6,7 @@ import random
 from datetime import timedelta
 
 from events.models import Origin
+from events.positions import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.claims import claim
 from store.archive.compaction.retention import Record, Retention, position_at, time_of
@@ -27,7 +28,7 @@ def test_a_record_says_which_documents_a_change_is_of() -> None:
     assert renamed.content == bytes.fromhex(sha256_of("text"))
     deleted = record(logged("a", 2, partition=3))
     assert (deleted.documents, deleted.content) == ((("", "a"),), None)
-    assert deleted.order == (at(2), 3)
+    assert deleted.log_position == (at(2), 3)
 
 
 def test_positions_and_times() -> None:
@@ -43,7 +44,7 @@ def folded(records: list[Record], limit: int) -> dict[tuple[str, str], tuple[int
     last: dict[tuple[str, str], tuple[int, int]] = {}
     for one in sorted(records, key=lambda one: one.rank):
         if one.position < limit:
-            last |= dict.fromkeys(one.documents, one.order)
+            last |= dict.fromkeys(one.documents, one.log_position)
     return last
 
 
@@ -62,9 +63,9 @@ def test_the_state_at_the_limit_and_all_after_it_is_kept() -> None:
             one for one in kept if one.position >= limit
         ]
         documents = {document for one in records for document in one.documents}
-        assert sum(one.position < limit for one in {r.order: r for r in kept}.values()) <= len(
-            documents
-        )
+        assert sum(
+            one.position < limit for one in {r.log_position: r for r in kept}.values()
+        ) <= len(documents)
 
 
 def random_change(chance: random.Random) -> LoggedChange:
@@ -84,7 +85,7 @@ def random_change(chance: random.Random) -> LoggedChange:
 def test_what_never_took_effect_is_let_go_of() -> None:
     """The change before it stays."""
     first, rejected = record(logged("a", 1, "a")), record(logged("a", 2, "b"))
-    retention = Retention(at(9), {(0, at(2))})
+    retention = Retention(at(9), {LogPosition(at(2), 0)})
     retention.learn(first)
     retention.learn(rejected)
     assert retention.keeps(first)
