@@ -39,7 +39,7 @@ class _State(BaseModel):
     version: str = ""
     started_at: str = ""
     in_work: dict[str, int] = {}
-    in_hand: dict[str, int] = {}
+    in_flight: dict[str, int] = {}
     circuits: list[_Circuit] = []
     memory_bytes: int | None = None
     loop_lag_s: float = 0

@@ -34,7 +34,7 @@ _FORGET_EVERY_BEATS = 30
 class WorkerState:
     """State of one worker, as reported in its heartbeat.
 
-    ``in_work`` counts the events being handled, by topic; ``in_hand`` all that were taken from the
+    ``in_work`` counts the events being handled, by topic; ``in_flight`` all that were taken from the
     stream and not settled. ``loop_lag_s`` is the longest lag since the last beat. ``transport`` and
     ``metrics`` count since the start.
     """
@@ -45,7 +45,7 @@ class WorkerState:
     version: str
     started_at: str
     in_work: Mapping[str, int]
-    in_hand: Mapping[str, int]
+    in_flight: Mapping[str, int]
     circuits: list[Mapping[str, Any]]
     memory_bytes: int
     loop_lag_s: float
@@ -106,15 +106,15 @@ class HeartbeatSender:
         memory = memory_bytes()
         metrics.MEMORY_BYTES.set(memory)
         circuits = [] if self._embedders is None else self._embedders.circuits
-        held = self._app.held() if self._app is not None else {}
+        in_flight = self._app.in_flight() if self._app is not None else {}
         return WorkerState(
             host=self._host,
             pid=os.getpid(),
             roles=self._roles,
             version=self._version,
             started_at=self._started_at,
-            in_work={topic: count.in_work for topic, count in held.items()},
-            in_hand={topic: count.in_hand for topic, count in held.items()},
+            in_work={topic: count.in_work for topic, count in in_flight.items()},
+            in_flight={topic: count.in_flight for topic, count in in_flight.items()},
             circuits=[dataclasses.asdict(circuit) for circuit in circuits],
             memory_bytes=memory,
             loop_lag_s=round(self._lag.longest_seconds(), 3),

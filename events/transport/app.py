@@ -33,7 +33,7 @@ _UNBOUNDED = 1_000_000
 class InFlight:
     """Numbers of a topic's events that a worker holds, and that it is processing."""
 
-    in_hand: int = 0
+    in_flight: int = 0
     in_work: int = 0
 
     @classmethod
@@ -43,7 +43,7 @@ class InFlight:
         return cls(len(unsettled), sum(entry.begun for entry in unsettled))
 
     def __add__(self, other: InFlight) -> InFlight:
-        return InFlight(self.in_hand + other.in_hand, self.in_work + other.in_work)
+        return InFlight(self.in_flight + other.in_flight, self.in_work + other.in_work)
 
 
 OnDead = Callable[[DeadLetter], Awaitable[None]]

@@ -147,7 +147,7 @@ def _worker(row: Row) -> dict[str, Any]:
         "version": row["version"],
         "silent_s": row["silent_s"],
         "in_work": sum(row["in_work"].values()),
-        "in_hand": sum(row["in_hand"].values()),
+        "in_flight": sum(row["in_flight"].values()),
         "done": row["done"],
         "retried": row["retried"],
         "dead": row["dead"],

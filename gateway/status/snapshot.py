@@ -95,7 +95,7 @@ def _worker(beat: Heartbeat) -> Row:
         "up_s": _up_seconds(state.get("started_at")),
         "silent_s": round(beat.age.total_seconds(), 1),
         "in_work": dict(state.get("in_work") or {}),
-        "in_hand": dict(state.get("in_hand") or {}),
+        "in_flight": dict(state.get("in_flight") or {}),
         "memory_bytes": state.get("memory_bytes"),
         "loop_lag_s": float(state.get("loop_lag_s") or 0),
         "done": transport.get("acknowledged", 0),

@@ -48,7 +48,7 @@ async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: 
         state = beat.state
         assert state["roles"] == ["answerer", "archiver", "embedder", "indexer"]
         assert state["memory_bytes"] > 2**20
-        assert state["in_hand"]["document.changed.live"] == 0
+        assert state["in_flight"]["document.changed.live"] == 0
         assert state["circuits"] == []
         assert any(name.startswith("documents{") for name in state["metrics"])
     assert not await heartbeats.read()
