@@ -22,6 +22,7 @@ from runtime.secrets import keep_secret
 from runtime.settings import EventLimits, Settings
 
 __all__ = [
+    "ACCESS_VARIABLES",
     "ContentKind",
     "JsonOption",
     "ProjectOption",
@@ -140,6 +141,11 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 _PREFIX = "HEADRACE_"
 _SETTINGS = frozenset(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields)
+ACCESS_VARIABLES = frozenset(
+    f"HEADRACE_{role}_PASSWORD" for role in ("ANSWERER", "OPERATOR", "PUBLISHER", "WORKER")
+) | {"HEADRACE_PASSWORDS_DIRECTORY"}
+"""Variables of `headrace access` alone; upper case matters."""
+
 _OTHERS = re.compile(
     r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
@@ -160,15 +166,20 @@ _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.
 
 
 def require_known(variables: Iterable[str]) -> None:
-    """Check that each variable with the prefix HEADRACE_ is a setting.
+    """Check that each variable with the prefix HEADRACE_ is a setting, or belongs to `access`.
 
     Raises:
         UnknownSetting: a variable is not; the message names it and its replacement, or the most
-            similar setting.
+            similar variable.
     """
     for variable in sorted(variables):
         name = variable.upper()
-        if not name.startswith(_PREFIX) or name in _SETTINGS or _OTHERS.fullmatch(name):
+        if (
+            not name.startswith(_PREFIX)
+            or name in _SETTINGS
+            or variable in ACCESS_VARIABLES
+            or _OTHERS.fullmatch(name)
+        ):
             continue
         raise UnknownSetting(
             f"{variable} is not a setting: {_remedy(name)} docs/runbook.md lists all"
@@ -179,7 +190,7 @@ def _remedy(name: str) -> str:
     if name in _MOVED:
         setting, key = _MOVED[name]
         return f"""write it as {_PREFIX}{setting}='{{"{key}": …}}';"""
-    names = [variable.removeprefix(_PREFIX) for variable in sorted(_SETTINGS)]
+    names = [variable.removeprefix(_PREFIX) for variable in sorted(_SETTINGS | ACCESS_VARIABLES)]
     nearest = get_close_matches(name.removeprefix(_PREFIX), names, n=1)
     return f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
 

@@ -128,24 +128,6 @@ class Settings(BaseSettings):
     worker_role: str = Field(
         default="headrace_worker", description="Postgres role that workers and questions run as."
     )
-    publisher_password: SecretStr = Field(
-        default=SecretStr(""),
-        description="For `headrace access`: the publishers' password, in Redis and in Postgres.",
-    )
-    answerer_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the answerers' password."
-    )
-    worker_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the workers' password."
-    )
-    operator_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the operators' password."
-    )
-    passwords_directory: Path | None = Field(
-        default=None,
-        description="For `headrace access`: directory of files with the passwords that the four "
-        "settings above leave empty; each file is named after its role.",
-    )
     stream_prefix: Annotated[str, Field(pattern=r"^[\w.:-]+$")] = Field(
         default="headrace", description="Prefix of every Redis key."
     )

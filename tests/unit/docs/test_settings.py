@@ -34,3 +34,8 @@ def test_each_key_of_a_mapping_is_in_its_row(name: str) -> None:
     assert len(examples) == 2
     for example in map(json.loads, examples):
         assert getattr(Settings(**{name: example}), name).model_fields_set == example.keys()
+
+
+def test_there_are_few_settings() -> None:
+    """Operators read all of them; a further one belongs to a mapping, or replaces another."""
+    assert len(Settings.model_fields) <= 45

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from events.server.acl import Role
 from gateway.session import require_known, wrong_setting
 from processors.recipes import rate_limits
 from runtime.errors import UnknownSetting
@@ -65,6 +66,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
         ("HEADRACE_REDIS_URI", "did you mean HEADRACE_REDIS_URL?"),
         ("headrace_batch_document", "did you mean HEADRACE_BATCH_DOCUMENTS?"),
         ("HEADRACE_XYZZY", "unset it"),
+        ("headrace_worker_password", "did you mean HEADRACE_WORKER_PASSWORD?"),
         ("HEADRACE_MAX_URI_BYTES", "write it as HEADRACE_LIMITS='{\"uri_bytes\": …}';"),
         ("HEADRACE_CHUNKING_TIMEOUT", "write it as HEADRACE_CHUNKING_LIMITS='{\"timeout\": …}';"),
         ("HEADRACE_HNSW_EF_SEARCH", "write it as HEADRACE_VECTOR_SEARCH='{\"ef_search\": …}';"),
@@ -80,6 +82,8 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     "variable",
     [
         "headrace_home",
+        "HEADRACE_PASSWORDS_DIRECTORY",
+        *(f"HEADRACE_{role.upper()}_PASSWORD" for role in Role),
         "HEADRACE_TEST_SEEDS",
         "HEADRACE_SERVICE_HOST",
         "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
@@ -88,5 +92,5 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     ],
 )
 def test_variables_that_others_set(variable: str) -> None:
-    """Kubernetes names the address of a service so."""
+    """Kubernetes names the address of a service so; `access` reads the passwords of roles."""
     require_known([variable])
