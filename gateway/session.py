@@ -19,9 +19,10 @@ from runtime.errors import ConfigurationError, UnknownSetting, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
 from runtime.secrets import keep_secret
-from runtime.settings import Settings
+from runtime.settings import EventLimits, Settings
 
 __all__ = [
+    "ACCESS_VARIABLES",
     "ContentKind",
     "JsonOption",
     "ProjectOption",
@@ -40,7 +41,7 @@ ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the
 
 _LONGEST_SECONDS = 86_400.0
 _FIELD = re.compile(r'field "(\w+)"')
-_EXAMPLES = {"models": '{"code": "voyage/voyage-code-3"}'}
+_NOT_A_MAPPING = frozenset({"dict_type", "model_type"})
 
 
 def duration(seconds: float) -> timedelta:
@@ -95,13 +96,23 @@ def wrong_setting(error: ValidationError | SettingsError) -> str:
     """Describe a wrong setting in one line with its variable and, in a mapping, the key."""
     if isinstance(error, SettingsError):
         match = _FIELD.search(str(error))
-        name = match[1] if match else "models"
-        example = _EXAMPLES.get(name, '{"voyage": 300}, or a number')
-        return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
+        return _not_json(match[1] if match else "models")
     first = error.errors(include_url=False, include_input=False)[0]
     name, *keys = (str(part) for part in first["loc"])
-    where = "".join(f" ({key})" for key in keys if key)
-    return f"HEADRACE_{name.upper()}{where}: {first['msg']}"
+    if not keys and first["type"] in _NOT_A_MAPPING:
+        return _not_json(name)
+    message = first["msg"]
+    if first["type"] == "extra_forbidden":
+        mapping = type(Settings.model_fields[name].default)
+        message = f"not a key of this setting; there are: {', '.join(mapping.model_fields)}"
+    where = ".".join(key for key in keys if key)
+    return f"HEADRACE_{name.upper()}{where and f' ({where})'}: {message}"
+
+
+def _not_json(name: str) -> str:
+    """Describe a mapping that is not a JSON object."""
+    [example] = Settings.model_fields[name].examples or [""]
+    return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
@@ -129,7 +140,12 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
 
 
 _PREFIX = "HEADRACE_"
-_SETTINGS = sorted(name.upper() for name in Settings.model_fields)
+_SETTINGS = frozenset(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields)
+ACCESS_VARIABLES = frozenset(
+    f"HEADRACE_{role}_PASSWORD" for role in ("ANSWERER", "OPERATOR", "PUBLISHER", "WORKER")
+) | {"HEADRACE_PASSWORDS_DIRECTORY"}
+"""Variables of `headrace access` alone; upper case matters."""
+
 _OTHERS = re.compile(
     r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
@@ -137,24 +153,46 @@ _OTHERS = re.compile(
 """Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
 for a service whose name begins with ``headrace``."""
 
+_MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
+    "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
+    "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),
+    "HEADRACE_EXACT_SEARCH_CHUNKS": ("VECTOR_SEARCH", "exact_chunks"),
+    "HEADRACE_HNSW_EF_SEARCH": ("VECTOR_SEARCH", "ef_search"),
+    "HEADRACE_MAX_CHUNKS_PER_DOCUMENT": ("CHUNKING_LIMITS", "chunks"),
+    "HEADRACE_MODEL_REQUESTS_PER_MINUTE": ("MODEL_RATE_LIMITS", "requests_per_minute"),
+    "HEADRACE_MODEL_TOKENS_PER_MINUTE": ("MODEL_RATE_LIMITS", "tokens_per_minute"),
+}
+"""Setting and key that replace each variable of earlier versions."""
+
 
 def require_known(variables: Iterable[str]) -> None:
-    """Check that each variable with the prefix HEADRACE_ is a setting.
+    """Check that each variable with the prefix HEADRACE_ is a setting, or belongs to `access`.
 
     Raises:
-        UnknownSetting: a variable is not; the message names it and the most similar setting.
+        UnknownSetting: a variable is not; the message names it and its replacement, or the most
+            similar variable.
     """
     for variable in sorted(variables):
         name = variable.upper()
         if (
             not name.startswith(_PREFIX)
-            or name.removeprefix(_PREFIX) in _SETTINGS
+            or name in _SETTINGS
+            or variable in ACCESS_VARIABLES
             or _OTHERS.fullmatch(name)
         ):
             continue
-        nearest = get_close_matches(name.removeprefix(_PREFIX), _SETTINGS, n=1)
-        remedy = f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
-        raise UnknownSetting(f"{variable} is not a setting: {remedy} docs/runbook.md lists all")
+        raise UnknownSetting(
+            f"{variable} is not a setting: {_remedy(name)} docs/runbook.md lists all"
+        )
+
+
+def _remedy(name: str) -> str:
+    if name in _MOVED:
+        setting, key = _MOVED[name]
+        return f"""write it as {_PREFIX}{setting}='{{"{key}": …}}';"""
+    names = [variable.removeprefix(_PREFIX) for variable in sorted(_SETTINGS | ACCESS_VARIABLES)]
+    nearest = get_close_matches(name.removeprefix(_PREFIX), names, n=1)
+    return f"did you mean {_PREFIX}{nearest[0]}?" if nearest else "unset it;"
 
 
 class ContentKind(StrEnum):

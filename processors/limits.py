@@ -8,43 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Self, TypeVar
 
 from events.models import DocumentChange, Event, QueryRequested
 from runtime import protocol_limits
 from runtime.errors import LimitExceeded
-from runtime.settings import Settings
+from runtime.settings import EventLimits, Settings
 
 __all__ = ["Limits"]
 
 E = TypeVar("E", bound=Event)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Upper limits of an event's sizes. The default is the protocol's limit.
-
-    ``uri_bytes`` is the setting ``HEADRACE_MAX_URI_BYTES``, and so on. ``metadata_bytes`` measures
-    the metadata as JSON in UTF-8.
-    """
-
-    event_bytes: int = protocol_limits.EVENT_BYTES
-    uri_bytes: int = protocol_limits.URI_BYTES
-    title_characters: int = protocol_limits.TITLE_CHARACTERS
-    collections: int = protocol_limits.COLLECTIONS
-    metadata_entries: int = protocol_limits.METADATA_ENTRIES
-    metadata_bytes: int = protocol_limits.METADATA_BYTES
-    query_characters: int = protocol_limits.QUERY_CHARACTERS
-    query_deadline: timedelta = protocol_limits.QUERY_DEADLINE
-    results: int = protocol_limits.RESULTS
-    context_tokens: int = protocol_limits.CONTEXT_TOKENS
+class Limits(EventLimits):
+    """Checks of events against the limits of the setting ``HEADRACE_LIMITS``."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Read the limits from the settings."""
-        return cls(**{limit.name: getattr(settings, f"max_{limit.name}") for limit in fields(cls)})
+        return cls.model_validate(dict(settings.limits))
 
     def decoder(self, event: type[E]) -> Callable[[bytes], E]:
         """Return a function that parses events and refuses those that are too large.
@@ -83,7 +66,7 @@ class Limits:
         if size > most:
             raise LimitExceeded(
                 f"{field}: {_shown(size, name)}, over the limit of {_shown(most, name)}; "
-                f"reduce it, or raise HEADRACE_MAX_{name.upper()}"
+                f"reduce it, or raise {name} in HEADRACE_LIMITS"
             )
 
 

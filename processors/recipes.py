@@ -57,7 +57,8 @@ def model_options(settings: Settings) -> ModelOptions:
 
 def rate_limits(settings: Settings) -> RateLimits:
     """Read the providers' rate limits, which all workers share."""
-    return RateLimits(settings.model_requests_per_minute, settings.model_tokens_per_minute)
+    limits = settings.model_rate_limits
+    return RateLimits(limits.requests_per_minute, limits.tokens_per_minute)
 
 
 def recipe_of(settings: Settings) -> Recipe:

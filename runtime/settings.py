@@ -7,13 +7,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from runtime import protocol_limits
 from runtime.secrets import masked
 
-__all__ = ["LOCAL_MODEL", "Settings"]
+__all__ = [
+    "LOCAL_MODEL",
+    "ChunkingLimits",
+    "EventLimits",
+    "ModelRateLimits",
+    "Settings",
+    "VectorSearch",
+]
 
 LOCAL_MODEL = "local/all-MiniLM-L6-v2"
 
@@ -35,6 +42,61 @@ def _for_every_provider(value: object) -> object:
 
 Rates = Annotated[dict[str, PositiveInt], BeforeValidator(_for_every_provider)]
 Duration = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+
+
+def _at_most(most: Any, *, least: int | None = 1) -> Any:
+    """Field whose default is its upper limit."""
+    return Field(default=most, ge=least, le=most)
+
+
+class _Mapping(BaseModel):
+    """Setting with several values, written as a JSON object. A missing key has its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EventLimits(_Mapping):
+    """Upper limits of an event's sizes. The default is the protocol's limit.
+
+    ``metadata_bytes`` measures the metadata as JSON in UTF-8.
+    """
+
+    event_bytes: int = _at_most(protocol_limits.EVENT_BYTES)
+    uri_bytes: int = _at_most(protocol_limits.URI_BYTES)
+    title_characters: int = _at_most(protocol_limits.TITLE_CHARACTERS)
+    collections: int = _at_most(protocol_limits.COLLECTIONS)
+    metadata_entries: int = _at_most(protocol_limits.METADATA_ENTRIES)
+    metadata_bytes: int = _at_most(protocol_limits.METADATA_BYTES, least=2)
+    query_characters: int = _at_most(protocol_limits.QUERY_CHARACTERS)
+    query_deadline: Duration = _at_most(protocol_limits.QUERY_DEADLINE, least=None)
+    results: int = _at_most(protocol_limits.RESULTS, least=protocol_limits.USUAL_RESULTS)
+    context_tokens: int = _at_most(protocol_limits.CONTEXT_TOKENS, least=32)
+
+
+class ChunkingLimits(_Mapping):
+    """Limits of cutting one document: time, address space in bytes, and number of chunks."""
+
+    timeout: Duration = timedelta(seconds=5)
+    memory_bytes: PositiveInt = 2 * 2**30
+    chunks: PositiveInt = 20_000
+
+
+class ModelRateLimits(_Mapping):
+    """Rate limits by provider; the empty name stands for every provider without its own."""
+
+    requests_per_minute: Rates = {}
+    tokens_per_minute: Rates = {}
+
+
+class VectorSearch(_Mapping):
+    """Parameters of the vector retriever.
+
+    Projects with up to ``exact_chunks`` chunks are searched without HNSW. ``ef_search`` is the
+    breadth of an HNSW search (pgvector's ``hnsw.ef_search``).
+    """
+
+    exact_chunks: PositiveInt = 10_000
+    ef_search: Annotated[int, Field(ge=10, le=1000)] = 100
 
 
 class Settings(BaseSettings):
@@ -66,24 +128,6 @@ class Settings(BaseSettings):
     worker_role: str = Field(
         default="headrace_worker", description="Postgres role that workers and questions run as."
     )
-    publisher_password: SecretStr = Field(
-        default=SecretStr(""),
-        description="For `headrace access`: the publishers' password, in Redis and in Postgres.",
-    )
-    answerer_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the answerers' password."
-    )
-    worker_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the workers' password."
-    )
-    operator_password: SecretStr = Field(
-        default=SecretStr(""), description="For `headrace access`: the operators' password."
-    )
-    passwords_directory: Path | None = Field(
-        default=None,
-        description="For `headrace access`: directory of files with the passwords that the four "
-        "settings above leave empty; each file is named after its role.",
-    )
     stream_prefix: Annotated[str, Field(pattern=r"^[\w.:-]+$")] = Field(
         default="headrace", description="Prefix of every Redis key."
     )
@@ -111,6 +155,7 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="Embedding model of new projects by kind of content, "
         'e.g. {"code": "voyage/voyage-code-3"}.',
+        examples=['{"code": "voyage/voyage-code-3"}'],
     )
     model_directory: Path | None = Field(
         default=None, description="A sentence-transformers BERT model to use as the local model."
@@ -139,14 +184,11 @@ class Settings(BaseSettings):
     model_retries: Annotated[int, Field(ge=0, le=20)] = Field(
         default=4, description="Retries of one request to a model before it counts as down."
     )
-    model_requests_per_minute: Rates = Field(
-        default_factory=dict,
-        description="Requests that all workers together send to a provider per minute: a number "
-        'for each provider, or by name, e.g. {"voyage": 300}; empty: no limit.',
-    )
-    model_tokens_per_minute: Rates = Field(
-        default_factory=dict,
-        description="Tokens that all workers together send to a provider per minute, as above.",
+    model_rate_limits: ModelRateLimits = Field(
+        default=ModelRateLimits(),
+        description="Requests and tokens that all workers together send to a provider per minute: "
+        "a number for each provider, or by name; empty: no limit.",
+        examples=['{"requests_per_minute": 300, "tokens_per_minute": {"voyage": 1000000}}'],
     )
     model_failures: PositiveInt = Field(
         default=5,
@@ -178,11 +220,10 @@ class Settings(BaseSettings):
         description="Parser processes per worker; auto: one for each core, divided by the workers "
         "of `up`.",
     )
-    chunking_timeout: Duration = Field(
-        default=timedelta(seconds=5), description="Longest time to parse one document."
-    )
-    chunking_memory_bytes: PositiveInt = Field(
-        default=2 * 2**30, description="Address space of a parser process."
+    chunking_limits: ChunkingLimits = Field(
+        default=ChunkingLimits(),
+        description="Limits of cutting one document into chunks.",
+        examples=['{"timeout": 10, "chunks": 50000}'],
     )
     max_document_bytes: PositiveInt = Field(
         default=2 * 2**20,
@@ -191,47 +232,10 @@ class Settings(BaseSettings):
     inline_content_bytes: PositiveInt = Field(
         default=256 * 2**10, description="Larger content is sent by reference, not in the event."
     )
-    max_chunks_per_document: PositiveInt = Field(
-        default=20_000, description="A document with more chunks is refused."
-    )
-    max_event_bytes: Annotated[int, Field(ge=1, le=protocol_limits.EVENT_BYTES)] = Field(
-        default=protocol_limits.EVENT_BYTES,
-        description="Larger events are refused; keep it above HEADRACE_INLINE_CONTENT_BYTES.",
-    )
-    max_uri_bytes: Annotated[int, Field(ge=1, le=protocol_limits.URI_BYTES)] = Field(
-        default=protocol_limits.URI_BYTES, description="A change with a longer uri is refused."
-    )
-    max_title_characters: Annotated[int, Field(ge=1, le=protocol_limits.TITLE_CHARACTERS)] = Field(
-        default=protocol_limits.TITLE_CHARACTERS,
-        description="A change with a longer title is refused.",
-    )
-    max_collections: Annotated[int, Field(ge=1, le=protocol_limits.COLLECTIONS)] = Field(
-        default=protocol_limits.COLLECTIONS,
-        description="A change with more collections is refused.",
-    )
-    max_metadata_entries: Annotated[int, Field(ge=1, le=protocol_limits.METADATA_ENTRIES)] = Field(
-        default=protocol_limits.METADATA_ENTRIES,
-        description="A change with more entries is refused.",
-    )
-    max_metadata_bytes: Annotated[int, Field(ge=2, le=protocol_limits.METADATA_BYTES)] = Field(
-        default=protocol_limits.METADATA_BYTES,
-        description="A change whose metadata is longer, as JSON, is refused.",
-    )
-    max_query_characters: Annotated[int, Field(ge=1, le=protocol_limits.QUERY_CHARACTERS)] = Field(
-        default=protocol_limits.QUERY_CHARACTERS, description="A longer question is refused."
-    )
-    max_query_deadline: Annotated[Duration, Field(le=protocol_limits.QUERY_DEADLINE)] = Field(
-        default=protocol_limits.QUERY_DEADLINE,
-        description="A question with a longer deadline is refused.",
-    )
-    max_results: Annotated[
-        int, Field(ge=protocol_limits.USUAL_RESULTS, le=protocol_limits.RESULTS)
-    ] = Field(
-        default=protocol_limits.RESULTS, description="A question for more results is refused."
-    )
-    max_context_tokens: Annotated[int, Field(ge=32, le=protocol_limits.CONTEXT_TOKENS)] = Field(
-        default=protocol_limits.CONTEXT_TOKENS,
-        description="A question for a longer context is refused.",
+    limits: EventLimits = Field(
+        default=EventLimits(),
+        description="Upper limits of an event's sizes, each at most the protocol's own.",
+        examples=['{"uri_bytes": 512, "results": 50}'],
     )
 
     archive_url: str = Field(
@@ -254,12 +258,10 @@ class Settings(BaseSettings):
     default_deadline: Duration = Field(
         default=timedelta(seconds=10), description="Deadline of a query that does not name one."
     )
-    exact_search_chunks: PositiveInt = Field(
-        default=10_000,
-        description="Projects with up to this many chunks are searched without HNSW.",
-    )
-    hnsw_ef_search: Annotated[int, Field(ge=10, le=1000)] = Field(
-        default=100, description="Breadth of an HNSW search (pgvector's hnsw.ef_search)."
+    vector_search: VectorSearch = Field(
+        default=VectorSearch(),
+        description="Parameters of the vector retriever.",
+        examples=['{"exact_chunks": 20000, "ef_search": 200}'],
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

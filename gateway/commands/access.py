@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -60,6 +62,15 @@ class _Found:
 
 
 def command(
+    passwords: Annotated[
+        Path | None,
+        typer.Option(
+            "--passwords",
+            metavar="DIRECTORY",
+            envvar="HEADRACE_PASSWORDS_DIRECTORY",
+            help="Directory of files with passwords, each named after its role.",
+        ),
+    ] = None,
     rotate: Annotated[
         bool,
         typer.Option("--rotate", help="Generate new passwords for roles without a configured one."),
@@ -69,10 +80,10 @@ def command(
     """Create a user for each role, with least privilege; update the rights of existing users.
 
     Roles are publisher, answerer, worker and operator. The password of a role is taken from
-    HEADRACE_<ROLE>_PASSWORD, or from the file named after the role in
-    HEADRACE_PASSWORDS_DIRECTORY. Otherwise it is generated, and printed only this once.
+    HEADRACE_<ROLE>_PASSWORD, or from its file in the directory of --passwords. Otherwise it is
+    generated, and printed only this once.
     """
-    granted = run_client(lambda settings: _grant(settings, rotate=rotate))
+    granted = run_client(lambda settings: _grant(settings, passwords, rotate=rotate))
     if not granted.saved:
         stderr().print(_NOT_SAVED)
     if granted.is_open:
@@ -89,7 +100,7 @@ def command(
         _print(_plain(access, granted.urls))
 
 
-async def _grant(settings: Settings, *, rotate: bool) -> _Found:
+async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) -> _Found:
     servers = configured(settings)
     if servers is None or not servers.owner_database_url:
         raise ConfigurationError(
@@ -98,7 +109,7 @@ async def _grant(settings: Settings, *, rotate: bool) -> _Found:
         )
     async with open_redis(servers) as redis:
         version = (await check_server(redis)).version
-        accesses = [await _access(servers, redis, role, rotate=rotate) for role in Role]
+        accesses = [await _access(servers, redis, role, passwords, rotate=rotate) for role in Role]
         changed = {access.postgres_role: access.password for access in accesses if access.password}
         await set_passwords(servers.owner_database_url, changed)
         for access in accesses:
@@ -110,9 +121,11 @@ async def _grant(settings: Settings, *, rotate: bool) -> _Found:
     return _Found(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
 
 
-async def _access(settings: Settings, redis: Redis, role: Role, *, rotate: bool) -> Access:
+async def _access(
+    settings: Settings, redis: Redis, role: Role, passwords: Path | None, *, rotate: bool
+) -> Access:
     name, postgres_role = user_name(role, settings.stream_prefix), f"headrace_{role}"
-    if password := given_password(settings, role):
+    if password := given_password(role, passwords):
         return Access(role, name, postgres_role, "given", password)
     if not rotate and await password_hashes(redis, name):
         return Access(role, name, postgres_role, "kept", None)
@@ -176,22 +189,22 @@ _SOUND = re.compile(r"[!-~]{12,128}")
 _GENERATED_BYTES = 24
 
 
-def given_password(settings: Settings, role: Role) -> str:
-    """Read the password of a role from the settings or its file; empty if neither is given.
+def given_password(role: Role, directory: Path | None) -> str:
+    """Read the password of a role from its variable, else its file; empty if neither is given.
 
     Raises:
         ConfigurationError: the password has the wrong length or invalid characters, its file
             can't be read, or the directory does not exist.
     """
-    variable = f"HEADRACE_{role.upper()}_PASSWORD"
-    password = str(getattr(settings, f"{role}_password").get_secret_value())
-    if not password and settings.passwords_directory is not None:
-        file = settings.passwords_directory / role
-        variable = str(file)
-        if not file.parent.is_dir():
+    origin = f"HEADRACE_{role.upper()}_PASSWORD"
+    password = os.environ.get(origin, "")
+    if not password and directory is not None:
+        file = directory / role
+        origin = str(file)
+        if not directory.is_dir():
             raise ConfigurationError(
-                f"HEADRACE_PASSWORDS_DIRECTORY: {file.parent} is not a directory; create it,"
-                " or leave the setting out"
+                f"--passwords (HEADRACE_PASSWORDS_DIRECTORY): {directory} is not a directory; "
+                "create it, or leave the option out"
             )
         try:
             password = file.read_text(encoding="utf-8").strip()
@@ -200,7 +213,7 @@ def given_password(settings: Settings, role: Role) -> str:
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{file} can't be read: {error}") from None
     if password and _SOUND.fullmatch(password) is None:
-        raise ConfigurationError(f"{variable} must have 12 to 128 ASCII characters and no spaces")
+        raise ConfigurationError(f"{origin} must have 12 to 128 ASCII characters and no spaces")
     return password
 
 

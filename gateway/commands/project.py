@@ -114,7 +114,7 @@ def purge(
 
 def _indexes(running: Settings, database: Database) -> VectorIndexes:
     owner_url = running.owner_database_url or None
-    return VectorIndexes(database, owner_url, running.exact_search_chunks)
+    return VectorIndexes(database, owner_url, running.vector_search.exact_chunks)
 
 
 def _row(

@@ -75,7 +75,7 @@ def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
 
 def _answering(tools: Tools) -> Answering:
     settings = tools.settings
-    search = Search(tools.database, ef_search=settings.hnsw_ef_search)
+    search = Search(tools.database, ef_search=settings.vector_search.ef_search)
     return Answering(
         search,
         QueryVectors(tools.embedders),

@@ -79,7 +79,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
         pool = _pool(settings)
         stack.push_async_callback(pool.close)
         database, owner_url = servers.database, settings.owner_database_url or None
-        exact_chunks = settings.exact_search_chunks
+        exact_chunks = settings.vector_search.exact_chunks
         yield Tools(
             settings=settings,
             names=servers.names,
@@ -140,8 +140,8 @@ def _pool(settings: Settings) -> ChunkingPool:
     """Build the parsers of a replay. It runs beside workers whose parsers are mostly idle."""
     return ChunkingPool(
         processes=parser_processes(settings),
-        timeout=settings.chunking_timeout,
-        memory_bytes=settings.chunking_memory_bytes,
-        max_chunks=settings.max_chunks_per_document,
+        timeout=settings.chunking_limits.timeout,
+        memory_bytes=settings.chunking_limits.memory_bytes,
+        max_chunks=settings.chunking_limits.chunks,
         tokenizer_path=tokenizer_path(settings.model_directory),
     )

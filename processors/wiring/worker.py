@@ -87,9 +87,9 @@ async def _open_foundation(settings: Settings) -> AsyncIterator[_Foundation]:
         stack.push_async_callback(embedders.close)
         pool = ChunkingPool(
             processes=parser_processes(settings),
-            timeout=settings.chunking_timeout,
-            memory_bytes=settings.chunking_memory_bytes,
-            max_chunks=settings.max_chunks_per_document,
+            timeout=settings.chunking_limits.timeout,
+            memory_bytes=settings.chunking_limits.memory_bytes,
+            max_chunks=settings.chunking_limits.chunks,
             tokenizer_path=tokenizer_path(settings.model_directory),
         )
         await stack.enter_async_context(pool)
@@ -134,7 +134,7 @@ async def open_services(
             maintenance=Maintenance(
                 servers.database,
                 settings.owner_database_url or None,
-                exact_chunks=settings.exact_search_chunks,
+                exact_chunks=settings.vector_search.exact_chunks,
             ),
             schema_watch=SchemaWatch(servers.database),
             deployment_watch=deployment_watch(servers, settings),
@@ -204,7 +204,7 @@ def _answering(
     ending: asyncio.Event | None,
 ) -> Answering:
     servers = base.servers
-    search = Search(servers.database, ef_search=base.settings.hnsw_ef_search)
+    search = Search(servers.database, ef_search=base.settings.vector_search.ef_search)
     return Answering(
         search,
         QueryVectors(base.embedders),
@@ -218,7 +218,7 @@ def _answering(
         Assembler(search, count_tokens),
         notices,
         replies,
-        min(base.settings.default_deadline, base.settings.max_query_deadline),
+        min(base.settings.default_deadline, base.settings.limits.query_deadline),
         base.settings.query_concurrency,
         Limits.of(base.settings),
     )

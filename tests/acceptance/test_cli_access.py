@@ -81,11 +81,7 @@ async def test_passwords_are_made_once_and_given_ones_are_taken(admin: Cli, tmp_
     """Printed when they are made and never again; a new one ends the old one."""
     first = await made(admin)
     (tmp_path / "operator").write_text(f"{GIVEN}\n")
-    again = await made(
-        admin,
-        HEADRACE_WORKER_PASSWORD=GIVEN,
-        HEADRACE_PASSWORDS_DIRECTORY=str(tmp_path),
-    )
+    again = await made(admin, "--passwords", str(tmp_path), HEADRACE_WORKER_PASSWORD=GIVEN)
     assert {role: one["password_is"] for role, one in again.items()} == {
         "publisher": "kept",
         "answerer": "kept",

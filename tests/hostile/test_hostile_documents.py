@@ -39,8 +39,7 @@ async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
         redis_url,
         database,
         tmp_path / "home",
-        chunking_timeout="1",
-        chunking_memory_bytes=str(2**30),
+        chunking_limits=json.dumps({"timeout": 1, "memory_bytes": 2**30}),
     ) as suspect:
         innocents = Innocents(suspect.client)
         async with innocents.at_work():

@@ -18,13 +18,13 @@ from processors.chunking.sandbox.parser import Parser, ParserSettings
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.replay import tools as replay_opening
 from processors.wiring import worker
-from runtime.settings import Settings
+from runtime.settings import ChunkingLimits
 from tests.support.forking import Forked, fork, fork_server
 from tests.support.orders import PARSER, Order
 
 __all__ = ["parsers_are_forked"]
 
-_ROOM_BYTES = Settings.model_fields["chunking_memory_bytes"].default
+_ROOM_BYTES = ChunkingLimits().memory_bytes
 
 
 @contextmanager

@@ -14,13 +14,12 @@ LOWERED: dict[str, Any] = {
     "collections": 2,
     "metadata_entries": 2,
     "metadata_bytes": 50,
-    "chunks_per_document": 3,
     "query_characters": 20,
     "query_deadline": timedelta(seconds=20),
     "results": 10,
     "context_tokens": 100,
 }
-"""By the part of the setting's name that follows ``HEADRACE_MAX_``."""
+"""By key of the setting ``HEADRACE_LIMITS``."""
 
 Case = tuple[str, dict[str, Any], str]
 """Name of a limit, fields that are over it, and what is told of them."""

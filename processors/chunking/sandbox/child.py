@@ -85,7 +85,7 @@ def _bounded(chunks: list[Chunk], most: int) -> list[Chunk]:
     if len(chunks) > most:
         raise LimitExceeded(
             f"{len(chunks):,} chunks, over the limit of {most:,}; split the document, "
-            "or raise HEADRACE_MAX_CHUNKS_PER_DOCUMENT"
+            "or raise chunks in HEADRACE_CHUNKING_LIMITS"
         )
     return chunks
 

@@ -164,7 +164,7 @@ async def _attempt(
 
 def _verdict(death: Death) -> Poison:
     if death is Death.TIME:
-        return LimitExceeded("parsing it takes too long: raise HEADRACE_CHUNKING_TIMEOUT")
+        return LimitExceeded("parsing it takes too long: raise timeout in HEADRACE_CHUNKING_LIMITS")
     if death is Death.STANDSTILL:
         return LimitExceeded(
             "parsing it takes too long: two parser processes stalled on it; redrive it if the "
@@ -172,6 +172,6 @@ def _verdict(death: Death) -> Poison:
         )
     if death is Death.MEMORY:
         return LimitExceeded(
-            "parsing it takes too much memory: raise HEADRACE_CHUNKING_MEMORY_BYTES"
+            "parsing it takes too much memory: raise memory_bytes in HEADRACE_CHUNKING_LIMITS"
         )
     return UnsupportedContent("it crashes its parser: leave this document out")

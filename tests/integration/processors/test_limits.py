@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -23,8 +24,7 @@ from events.models import (
 from events.names import Names, Topic
 from events.positions import LogPosition
 from events.streams.dead_letters import DeadLetters
-from processors.limits import Limits
-from runtime.settings import Settings
+from runtime.settings import EventLimits, Settings
 from tests.support.databases import Database
 from tests.support.doctors import examine, is_archived
 from tests.support.limits import ASKED, CHANGED, LOWERED, Case
@@ -34,9 +34,9 @@ from tests.support.signing import add_key, add_raw, change
 from tests.support.streams import read_stream
 from tests.support.waiting import eventually
 
-SETTINGS = {f"max_{name}": value for name, value in LOWERED.items()}
+SETTINGS: dict[str, Any] = {"limits": LOWERED, "chunking_limits": {"chunks": 3}}
 LONG = "".join(f"# Part {number}\n\n{'The weir holds the water. ' * 60}\n" for number in range(4))
-CUT: Case = ("chunks_per_document", {"content": LONG}, "chunks, over the limit of 3;")
+CUT: Case = ("chunks", {"content": LONG}, "chunks, over the limit of 3;")
 PARSED: Case = ("event_bytes", {"content": "x" * 8_000}, "bytes, over the limit of 8,000 bytes")
 CHANGES = [*CHANGED, CUT, PARSED]
 REPLIES = Names().replies("me")
@@ -53,10 +53,10 @@ async def worker(redis_url: str, database: Database, tmp_path: Path) -> AsyncIte
 
 def test_no_limit_is_overlooked() -> None:
     """The tests below are about every setting that is a limit of an operator."""
-    named = {name.removeprefix("max_") for name in Settings.model_fields if name[:4] == "max_"}
+    ceilings = {name.removeprefix("max_") for name in Settings.model_fields if name[:4] == "max_"}
     tried = {name for name, _, _ in (*CHANGES, *ASKED)}
-    assert tried == LOWERED.keys() == named - {"document_bytes", "deliveries"}
-    assert LOWERED.keys() - {"chunks_per_document"} == set(Limits.__dataclass_fields__)
+    assert tried - {"chunks"} == LOWERED.keys() == EventLimits.model_fields.keys()
+    assert ceilings == {"document_bytes", "deliveries"}
 
 
 async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: Redis) -> None:
@@ -168,7 +168,8 @@ async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_i
 def _require_told(problem: Problem, name: str, told: str) -> None:
     assert problem.type == "LimitExceeded"
     assert told in problem.detail
-    assert problem.detail.endswith(f"raise HEADRACE_MAX_{name.upper()}")
+    setting = "HEADRACE_CHUNKING_LIMITS" if name == CUT[0] else "HEADRACE_LIMITS"
+    assert problem.detail.endswith(f"raise {name} in {setting}")
 
 
 async def _uris(database: Database) -> list[str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.session import ACCESS_VARIABLES
 from runtime.settings import Settings
 from tests.support.deployment import COMPOSE
 
@@ -17,7 +18,8 @@ OWNED = {"redis", "postgres", "migrate", "access"}
 def test_deployment_names_only_settings_that_exist(file: str) -> None:
     """A misspelt variable would be ignored in silence."""
     named = set(re.findall(r"HEADRACE_([A-Z_]+)", (ROOT / file).read_text()))
-    assert named <= {name.upper() for name in Settings.model_fields} | {"OWNER_PASSWORD"}
+    passwords = {"OWNER_PASSWORD"} | {name.removeprefix("HEADRACE_") for name in ACCESS_VARIABLES}
+    assert named <= {name.upper() for name in Settings.model_fields} | passwords
 
 
 def test_only_the_owner_s_services_know_its_password() -> None:

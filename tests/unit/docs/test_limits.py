@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, create_model
 
 from events.models import DocumentChange, DocumentChanged, Event, QueryRequested
 from runtime import errors
-from runtime.settings import Settings
+from runtime.settings import ChunkingLimits, EventLimits, Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "limits.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (.+?) \| ([\d,]+) \| (\S+) \| (.+) \|$", re.MULTILINE)
@@ -31,7 +31,9 @@ METADATA_LIMITS = (
 def value_of(source: str) -> Any:
     name = source.strip("`")
     if name.startswith("HEADRACE_"):
-        return Settings.model_fields[name.removeprefix("HEADRACE_").lower()].default
+        setting, _, key = name.removeprefix("HEADRACE_").partition(".")
+        value = Settings.model_fields[setting.lower()].default
+        return getattr(value, key) if key else value
     module, _, constant = name.rpartition(".")
     return getattr(import_module(module), constant)
 
@@ -61,6 +63,8 @@ def test_each_setting_that_is_a_limit_is_there() -> None:
     settings = {
         f"`HEADRACE_{name.upper()}`" for name in Settings.model_fields if name[:4] == "max_"
     }
+    settings |= {f"`HEADRACE_LIMITS.{key}`" for key in EventLimits.model_fields}
+    settings |= {f"`HEADRACE_CHUNKING_LIMITS.{key}`" for key in ChunkingLimits.model_fields}
     assert settings <= {source for _, _, source, _ in ROWS}
 
 

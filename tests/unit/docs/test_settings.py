@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from runtime.settings import Settings
 
+MAPPINGS = [
+    name for name, field in Settings.model_fields.items() if isinstance(field.default, BaseModel)
+]
 RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 
@@ -15,3 +21,21 @@ RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 def test_each_setting_is_in_the_runbook(name: str) -> None:
     """A setting that an operator can't look up does not exist for them."""
     assert f"`HEADRACE_{name.upper()}`" in RUNBOOK.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_each_key_of_a_mapping_is_in_its_row(name: str) -> None:
+    """So is an example. The setting accepts it, and the example of its error message."""
+    [row] = re.findall(rf"^\| `HEADRACE_{name.upper()}` .*$", RUNBOOK.read_text(), re.MULTILINE)
+    field = Settings.model_fields[name]
+    keys = type(field.default).model_fields
+    assert {key for key in keys if f"`{key}`" in row} == keys.keys()
+    examples = [*re.findall(r"E\.g\. (\{.*\})\.", row), *(field.examples or ())]
+    assert len(examples) == 2
+    for example in map(json.loads, examples):
+        assert getattr(Settings(**{name: example}), name).model_fields_set == example.keys()
+
+
+def test_there_are_few_settings() -> None:
+    """Operators read all of them; a further one belongs to a mapping, or replaces another."""
+    assert len(Settings.model_fields) <= 45

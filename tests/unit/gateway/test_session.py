@@ -8,7 +8,9 @@ import pytest
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from events.server.acl import Role
 from gateway.session import require_known, wrong_setting
+from processors.recipes import rate_limits
 from runtime.errors import UnknownSetting
 from runtime.settings import Settings
 
@@ -17,9 +19,26 @@ from runtime.settings import Settings
     ("variable", "value", "told"),
     [
         ("MODEL_FAILURES", "0", "HEADRACE_MODEL_FAILURES: Input should be greater than 0"),
-        ("MODEL_REQUESTS_PER_MINUTE", "0", "HEADRACE_MODEL_REQUESTS_PER_MINUTE: Input"),
-        ("MODEL_TOKENS_PER_MINUTE", '{"voyage": 0}', "HEADRACE_MODEL_TOKENS_PER_MINUTE (voyage):"),
-        ("MODEL_TOKENS_PER_MINUTE", "many", 'must be JSON, as in {"voyage": 300}, or a number'),
+        (
+            "MODEL_RATE_LIMITS",
+            '{"requests_per_minute": 0}',
+            "HEADRACE_MODEL_RATE_LIMITS (requests_per_minute): Input",
+        ),
+        (
+            "MODEL_RATE_LIMITS",
+            '{"tokens_per_minute": {"voyage": 0}}',
+            "HEADRACE_MODEL_RATE_LIMITS (tokens_per_minute.voyage):",
+        ),
+        ("MODEL_RATE_LIMITS", "many", 'must be JSON, as in {"requests_per_minute": 300,'),
+        ("CHUNKING_LIMITS", '{"timeout": "-1"}', "HEADRACE_CHUNKING_LIMITS (timeout): Input"),
+        ("VECTOR_SEARCH", '{"ef_search": 9}', "HEADRACE_VECTOR_SEARCH (ef_search): Input"),
+        ("LIMITS", '{"results": 9}', "HEADRACE_LIMITS (results): Input should be greater"),
+        ("LIMITS", "512", 'HEADRACE_LIMITS must be JSON, as in {"uri_bytes": 512,'),
+        (
+            "LIMITS",
+            '{"uri_bites": 512}',
+            "HEADRACE_LIMITS (uri_bites): not a key of this setting; there are: event_bytes, uri_",
+        ),
         ("MODELS", "code", 'HEADRACE_MODELS must be JSON, as in {"code":'),
     ],
 )
@@ -36,8 +55,8 @@ def test_the_variable_is_named(
 
 def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most deployments have one."""
-    monkeypatch.setenv("HEADRACE_MODEL_REQUESTS_PER_MINUTE", "300")
-    assert Settings().model_requests_per_minute == {"": 300}
+    monkeypatch.setenv("HEADRACE_MODEL_RATE_LIMITS", '{"requests_per_minute": 300}')
+    assert rate_limits(Settings()).requests_per_minute == {"": 300}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +66,10 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
         ("HEADRACE_REDIS_URI", "did you mean HEADRACE_REDIS_URL?"),
         ("headrace_batch_document", "did you mean HEADRACE_BATCH_DOCUMENTS?"),
         ("HEADRACE_XYZZY", "unset it"),
+        ("headrace_worker_password", "did you mean HEADRACE_WORKER_PASSWORD?"),
+        ("HEADRACE_MAX_URI_BYTES", "write it as HEADRACE_LIMITS='{\"uri_bytes\": …}';"),
+        ("HEADRACE_CHUNKING_TIMEOUT", "write it as HEADRACE_CHUNKING_LIMITS='{\"timeout\": …}';"),
+        ("HEADRACE_HNSW_EF_SEARCH", "write it as HEADRACE_VECTOR_SEARCH='{\"ef_search\": …}';"),
     ],
 )
 def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
@@ -59,6 +82,8 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     "variable",
     [
         "headrace_home",
+        "HEADRACE_PASSWORDS_DIRECTORY",
+        *(f"HEADRACE_{role.upper()}_PASSWORD" for role in Role),
         "HEADRACE_TEST_SEEDS",
         "HEADRACE_SERVICE_HOST",
         "HEADRACE_REDIS_PORT_6379_TCP_ADDR",
@@ -67,5 +92,5 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     ],
 )
 def test_variables_that_others_set(variable: str) -> None:
-    """Kubernetes names the address of a service so."""
+    """Kubernetes names the address of a service so; `access` reads the passwords of roles."""
     require_known([variable])

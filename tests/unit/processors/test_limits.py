@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,11 +14,11 @@ from gateway.session import wrong_setting
 from processors.limits import Limits
 from runtime import protocol_limits
 from runtime.errors import LimitExceeded, MalformedEvent
-from runtime.settings import Settings
+from runtime.settings import EventLimits, Settings
 from tests.support.limits import ASKED, CHANGED, LOWERED
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NAMES = [one.name for one in fields(Limits)]
+NAMES = list(EventLimits.model_fields)
 
 
 def change(**data: Any) -> DocumentChange:
@@ -39,15 +39,14 @@ def test_settings_only_lower_what_the_protocol_allows(
 ) -> None:
     """By default it is all of it, and the variable that says more is named."""
     most = getattr(Limits(), name)
-    assert getattr(Settings(), f"max_{name}") == most
+    assert getattr(Settings().limits, name) == most
     number = int(most.total_seconds()) if isinstance(most, timedelta) else most
-    variable = f"HEADRACE_MAX_{name.upper()}"
-    monkeypatch.setenv(variable, str(number - 1))
+    monkeypatch.setenv("HEADRACE_LIMITS", json.dumps({name: number - 1}))
     assert getattr(Limits.of(Settings()), name) < most
-    monkeypatch.setenv(variable, str(number + 1))
+    monkeypatch.setenv("HEADRACE_LIMITS", json.dumps({name: number + 1}))
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert variable in wrong_setting(refused.value)
+    assert f"HEADRACE_LIMITS ({name}): Input should be less" in wrong_setting(refused.value)
 
 
 def test_all_that_the_protocol_allows_passes_by_default() -> None:
@@ -65,7 +64,7 @@ def test_a_change_is_measured(name: str, data: dict[str, Any], told: str) -> Non
     with pytest.raises(LimitExceeded) as refused:
         Limits(**{name: LOWERED[name]}).check_change(change(**data))
     assert told in str(refused.value)
-    assert str(refused.value).endswith(f"raise HEADRACE_MAX_{name.upper()}")
+    assert str(refused.value).endswith(f"raise {name} in HEADRACE_LIMITS")
     Limits().check_change(change(**data))
 
 
@@ -76,7 +75,7 @@ def test_a_question_is_measured(name: str, data: dict[str, Any], told: str) -> N
     with pytest.raises(LimitExceeded) as refused:
         Limits(**{name: LOWERED[name]}).check_question(question(**data))
     assert told in str(refused.value)
-    assert str(refused.value).endswith(f"raise HEADRACE_MAX_{name.upper()}")
+    assert str(refused.value).endswith(f"raise {name} in HEADRACE_LIMITS")
     Limits().check_question(question(**data))
 
 

@@ -67,7 +67,7 @@ def test_a_secret_is_known_however_it_is_set(value: object) -> None:
 
 def test_variables_with_telling_names_are_secrets_too() -> None:
     """Models' own libraries read them."""
-    limits = {"HEADRACE_MODEL_TOKENS_PER_MINUTE": "100000", "HEADRACE_MAX_CONTEXT_TOKENS": "200000"}
+    limits = {"MODEL_TOKENS_PER_MINUTE": "100000", "MAX_CONTEXT_TOKENS": "200000"}
     keep_secret([], limits | {"VOYAGE_API_KEY": "pa-123456", "HOME": "/home/somebody"})
     assert masked("pa-123456 at /home/somebody") == "*** at /home/somebody"
     assert masked("live:0:1763200000000-0") == "live:0:1763200000000-0"

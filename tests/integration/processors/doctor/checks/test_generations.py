@@ -26,7 +26,7 @@ LARGE = "\n".join(f"# Part {n}\n\n{f'river{n} weir ' * 65}\n" for n in range(280
 @pytest.fixture
 async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
     """What the doctor works with; generations of over two vectors get an index."""
-    async with indexed(redis_url, database, tmp_path, exact_search_chunks=2) as opened:
+    async with indexed(redis_url, database, tmp_path, vector_search={"exact_chunks": 2}) as opened:
         yield opened
 
 
