@@ -34,9 +34,9 @@ _FORGET_EVERY_BEATS = 30
 class WorkerState:
     """State of one worker, as reported in its heartbeat.
 
-    ``in_work`` counts the events being handled, by topic; ``in_flight`` all that were taken from the
-    stream and not settled. ``loop_lag_s`` is the longest lag since the last beat. ``transport`` and
-    ``metrics`` count since the start.
+    ``in_work`` counts the events being handled, by topic; ``in_flight`` all that were read from
+    the stream and not settled. ``loop_lag_s`` is the longest lag since the last beat.
+    ``transport`` and ``metrics`` count since the start.
     """
 
     host: str
