@@ -1,7 +1,7 @@
 """Figures of the source code: its language, its modules and its public face.
 
-``python -m tests.figures`` prints them for the work tree, and ``python -m tests.figures REVISION …``
-for revisions of git beside it. ``tests/unit/test_figures.py`` holds the limits.
+``python -m tests.figures REVISION …`` prints them for revisions of git beside the work tree.
+``tests/unit/test_figures.py`` holds the limits.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ PACKAGES = frozenset(
         "store",
     ]
 )
-CLAUSE_STARTS = frozenset(
-    ["what", "where", "who", "whether", "which", "how", "those", "that", "as", "of", "by", "with", "none", "since", "nor", "or", "not"]
+CLAUSE_STARTS = re.compile(
+    r"(?:what|where|who|whether|which|how|those|that|as|of|by|with|none|since|nor|or|not)\W*",
+    re.IGNORECASE,
 )
 ARCHAIC = re.compile(
     r"\b(?:shall|anew|whoever|nobody|somebody|meanwhile|told|tells?|mend(?:s|ed)?|by now"
@@ -95,8 +96,7 @@ def _git(*arguments: str) -> str:
 def clauses(code: Code) -> float:
     """Percentage of docstrings that begin with a clause."""
     firsts = [text.split(maxsplit=1)[0] for text in code.docstrings()]
-    starts = [re.sub(r"\W", "", word).lower() in CLAUSE_STARTS for word in firsts]
-    return 100 * sum(starts) / len(starts)
+    return 100 * sum(CLAUSE_STARTS.fullmatch(word) is not None for word in firsts) / len(firsts)
 
 
 def archaic_words(code: Code) -> float:
@@ -197,11 +197,13 @@ FIGURES = (
 def main(revisions: Sequence[str]) -> None:
     """Print a table: one row for each figure, one column for each revision and the work tree."""
     codes = [*(Code.of_revision(revision) for revision in revisions), Code.of_work_tree()]
-    print(f"{'':60}", *(f"{name[:12]:>12}" for name in (*revisions, "work tree", "goal")))
+    rows = [("", (*revisions, "work tree", "goal"))]
     for figure in FIGURES:
         values = [f"{figure.measure(code):12,.1f}".removesuffix(".0") for code in codes]
         goal = "" if figure.goal is None else f"<= {figure.goal:g}"
-        print(f"{figure.name:60}", *(f"{value:>12}" for value in (*values, goal)))
+        rows.append((figure.name, (*values, goal)))
+    for name, cells in rows:
+        sys.stdout.write(f"{name:73}" + "".join(f"{cell[:12]:>13}" for cell in cells) + "\n")
 
 
 if __name__ == "__main__":
