@@ -175,7 +175,7 @@ def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
 
 
 def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.replay import gate_of  # noqa: PLC0415 - few replays have a quality gate
+    from gateway.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
 
     return gate_of(directory, max_drop)
 
