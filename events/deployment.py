@@ -5,10 +5,10 @@ Workers write it if it is missing, and every process compares it before it publi
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Annotated, Any
 
-import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from redis import exceptions
 from redis.asyncio import Redis
@@ -27,7 +27,7 @@ __all__ = [
     "stranded",
 ]
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 LARGEST_PARTITIONS = 256
 _GROUPS = {
@@ -64,7 +64,7 @@ async def read_stamp(redis: Redis, names: Names) -> Stamp | None:
     except ConfigurationError as error:
         if not isinstance(error.__cause__, exceptions.NoPermissionError):
             raise
-        log.warning("deployment.unreadable", remedy="run `headrace access` again")
+        log.warning("deployment.unreadable", extra={"remedy": "run `headrace access` again"})
         return None
     return None if stored is None else _parsed(names, stored)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-import structlog
 from redis.asyncio import Redis
 
 from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, parse_event
@@ -28,7 +28,7 @@ _MOST_READS = 32
 _CROWDED_BLOCK = timedelta(milliseconds=100)
 """Longest wait of one read while others wait for a connection."""
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 
 
 class OutcomeEntry(NamedTuple):
@@ -122,6 +122,6 @@ def _outcome_of(entry: Entry) -> Outcome | None:
     try:
         event = parse_event(entry.fields.get(b"event", b""))
     except MalformedEvent as error:
-        log.warning("outcomes.malformed", entry_id=entry.id, error=str(error))
+        log.warning("outcomes.malformed", extra={"entry_id": entry.id, "error": str(error)})
         return None
     return event if isinstance(event, Outcome) else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
-import structlog
 from pydantic import ValidationError
 from redis.asyncio import Redis
 
@@ -40,7 +40,7 @@ _CANCEL_AGAIN_SECONDS = 0.1
 _MILLISECONDS = 1000
 _LONGEST_WAY_BACK = timedelta(milliseconds=250)
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 _Reply = QueryAnswered | QueryFailed
 
 
@@ -150,7 +150,7 @@ class Asker:
         if task.cancelled():
             return
         error = task.exception()
-        log.error("replies.reader_failed", partition=partition, error=repr(error))
+        log.error("replies.reader_failed", extra={"partition": partition, "error": repr(error)})
         self._readers.pop(partition, None)
         self._fail_waiting(Unavailable(f"replies can't be read: {error}"))
 
@@ -166,7 +166,7 @@ class Asker:
             try:
                 entries = await self._next(key, last)
             except Retryable as error:
-                log.warning("replies.read_failed", error=str(error))
+                log.warning("replies.read_failed", extra={"error": str(error)})
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             for entry in entries:
@@ -187,7 +187,7 @@ class Asker:
         try:
             reply = parse_event(entry.fields.get(b"event", b""))
         except MalformedEvent as error:
-            log.warning("replies.malformed", entry_id=entry.id, error=str(error))
+            log.warning("replies.malformed", extra={"entry_id": entry.id, "error": str(error)})
             return
         if isinstance(reply, QueryAnswered | QueryFailed):
             waiting = self._waiting.get(reply.data.query_id)

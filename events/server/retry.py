@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
-
-import structlog
 
 from events.server.connection import redis_errors
 from runtime.errors import Unavailable
@@ -19,7 +18,7 @@ PATIENCE = timedelta(seconds=10)
 _FIRST_DELAY_SECONDS = 0.05
 _LONGEST_DELAY_SECONDS = 1.0
 
-log = structlog.get_logger(__name__)
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
@@ -43,6 +42,7 @@ async def retrying(
         except Unavailable as error:
             if asyncio.get_running_loop().time() + delay_seconds > deadline:
                 raise
-            log.warning("redis.retry", error=str(error), delay_seconds=delay_seconds)
+            values = {"error": str(error), "delay_seconds": delay_seconds}
+            log.warning("redis.retry", extra=values)
         await asyncio.sleep(delay_seconds * random.uniform(0.5, 1))  # noqa: S311 - jitter only
         delay_seconds = min(2 * delay_seconds, _LONGEST_DELAY_SECONDS)
