@@ -6,6 +6,7 @@ COPY Makefile pyproject.toml requirements.lock README.md ./
 COPY bench bench
 COPY events events
 COPY gateway gateway
+COPY headrace headrace
 COPY migrations migrations
 COPY processors processors
 COPY runtime runtime

@@ -19,7 +19,7 @@ from bench.documents import document_writes
 from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from events.client.client import Client
-from events.models import DocumentChange, DocumentChanged, Query
+from events.models import DocumentChange, Query
 from events.names import Lane
 from processors.wiring.worker import Services, open_services
 
@@ -95,11 +95,11 @@ async def _in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> lis
 async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
     """Keep another worker busy with an import for the duration of the context."""
     async with stack.worker("--only", "indexer"):
-        events = [
-            DocumentChanged(data=DocumentChange(project="import", uri=uri, content=content))
+        changes = [
+            DocumentChange(project="import", uri=uri, content=content)
             for uri, content in python_files()
         ]
-        receipts = await client.publish_many(events, lane=Lane.BULK)
+        receipts = await client.publish_many(changes, lane=Lane.BULK)
         await client.wait(receipts[:1], timeout=timedelta(minutes=2))
         yield
 

@@ -236,7 +236,7 @@ async def index(
     project = project or _project_name(wanted)
     receipts = await _publish(wanted, client, project)
     done = 0
-    async for outcome in client.follow(receipts, patience, vectors=True):
+    async for outcome in client.outcomes(receipts, patience, vectors=True):
         if isinstance(outcome, DocumentRejected):
             detail = outcome.data.problem.detail
             raise UsageError(f"document {outcome.data.uri!r} was rejected: {detail}")

@@ -24,7 +24,7 @@ from bench.figures import Report, percentile
 from bench.stack import Stack, bench_stack
 from bench.traffic import Traffic, under_traffic
 from events.client.client import Client
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed
+from events.models import DocumentChange, DocumentIndexed
 from events.names import Lane
 from processors.chunking import chunk
 from processors.chunking.types import Source
@@ -116,7 +116,7 @@ async def _index(stack: Stack, project: str, documents: Sequence[Document]) -> _
         began = perf_counter()
         receipts = await client.publish_many(_changes(project, documents), lane=Lane.BULK)
         keyword_s = 0.0
-        async for outcome in client.follow(receipts, _PATIENCE, vectors=True):
+        async for outcome in client.outcomes(receipts, _PATIENCE, vectors=True):
             if isinstance(outcome, DocumentIndexed):
                 keyword_s = perf_counter() - began
         return _Times(keyword_s, perf_counter() - began)
@@ -137,7 +137,7 @@ async def _by_keyword() -> dict[str, float]:
         chunks = 0
         async with under_traffic(traffic):
             receipts += await client.publish_many(_changes("stdlib", documents[1:]), Lane.BULK)
-            async for outcome in client.follow(receipts, _PATIENCE):
+            async for outcome in client.outcomes(receipts, _PATIENCE):
                 if isinstance(outcome, DocumentIndexed):
                     chunks += outcome.data.chunks_added
             seconds = perf_counter() - began
@@ -152,8 +152,5 @@ async def _by_keyword() -> dict[str, float]:
     }
 
 
-def _changes(project: str, documents: Sequence[Document]) -> list[DocumentChanged]:
-    return [
-        DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
-        for uri, content in documents
-    ]
+def _changes(project: str, documents: Sequence[Document]) -> list[DocumentChange]:
+    return [DocumentChange(project=project, uri=uri, content=content) for uri, content in documents]

@@ -18,7 +18,7 @@ from bench.corpus import python_files, questions
 from bench.figures import Report, percentile
 from bench.stack import bench_stack
 from events.client.client import Client
-from events.models import DocumentChange, DocumentChanged
+from events.models import DocumentChange
 from events.names import Lane
 
 __all__ = ["measure"]
@@ -76,9 +76,8 @@ async def _edits(client: Client) -> list[float]:
     for number in range(SAMPLES):
         word = f"heron{number}"
         edited = content.replace("\ndef ", f"\ndef {word}_", 1)
-        event = DocumentChanged(data=DocumentChange(project=PROJECT, uri=path, content=edited))
         began = perf_counter()
-        receipt = await client.publish(event)
+        receipt = await client.upsert(PROJECT, path, edited)
         answer = await client.ask(PROJECT, f"{word}_", min_event=receipt.token, vectors=True)
         times.append((perf_counter() - began) * 1000)
         best = answer.results[0]
@@ -88,14 +87,13 @@ async def _edits(client: Client) -> list[float]:
 
 
 async def _publish(client: Client, uri: str, content: str) -> None:
-    event = DocumentChanged(data=DocumentChange(project=PROJECT, uri=uri, content=content))
-    receipt = await client.publish(event)
+    receipt = await client.upsert(PROJECT, uri, content)
     await client.wait([receipt], PATIENCE)
 
 
-def _import() -> list[DocumentChanged]:
+def _import() -> list[DocumentChange]:
     return [
-        DocumentChanged(data=DocumentChange(project=PROJECT, uri=uri, content=content))
+        DocumentChange(project=PROJECT, uri=uri, content=content)
         for uri, content in python_files()[:900]
     ]
 

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.text import Text
 
-from events import Citation, QueryAnswer, SearchResult
+from events.models import Citation, QueryAnswer, SearchResult
 from gateway.output import printable
 
 __all__ = ["citation", "print_answer", "print_results", "why"]

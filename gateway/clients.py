@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from redis.asyncio import Redis
 
-from events import Client, Names, check_server, connect
+from events.client.operator_client import OperatorClient
 from events.client.publisher import ContentStore
+from events.names import Names
 from events.outbox import Outbox
+from events.server.connection import check_server, connect
 from events.signatures import SigningKey
 from gateway.servers import require_database
 from processors.deployment import compare
@@ -84,7 +86,7 @@ async def open_database(settings: Settings, role: str = "") -> AsyncIterator[Dat
 @asynccontextmanager
 async def open_client(
     settings: Settings, content_store: ContentStore | None = None, outbox: Outbox | None = None
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[OperatorClient]:
     """Open a client. With a store, it also publishes content that is too big for an event.
 
     With an outbox, it can publish durably.
@@ -95,7 +97,7 @@ async def open_client(
     """
     async with open_redis(settings) as redis:
         await check_server(redis)
-    client = Client.connect(
+    client = OperatorClient.connect(
         settings.redis_url,
         prefix=settings.stream_prefix,
         partitions=settings.partitions,
@@ -109,7 +111,9 @@ async def open_client(
 
 
 @asynccontextmanager
-async def open_publisher(settings: Settings, *, durable: bool = False) -> AsyncIterator[Client]:
+async def open_publisher(
+    settings: Settings, *, durable: bool = False
+) -> AsyncIterator[OperatorClient]:
     """Open a client that also publishes big content, and durably, if Postgres is configured.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from events import Client
+from events.client.client import Client
 from gateway.clients import open_client
 from gateway.output import print_json, printable
 from gateway.servers import require_database, stack

@@ -5,19 +5,35 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterable
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from events.client.client import Client
+from events.client.client import TIMEOUT, Client
 from events.client.outcomes import Outcome
-from events.client.publisher import Receipt
-from events.models import DocumentChanged, QueryAnswer
-from events.names import Lane
+from events.client.publisher import INLINE_LIMIT_BYTES, ContentStore, Receipt
+from events.outbox import Outbox
 from runtime.errors import UsageError
 
 __all__ = ["BlockingClient"]
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+def _blocking(
+    method: Callable[Concatenate[Client, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[BlockingClient, Arguments], Result]:
+    """Make a blocking method, with the same signature and documentation."""
+
+    @wraps(method)
+    def call(
+        client: BlockingClient, /, *positional: Arguments.args, **keywords: Arguments.kwargs
+    ) -> Result:
+        return client._run(method(client._client, *positional, **keywords))
+
+    return call
 
 
 class BlockingClient:
@@ -37,9 +53,28 @@ class BlockingClient:
         self._thread.start()
 
     @classmethod
-    def connect(cls, redis_url: str, **options: Any) -> Self:
-        """Connect with the options of ``Client.connect``."""
-        return cls(Client.connect(redis_url, **options))
+    def connect(
+        cls,
+        redis_url: str,
+        *,
+        prefix: str = "headrace",
+        partitions: int | None = None,
+        inline_limit_bytes: int = INLINE_LIMIT_BYTES,
+        content_store: ContentStore | None = None,
+        outbox: Outbox | None = None,
+        signing_key: str | None = None,
+    ) -> Self:
+        """Create a client of the deployment with this prefix; see ``Client.connect``."""
+        client = Client.connect(
+            redis_url,
+            prefix=prefix,
+            partitions=partitions,
+            inline_limit_bytes=inline_limit_bytes,
+            content_store=content_store,
+            outbox=outbox,
+            signing_key=signing_key,
+        )
+        return cls(client)
 
     def __enter__(self) -> Self:
         return self
@@ -56,29 +91,26 @@ class BlockingClient:
         self._thread.join()
         self._loop.close()
 
-    def publish(
-        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
-    ) -> Receipt:
-        """Publish one change; see ``Client.publish``."""
-        return self._run(self._client.publish(event, lane, durable=durable))
+    upsert = _blocking(Client.upsert)
+    rename = _blocking(Client.rename)
+    delete = _blocking(Client.delete)
+    publish = _blocking(Client.publish)
+    publish_many = _blocking(Client.publish_many)
+    keep_content = _blocking(Client.keep_content)
+    ask = _blocking(Client.ask)
+    wait = _blocking(Client.wait)
 
-    def publish_many(
+    def outcomes(
         self,
-        changes: Iterable[DocumentChanged],
-        lane: Lane = Lane.LIVE,
+        receipts: Iterable[Receipt],
+        patience: timedelta = TIMEOUT,
         *,
-        durable: bool = False,
-    ) -> list[Receipt]:
-        """Publish changes; see ``Client.publish_many``."""
-        return self._run(self._client.publish_many(changes, lane, durable=durable))
-
-    def ask(self, project: str, text: str, **options: Any) -> QueryAnswer:
-        """Ask a question with the options of ``Client.ask``."""
-        return self._run(self._client.ask(project, text, **options))
-
-    def wait(self, receipts: Iterable[Receipt], **options: Any) -> dict[str, Outcome]:
-        """Wait for outcomes with the options of ``Client.wait``."""
-        return self._run(self._client.wait(receipts, **options))
+        vectors: bool = False,
+    ) -> Iterator[Outcome]:
+        """Yield the outcome of each receipt's change; see ``Client.outcomes``."""
+        outcomes = self._client.outcomes(receipts, patience, vectors=vectors)
+        while (outcome := self._run(_next(outcomes))) is not None:
+            yield outcome
 
     def _is_forked(self) -> bool:
         return os.getpid() != self._process
@@ -102,3 +134,7 @@ class BlockingClient:
         if self._loop.is_closed():
             return "this client is closed: connect another one"
         return ""
+
+
+async def _next(outcomes: AsyncIterator[Outcome]) -> Outcome | None:
+    return await anext(outcomes, None)

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from redis.asyncio import Redis
 
-from events.client.follow import Following, follow
+from events.client.documents import DocumentMethods
+from events.client.follow import follow
 from events.client.outcomes import Outcome, Outcomes
 from events.client.publisher import INLINE_LIMIT_BYTES, ContentStore, Publisher, Receipt
 from events.client.questions import Asker
 from events.deployment import check_partitions, read_stamp
-from events.heartbeats import Heartbeat, Heartbeats
-from events.models import ContentReference, DocumentChanged, Filters, QueryAnswer, Weights
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    Filters,
+    QueryAnswer,
+    Weights,
+)
 from events.names import Lane, Names
 from events.outbox import Outbox
-from events.positions import LARGEST_SEQUENCE, LogPosition
-from events.server.connection import connect, redis_errors
+from events.server.connection import connect
 from events.server.retry import retrying
 from events.signatures import SigningKey
-from events.streams.presence import present_changes, read_cursors
 from runtime.errors import Unavailable
 
-__all__ = ["Client"]
+__all__ = ["TIMEOUT", "Client"]
 
-_TIMEOUT = timedelta(seconds=10)
+TIMEOUT = timedelta(seconds=10)
 
 
-class Client:
+class Client(DocumentMethods):
     """A client of one deployment; it needs only Redis.
 
     Use it as ``async with Client.connect(url) as client``. One client serves any number of
@@ -119,22 +124,43 @@ class Client:
         await self._reader.aclose()
 
     async def publish(
-        self, event: DocumentChanged, lane: Lane = Lane.LIVE, *, durable: bool = False
+        self,
+        change: DocumentChange | DocumentChanged,
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
     ) -> Receipt:
-        """Publish one change; see ``Publisher.publish``."""
+        """Publish one change.
+
+        A ``DocumentChange`` becomes an event with a new id. To repeat a call safely after the
+        process ended, publish a ``DocumentChanged`` with an id of your own.
+
+        Raises:
+            Unavailable: Redis could not be reached for 10 s; or the change is durable and Postgres
+                can't be reached.
+            LogFull: Redis is near its memory limit.
+            LimitExceeded: the content exceeds the inline limit, and no content store is set.
+            ConfigurationError: the deployment has another number of partitions, Redis refused the
+                user, or the change is durable and no outbox is set.
+        """
         await self._know_before_publishing(durable=durable)
-        return await self._publisher.publish(event, lane, durable=durable)
+        return await self._publisher.publish(_event_of(change), lane, durable=durable)
 
     async def publish_many(
         self,
-        changes: Iterable[DocumentChanged],
+        changes: Iterable[DocumentChange | DocumentChanged],
         lane: Lane = Lane.LIVE,
         *,
         durable: bool = False,
     ) -> list[Receipt]:
-        """Publish changes with pipelining; see ``Publisher.publish_many``."""
+        """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
+
+        A call that raises may have published some of its changes. Publishing all of them again is
+        safe. Errors are those of ``publish``.
+        """
         await self._know_before_publishing(durable=durable)
-        return await self._publisher.publish_many(changes, lane, durable=durable)
+        events = map(_event_of, changes)
+        return await self._publisher.publish_many(events, lane, durable=durable)
 
     async def ask(
         self,
@@ -151,7 +177,7 @@ class Client:
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
         context_tokens: int | None = None,
-        timeout: timedelta = _TIMEOUT,
+        timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
         """Return the answer of the worker that takes the question.
 
@@ -192,10 +218,10 @@ class Client:
         }
         return await self._asker.ask(query, timeout)
 
-    def follow(
+    def outcomes(
         self,
         receipts: Iterable[Receipt],
-        patience: timedelta = _TIMEOUT,
+        patience: timedelta = TIMEOUT,
         *,
         vectors: bool = False,
     ) -> AsyncIterator[Outcome]:
@@ -211,7 +237,7 @@ class Client:
     async def wait(
         self,
         receipts: Iterable[Receipt],
-        timeout: timedelta = _TIMEOUT,
+        timeout: timedelta = TIMEOUT,
         *,
         vectors: bool = False,
     ) -> dict[str, Outcome]:
@@ -235,26 +261,6 @@ class Client:
             ) from None
         return outcomes
 
-    async def horizon(self) -> int:
-        """Return the current log position, by the clock of Redis.
-
-        Earlier changes are below it, later ones above. A sync takes its source at this position
-        (``Sources.take``).
-
-        Raises:
-            Unavailable: Redis can't be reached.
-            ConfigurationError: the deployment has another number of partitions.
-        """
-        await retrying(self._know_deployment)
-        with redis_errors():
-            seconds, microseconds = await self._redis.time()
-        milliseconds = seconds * 1000 + microseconds // 1000
-        return LogPosition.of_entry(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").position
-
-    def following(self, *, vectors: bool = False) -> Following:
-        """Create a follower of changes that can be added while more are published."""
-        return Following(self._outcomes, vectors=vectors)
-
     async def keep_content(self, project: str, content: str) -> ContentReference:
         """Store content that is too big for any event, for a change with ``content_ref``.
 
@@ -263,27 +269,6 @@ class Client:
             Unavailable: the content store can't be reached.
         """
         return await self._publisher.keep_content(project, content)
-
-    async def present(self, tokens: Iterable[str]) -> set[str]:
-        """Return the given changes that wait in the log; see ``present_changes``.
-
-        Raises:
-            Unavailable: Redis can't be reached.
-        """
-        return await present_changes(self._redis, self._names, tokens)
-
-    async def cursors(self) -> tuple[object, ...]:
-        """Return the progress of the workers in the log; it differs whenever anything has moved.
-
-        Raises:
-            Unavailable: Redis can't be reached.
-            ConfigurationError: our user may not read the progress.
-        """
-        return await read_cursors(self._redis, self._names)
-
-    async def heartbeats(self) -> list[Heartbeat]:
-        """Return the workers of the deployment; raises as ``cursors``."""
-        return await Heartbeats(self._redis, self._names).read()
 
     async def _know_before_publishing(self, *, durable: bool) -> None:
         """Learn the deployment; a durable event is kept first and published when Redis is back."""
@@ -316,6 +301,6 @@ class Client:
             self._former_askers.append(self._asker)
             self._use(Names(self._names.prefix, partitions))
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Count the queries that wait for their reply, and the reader tasks."""
-        return self._asker.statistics()
+
+def _event_of(change: DocumentChange | DocumentChanged) -> DocumentChanged:
+    return change if isinstance(change, DocumentChanged) else DocumentChanged(data=change)

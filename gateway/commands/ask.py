@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from events import Filters, QueryAnswer
-from events.models import first_problem
+from events.models import Filters, QueryAnswer, first_problem
 from gateway.answer_view import print_answer
 from gateway.clients import open_client
 from gateway.output import print_json, stdout

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from events import DeadLetter, DeadLetters
+from events.streams.dead_letters import DeadLetter, DeadLetters
 from gateway.clients import names_of, open_redis
 from gateway.output import print_json, printable
 from gateway.servers import stack

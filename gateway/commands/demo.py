@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from events import Client, QueryAnswer
+from events.client.operator_client import OperatorClient
+from events.models import QueryAnswer
 from gateway.answer_view import citation, print_results
 from gateway.clients import check_signing_key, open_client, open_database
 from gateway.demonstration import Demonstration, choose
@@ -75,7 +76,7 @@ class _Tools:
     """Connections to the servers of one demo."""
 
     settings: Settings
-    client: Client
+    client: OperatorClient
     store: Store
     pending: PendingVectors
 
@@ -162,7 +163,7 @@ async def _ask_twice(
         _print_difference(console, before, reply)
 
 
-async def _ask(client: Client, project: str, question: str) -> _Reply:
+async def _ask(client: OperatorClient, project: str, question: str) -> _Reply:
     asked_at = perf_counter()
     answer = await client.ask(project, question, limit=_RESULTS)
     return _Reply(question, answer, (perf_counter() - asked_at) * 1000)

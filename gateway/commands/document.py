@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from events import Client
+from events.client.client import Client
 from gateway.clients import check_signing_key, open_client, open_database
 from gateway.deletion import (
     YesOption,

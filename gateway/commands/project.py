@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from events import Client
+from events.client.client import Client
 from gateway.clients import open_database
 from gateway.deletion import YesOption, confirm, print_report, run_purge
 from gateway.output import print_json, printable, stdout, table

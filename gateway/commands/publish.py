@@ -12,7 +12,10 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from events import Client, DocumentChanged, DocumentRejected, Lane, Receipt
+from events.client.client import Client
+from events.client.publisher import Receipt
+from events.models import DocumentChanged, DocumentRejected
+from events.names import Lane
 from gateway.clients import open_publisher
 from gateway.output import print_json
 from gateway.servers import stack

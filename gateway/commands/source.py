@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from events import Client
+from events.client.operator_client import OperatorClient
 from gateway.clients import check_signing_key, open_client, open_database
 from gateway.deletion import YesOption, confirm, delete_documents, find_source
 from gateway.output import print_json, printable, stdout, table
@@ -80,7 +80,7 @@ def delete(
 
 
 async def _delete(
-    client: Client, sources: Sources, source: RegisteredSource, patience: timedelta
+    client: OperatorClient, sources: Sources, source: RegisteredSource, patience: timedelta
 ) -> int:
     """Delete the documents of a source while holding its lease; returns their number."""
     horizon = await client.horizon()

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, Group
 
-from events import check_server
+from events.server.connection import check_server
 from gateway.clients import names_of, open_database, open_redis
 from gateway.output import print_json, stdout, table
 from gateway.servers import configured, stack

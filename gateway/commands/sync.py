@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from events import Lane
+from events.names import Lane
 from gateway.clients import check_signing_key, open_client, open_store
 from gateway.output import print_json, printable
 from gateway.progress import progress

@@ -10,7 +10,7 @@ from datetime import timedelta
 from operator import itemgetter
 from typing import Any
 
-from events import Client
+from events.client.operator_client import OperatorClient
 from gateway.progress import ShowProgress
 from runtime.errors import SourceBusy, SourceLost, Unavailable, UsageError
 from sources import Held, Sync
@@ -74,7 +74,7 @@ class Lease:
 
 @asynccontextmanager
 async def leased(
-    sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
+    sources: Sources, source: RegisteredSource, client: OperatorClient, show: ShowProgress
 ) -> AsyncIterator[Lease]:
     """Hold the lease of a source; wait up to a minute for another sync to release it.
 
@@ -93,7 +93,7 @@ async def leased(
 
 
 async def _take(
-    sources: Sources, source: RegisteredSource, client: Client, show: ShowProgress
+    sources: Sources, source: RegisteredSource, client: OperatorClient, show: ShowProgress
 ) -> LeasedSource:
     now = asyncio.get_running_loop().time
     began_at, longest = now(), _LONGEST_WAIT.total_seconds()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from events import Client
+from events.client.operator_client import OperatorClient
 from events.heartbeats import Heartbeat
 from gateway.status.warnings import SILENT_SECONDS
 from runtime.errors import ConfigurationError, Unavailable
@@ -40,7 +40,7 @@ class Patience:
 
     def __init__(
         self,
-        client: Client,
+        client: OperatorClient,
         without_worker: timedelta = _WITHOUT_WORKER,
         without_movement: timedelta = _WITHOUT_MOVEMENT,
     ) -> None:

@@ -8,9 +8,11 @@ from datetime import timedelta
 
 from pydantic import ValidationError
 
-from events import Client, DocumentChanged, DocumentEmbedded, DocumentIndexed, Lane, Outcome
 from events.client.follow import Following
-from events.models import first_problem
+from events.client.operator_client import OperatorClient
+from events.client.outcomes import Outcome
+from events.models import DocumentChanged, DocumentEmbedded, DocumentIndexed, first_problem
+from events.names import Lane
 from events.server.connection import LONGEST_BLOCK
 from gateway.progress import KEYWORD, VECTOR, ShowProgress
 from gateway.sync.ownership import Lease
@@ -32,7 +34,7 @@ class Outcomes:
     """Outcomes of the changes of this and earlier syncs of a source: counted and shown."""
 
     def __init__(
-        self, client: Client, following: Following, report: SyncReport, show: ShowProgress
+        self, client: OperatorClient, following: Following, report: SyncReport, show: ShowProgress
     ) -> None:
         self._client = client
         self._following = following
@@ -96,7 +98,7 @@ class Outcomes:
 async def publish_changes(
     sync: Sync,
     lease: Lease,
-    client: Client,
+    client: OperatorClient,
     collections: tuple[str, ...],
     lane: Lane,
     outcomes: Outcomes | None,
@@ -150,7 +152,7 @@ def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], in
 
 
 async def _event(
-    change: Change, lease: Lease, client: Client, collections: tuple[str, ...]
+    change: Change, lease: Lease, client: OperatorClient, collections: tuple[str, ...]
 ) -> DocumentChanged:
     source = lease.taken.source
     content, content_ref = change.content, None

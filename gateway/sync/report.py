@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from events import DocumentEmbedded, DocumentRejected, Lane, Outcome
+from events.client.outcomes import Outcome
+from events.models import DocumentEmbedded, DocumentRejected
+from events.names import Lane
 from sources import Report
 
 __all__ = ["SyncReport", "describe"]

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from events import Client, DocumentChanged, Lane
-from events.models import first_problem
+from events.client.operator_client import OperatorClient
+from events.models import DocumentChanged, first_problem
+from events.names import Lane
 from gateway.progress import ShowProgress
 from gateway.sync.ownership import Lease, check_owners, leased
 from gateway.sync.publisher import Outcomes, publish_changes
@@ -65,7 +66,7 @@ class _Job:
 
     source: Source
     destination: Destination
-    client: Client
+    client: OperatorClient
     store: Store
     max_bytes: int
     full: bool
@@ -132,7 +133,7 @@ class _Compared:
 async def sync_source(
     source: Source,
     destination: Destination,
-    client: Client,
+    client: OperatorClient,
     store: Store,
     *,
     max_bytes: int,
@@ -185,7 +186,7 @@ async def sync_source(
 async def preview_sync(
     source: Source,
     destination: Destination,
-    client: Client,
+    client: OperatorClient,
     store: Store,
     *,
     max_bytes: int,

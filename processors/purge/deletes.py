@@ -10,9 +10,10 @@ from time import monotonic
 
 from redis.asyncio import Redis
 
-from events import Client, DocumentChanged, DocumentIndexed, DocumentRejected, Lane, Receipt
-from events.models import DocumentChange
-from events.names import ARCHIVER, Names
+from events.client.client import Client
+from events.client.publisher import Receipt
+from events.models import DocumentChange, DocumentIndexed, DocumentRejected
+from events.names import ARCHIVER, Lane, Names
 from events.streams.watermark import reached, read_watermark
 from runtime.errors import Unavailable, UsageError
 
@@ -37,7 +38,10 @@ async def publish_deletes(
     receipts: dict[str, Receipt] = {}
     rest = iter(names)
     while batch := list(islice(rest, _BATCH)):
-        changes = [_delete(project, agent, uri) for uri in batch]
+        changes = [
+            DocumentChange(project=project, uri=uri, change="delete", agent=agent or None)
+            for uri in batch
+        ]
         published = await client.publish_many(changes, lane)
         receipts |= dict(zip(batch, published, strict=True))
     return receipts
@@ -55,7 +59,7 @@ async def until_deleted(
         Unavailable: no outcome arrived within ``patience``.
     """
     chunks = late = 0
-    async for outcome in client.follow(receipts, patience):
+    async for outcome in client.outcomes(receipts, patience):
         if isinstance(outcome, DocumentRejected):
             problem = outcome.data.problem
             raise UsageError(f"{outcome.data.uri} can't be deleted: {problem.detail}")
@@ -84,8 +88,3 @@ async def until_archived(
                 "and archived: see `headrace status`, and run the purge again"
             )
         await asyncio.sleep(_LOOK_EVERY_S)
-
-
-def _delete(project: str, agent: str, uri: str) -> DocumentChanged:
-    data = DocumentChange(project=project, uri=uri, change="delete", agent=agent or None)
-    return DocumentChanged(data=data)

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
 
-from events import Client, Receipt
+from events.client.client import Client
+from events.client.publisher import Receipt
 from events.positions import DocumentKey, LogPosition
 from events.server.persistence import rewrite_files
 from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights

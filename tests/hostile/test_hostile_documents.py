@@ -12,8 +12,9 @@ from typing import Any
 
 import asyncpg
 
-from events import DocumentChanged, DocumentRejected, Lane, Receipt
-from events.names import Names, Topic
+from events.client.publisher import Receipt
+from events.models import DocumentChanged, DocumentRejected
+from events.names import Lane, Names, Topic
 from sources import document_changed, open_source
 from tests.support.databases import Database
 from tests.support.hostile_documents import HostileDocument, hostile_documents

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from events import DocumentChanged, DocumentIndexed, Filters, Lane
-from events.models import DocumentChange, Query, SearchResult
-from events.names import Names
+from events.models import (
+    DocumentChange,
+    DocumentChanged,
+    DocumentIndexed,
+    Filters,
+    Query,
+    SearchResult,
+)
+from events.names import Lane, Names
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import UsageError
 from runtime.terminal import printable

@@ -14,9 +14,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from events import DocumentChanged, DocumentRejected, Lane, Receipt
-from events.models import ContentReference, DocumentChange, content_hash
-from events.names import Names, Topic
+from events.client.publisher import Receipt
+from events.models import (
+    ContentReference,
+    DocumentChange,
+    DocumentChanged,
+    DocumentRejected,
+    content_hash,
+)
+from events.names import Lane, Names, Topic
 from events.streams.entries import Entry
 from store.store import Store
 from tests.support.cli import Cli, environment_of

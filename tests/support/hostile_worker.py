@@ -15,8 +15,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events import Client, DocumentChanged, DocumentIndexed
-from events.models import DocumentChange, Filters
+from events.client.client import Client
+from events.models import DocumentChange, DocumentChanged, DocumentIndexed, Filters
 from events.names import GROUPS, Names, Topic
 from events.server.connection import connect
 from events.streams.backlog import ARCHIVERS, read_backlog

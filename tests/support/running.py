@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from events.client.client import Client
+from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
 from events.models import DocumentChange, DocumentChanged, DocumentIndexed
 from events.names import Lane
@@ -25,7 +25,7 @@ PATIENCE = timedelta(minutes=2)
 class Headrace:
     """What a test does with a running worker."""
 
-    def __init__(self, client: Client, redis_url: str, database: Database) -> None:
+    def __init__(self, client: OperatorClient, redis_url: str, database: Database) -> None:
         self.client = client
         self.redis_url = redis_url
         self.database = database
@@ -67,7 +67,7 @@ async def headrace(
     )
     try:
         await _first(worker, ready.wait)
-        async with Client.connect(redis_url) as client:
+        async with OperatorClient.connect(redis_url) as client:
             yield Headrace(client, redis_url, database)
     finally:
         stop.set()

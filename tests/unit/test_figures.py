@@ -14,7 +14,7 @@ LIMITS = {
     "small_modules": 51,
     "store_entries": 14,
     "most_entries": 21,
-    "exported_names": 52,
+    "exported_names": 20,
     "settings": 42,
     "lines": 48_112,
 }

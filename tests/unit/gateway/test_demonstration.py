@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from events import Citation, Kind, QueryAnswer, SearchResult
-from events.models import Scores
+from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
 from runtime.errors import Unavailable

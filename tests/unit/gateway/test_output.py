@@ -8,8 +8,9 @@ import json
 import pytest
 from rich.console import Console
 
-from events import Backlog, Citation, Kind, QueryAnswer, Scores, SearchResult
+from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from events.names import Topic
+from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
 from gateway.output import print_json, printable, table
 from gateway.status.snapshot import stream_row

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 from redis.asyncio import Redis
 
-from events import BlockingClient, Lane, Publisher, parse_event
-from events.models import DocumentChanged
+from events.client.blocking import BlockingClient
+from events.client.publisher import Publisher
+from events.models import DocumentChanged, parse_event
+from events.names import Lane
 from events.outbox import AssignedPosition
 from runtime.errors import ConfigurationError, Unavailable
 from store.archive import Archive

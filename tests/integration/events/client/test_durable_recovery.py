@@ -11,7 +11,10 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from events import Client, DocumentIndexed, Lane, QueryAnswer, Receipt
+from events.client.client import Client
+from events.client.publisher import Receipt
+from events.models import DocumentIndexed, QueryAnswer
+from events.names import Lane
 from events.positions import LogPosition
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database as FreshDatabase

@@ -9,19 +9,17 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from events import (
+from events.client.publisher import Publisher
+from events.models import (
     ContentReference,
     DocumentChange,
     DocumentChanged,
-    Lane,
-    Names,
-    Publisher,
-    Topic,
-    connect,
     content_hash,
     parse_event,
 )
+from events.names import Lane, Names, Topic
 from events.positions import LogPosition
+from events.server.connection import connect
 from runtime.errors import LimitExceeded, LogFull, Unavailable
 from tests.support.streams import read_stream
 

@@ -10,17 +10,10 @@ from datetime import timedelta
 import pytest
 from redis.asyncio import Redis
 
-from events import (
-    DocumentChange,
-    DocumentChanged,
-    Lane,
-    Names,
-    Publisher,
-    Receipt,
-    Topic,
-    connect,
-    parse_event,
-)
+from events.client.publisher import Publisher, Receipt
+from events.models import DocumentChange, DocumentChanged, parse_event
+from events.names import Lane, Names, Topic
+from events.server.connection import connect
 from runtime.errors import Unavailable
 from tests.support.proxy import Fault, Proxy, Way, running_proxy
 from tests.support.streams import read_stream

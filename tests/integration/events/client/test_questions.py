@@ -14,29 +14,28 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from events import (
-    GROUPS,
-    BlockingClient,
-    Client,
+from events.client import outcomes
+from events.client.blocking import BlockingClient
+from events.client.client import Client
+from events.client.operator_client import OperatorClient
+from events.client.outcomes import Outcomes
+from events.client.questions import QueryRefused
+from events.models import (
     DocumentChange,
     DocumentChanged,
     DocumentIndexed,
     DocumentIndexedData,
-    Names,
-    Outcomes,
     Problem,
     QueryAnswer,
     QueryAnswered,
     QueryFailed,
     QueryFailedData,
-    QueryRefused,
     QueryRequested,
-    Replies,
-    Topic,
-    connect,
     parse_event,
 )
-from events.client import outcomes
+from events.names import GROUPS, Names, Topic
+from events.server.connection import connect
+from events.streams.replies import Replies
 from runtime.errors import MalformedEvent, Unavailable, UsageError
 from tests.support.forking import ROOT
 from tests.support.streams import read_group
@@ -109,7 +108,7 @@ async def test_each_of_200_concurrent_questions_gets_its_own_answer(
         answers = await asyncio.gather(*(client.ask("p", f"question {i}") for i in range(200)))
 
         assert [a.context for a in answers] == [f"question {i}"[::-1] for i in range(200)]
-        assert client.statistics() == {"waiting": 0, "readers": 1}
+        assert client._asker.statistics() == {"waiting": 0, "readers": 1}
         assert (await redis.xpending(QUERIES, GROUP))["pending"] == 0
 
 
@@ -126,7 +125,7 @@ async def test_questions_spread_over_partitions_find_their_replies(
         answers = await asyncio.gather(*(client.ask("p", f"question {i}") for i in range(30)))
 
         assert [a.context for a in answers] == [f"question {i}"[::-1] for i in range(30)]
-        assert client.statistics()["readers"] == 2
+        assert client._asker.statistics()["readers"] == 2
 
 
 async def test_a_failed_query_raises_with_its_problem(redis: Redis, redis_url: str) -> None:
@@ -142,7 +141,7 @@ async def test_silence_ends_at_the_deadline_and_names_the_cure(
     async with Client.connect(redis_url) as client:
         with pytest.raises(Unavailable, match="is a worker running"):
             await client.ask("p", "anyone?", timeout=timedelta(milliseconds=50))
-        assert client.statistics()["waiting"] == 0
+        assert client._asker.statistics()["waiting"] == 0
 
 
 async def test_a_question_out_of_its_limits_is_refused_before_it_is_sent(
@@ -304,7 +303,7 @@ async def test_outcomes_are_followed_while_more_is_published(
     names = Names(partitions=3)
     told = Outcomes(redis, names)
     found: list[str] = []
-    async with Client.connect(redis_url, partitions=3) as client:
+    async with OperatorClient.connect(redis_url, partitions=3) as client:
         following = client.following()
         tokens: list[str] = []
         for batch in range(30):
@@ -349,8 +348,7 @@ async def test_a_blocking_client_says_why_it_cannot_be_used(redis_url: str) -> N
     """After a fork its thread is gone, and a call would wait for ever."""
     program = (
         "import os, sys\n"
-        "from events import BlockingClient\n"
-        "from runtime.errors import UsageError\n"
+        "from headrace import BlockingClient, UsageError\n"
         "client = BlockingClient.connect(sys.argv[1])\n"
         "def call():\n"
         "    try:\n"

@@ -15,24 +15,14 @@ from urllib.parse import urlsplit
 import pytest
 from redis.asyncio import Redis
 
-from events import (
-    GROUPS,
-    DeadLetter,
-    DeadLetters,
-    DocumentChange,
-    DocumentChanged,
-    Lane,
-    Names,
-    Publisher,
-    Topic,
-    check_server,
-    connect,
-    parse_event,
-    reached,
-    read_backlog,
-    read_watermark,
-)
+from events.client.publisher import Publisher
+from events.models import DocumentChange, DocumentChanged, parse_event
+from events.names import GROUPS, Lane, Names, Topic
 from events.positions import LogPosition
+from events.server.connection import check_server, connect
+from events.streams.backlog import read_backlog
+from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.streams.watermark import reached, read_watermark
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from tests.support.streams import read_group, read_stream
 

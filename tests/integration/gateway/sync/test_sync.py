@@ -13,7 +13,10 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
-from events import Client, DocumentChanged, Lane, Names, Receipt, Topic
+from events.client.operator_client import OperatorClient
+from events.client.publisher import Receipt
+from events.models import DocumentChanged
+from events.names import Lane, Names, Topic
 from events.streams.entries import entries_of
 from gateway.sync import ownership
 from gateway.sync.ownership import Lease
@@ -39,7 +42,7 @@ PROJECT = "docs"
 class Syncs:
     """Syncs of one client, and what the index then holds."""
 
-    client: Client
+    client: OperatorClient
     store: Store
 
     async def __call__(
@@ -90,7 +93,7 @@ def root(tmp_path: Path) -> Path:
 async def syncs(redis_url: str, worker: Database) -> AsyncIterator[Syncs]:
     """A publisher beside whatever worker the test starts."""
     store = Store(worker, Recipe(HASHING_MODEL))
-    async with Client.connect(redis_url, content_store=store) as client:
+    async with OperatorClient.connect(redis_url, content_store=store) as client:
         yield Syncs(client, store)
 
 
@@ -215,18 +218,20 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
     monkeypatch.setattr(Lease, "keep", lambda _: asyncio.Event().wait())
     write_files(root, {"a.md": "one", "b.md": "one"})
     stopped, go_on = asyncio.Event(), asyncio.Event()
-    publish = Client.publish_many
+    publish = OperatorClient.publish_many
 
-    async def stop(self: Client, events: list[DocumentChanged], lane: Lane) -> list[Receipt]:
+    async def stop(
+        self: OperatorClient, events: list[DocumentChanged], lane: Lane
+    ) -> list[Receipt]:
         stopped.set()
         await go_on.wait()
         return await publish(self, events, lane)
 
     async with headrace(redis_url, database):
-        monkeypatch.setattr(Client, "publish_many", stop)
+        monkeypatch.setattr(OperatorClient, "publish_many", stop)
         slow = asyncio.create_task(syncs(root, Until.PUBLISHED))
         await stopped.wait()
-        monkeypatch.setattr(Client, "publish_many", publish)
+        monkeypatch.setattr(OperatorClient, "publish_many", publish)
         write_files(root, {"a.md": "two"})
         (root / "b.md").unlink()
         await syncs(root)

@@ -6,8 +6,9 @@ import asyncio
 
 from redis.asyncio import Redis
 
-from events import DocumentChanged, Lane, Topic
 from events.client.republisher import Republishing
+from events.models import DocumentChanged
+from events.names import Lane, Topic
 from events.positions import LogPosition
 from processors.archiving.outbox_relay import OutboxRelay
 from store.archive import Archive

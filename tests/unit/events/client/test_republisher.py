@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from events import Lane
 from events.client.republisher import Trace, is_lost
+from events.names import Lane
 from events.outbox import WaitingEvent
 from events.positions import LogPosition
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from events import Client
+from events.client.operator_client import OperatorClient
 from events.heartbeats import Heartbeat
 from gateway.sync.patience import Patience
 from runtime.errors import ConfigurationError, Unavailable
@@ -39,7 +39,7 @@ def beat(**state: Any) -> Heartbeat:
 
 
 def patience(workers: Workers, alone: timedelta = NOW, still: timedelta = NOW) -> Patience:
-    return Patience(cast("Client", workers), alone, still)
+    return Patience(cast("OperatorClient", workers), alone, still)
 
 
 @pytest.mark.parametrize(

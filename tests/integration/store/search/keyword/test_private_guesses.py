@@ -49,7 +49,7 @@ async def figures(running: Headrace, changes: Sequence[DocumentChanged]) -> list
     """What the outcomes say that each change took, both stages together."""
     receipts = await running.client.publish_many(changes, Lane.BULK)
     spent: dict[str, Figures] = {}
-    async for outcome in running.client.follow(receipts, PATIENCE, vectors=True):
+    async for outcome in running.client.outcomes(receipts, PATIENCE, vectors=True):
         assert isinstance(outcome, DocumentIndexed | DocumentEmbedded)
         data = outcome.data
         now = data.chunks_embedded, data.tokens_embedded, data.cost_usd

@@ -1,0 +1,153 @@
+"""Upserts, renames and deletes of documents, for publishers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from events.client.publisher import Receipt
+from events.models import DocumentChange, DocumentChanged, Kind, first_problem
+from events.names import Lane
+from runtime.errors import UsageError
+
+__all__ = ["DocumentMethods"]
+
+
+class DocumentMethods(ABC):
+    """The part of a client that builds changes from arguments, and publishes them."""
+
+    @abstractmethod
+    async def publish(
+        self,
+        change: DocumentChange | DocumentChanged,
+        lane: Lane = Lane.LIVE,
+        *,
+        durable: bool = False,
+    ) -> Receipt:
+        """Publish one change."""
+
+    async def upsert(
+        self,
+        project: str,
+        uri: str,
+        content: str,
+        *,
+        title: str | None = None,
+        kind: Kind | None = None,
+        media_type: str | None = None,
+        collections: Sequence[str] = (),
+        metadata: Mapping[str, str | bool | int | float] | None = None,
+        agent: str | None = None,
+        lane: Lane = Lane.LIVE,
+        durable: bool = False,
+        event_id: str | None = None,
+    ) -> Receipt:
+        """Publish the content of a new or changed document.
+
+        Args:
+            project: the project of the document; its first document creates it.
+            uri: name of the document in its project.
+            content: the whole text, at most 4 Mi characters (see ``keep_content``).
+            title: title of the document, shown in results.
+            kind: kind of the content; detected from ``media_type``, uri and text if None.
+            media_type: media type of the content, such as ``text/markdown``.
+            collections: names by which a query can filter.
+            metadata: values by which a query can filter.
+            agent: the only agent that can find the document; None shares it with all.
+            lane: ``Lane.BULK`` for many changes, so that they don't delay urgent ones.
+            durable: also keep the change in the client's outbox.
+            event_id: id of the change, which is published once within 24 hours. The default is a
+                new id for each call.
+
+        Raises:
+            UsageError: an argument is out of its limits.
+            LimitExceeded, LogFull, Unavailable, ConfigurationError: see ``publish``.
+        """
+        return await self._publish_change(
+            event_id,
+            lane,
+            durable=durable,
+            change="upsert",
+            project=project,
+            uri=uri,
+            content=content,
+            title=title,
+            kind=kind,
+            media_type=media_type,
+            collections=collections,
+            metadata=metadata or {},
+            agent=agent,
+        )
+
+    async def rename(
+        self,
+        project: str,
+        uri: str,
+        old_uri: str,
+        content: str,
+        *,
+        title: str | None = None,
+        kind: Kind | None = None,
+        media_type: str | None = None,
+        collections: Sequence[str] = (),
+        metadata: Mapping[str, str | bool | int | float] | None = None,
+        agent: str | None = None,
+        lane: Lane = Lane.LIVE,
+        durable: bool = False,
+        event_id: str | None = None,
+    ) -> Receipt:
+        """Publish the new uri of a document, and its content, which may have changed too.
+
+        ``old_uri`` is its uri until now. All other arguments and errors are those of ``upsert``.
+        """
+        return await self._publish_change(
+            event_id,
+            lane,
+            durable=durable,
+            change="rename",
+            project=project,
+            uri=uri,
+            old_uri=old_uri,
+            content=content,
+            title=title,
+            kind=kind,
+            media_type=media_type,
+            collections=collections,
+            metadata=metadata or {},
+            agent=agent,
+        )
+
+    async def delete(
+        self,
+        project: str,
+        uri: str,
+        *,
+        agent: str | None = None,
+        lane: Lane = Lane.LIVE,
+        durable: bool = False,
+        event_id: str | None = None,
+    ) -> Receipt:
+        """Publish the end of a document; arguments and errors are those of ``upsert``."""
+        return await self._publish_change(
+            event_id,
+            lane,
+            durable=durable,
+            change="delete",
+            project=project,
+            uri=uri,
+            agent=agent,
+        )
+
+    async def _publish_change(
+        self, event_id: str | None, lane: Lane, *, durable: bool, **data: Any
+    ) -> Receipt:
+        identity = {} if event_id is None else {"id": event_id}
+        try:
+            change = DocumentChange.model_validate(data)
+            event = DocumentChanged(data=change, **identity)
+        except ValidationError as error:
+            raise UsageError(f"{data['change']}: {first_problem(error)}") from None
+        return await self.publish(event, lane, durable=durable)

@@ -1,0 +1,61 @@
+"""The client of the command line, which also reads log positions and the workers' progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from events.client.client import Client
+from events.client.follow import Following
+from events.heartbeats import Heartbeat, Heartbeats
+from events.names import Lane
+from events.positions import LARGEST_SEQUENCE, LogPosition
+from events.server.connection import redis_errors
+from events.server.retry import retrying
+from events.streams.presence import present_changes, read_cursors
+
+__all__ = ["OperatorClient"]
+
+
+class OperatorClient(Client):
+    """A client for programs that also watch the log and the workers, such as a sync."""
+
+    async def horizon(self) -> int:
+        """Return the current log position, by the clock of Redis.
+
+        Earlier changes are below it, later ones above. A sync takes its source at this position
+        (``Sources.take``).
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: the deployment has another number of partitions.
+        """
+        await retrying(self._know_deployment)
+        with redis_errors():
+            seconds, microseconds = await self._redis.time()
+        milliseconds = seconds * 1000 + microseconds // 1000
+        return LogPosition.of_entry(Lane.LIVE, 0, f"{milliseconds}-{LARGEST_SEQUENCE}").position
+
+    def following(self, *, vectors: bool = False) -> Following:
+        """Create a follower of changes that can be added while more are published."""
+        return Following(self._outcomes, vectors=vectors)
+
+    async def present(self, tokens: Iterable[str]) -> set[str]:
+        """Return the given changes that wait in the log; see ``present_changes``.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+        """
+        return await present_changes(self._redis, self._names, tokens)
+
+    async def cursors(self) -> tuple[object, ...]:
+        """Return the progress of the workers in the log; it differs whenever anything has moved.
+
+        Raises:
+            Unavailable: Redis can't be reached.
+            ConfigurationError: our user may not read the progress.
+        """
+        return await read_cursors(self._redis, self._names)
+
+    async def heartbeats(self) -> list[Heartbeat]:
+        """Return the workers of the deployment; raises as ``cursors``."""
+        return await Heartbeats(self._redis, self._names).read()
