@@ -15,6 +15,7 @@ __all__ = ["INTERRUPTED", "one_line", "report"]
 INTERRUPTED = 130
 WRONG_USAGE = 2
 _LONGEST = 500
+_INSTALL = "pip install 'headrace[worker]'"
 
 
 def report(error: BaseException) -> int:
@@ -52,11 +53,14 @@ def _drop_output() -> None:
 def one_line(error: BaseException) -> str:
     """Describe an error in one line.
 
-    An error that is not a HeadraceError is a defect: the line also names how to get a traceback.
+    The base install has only the client, so a missing module leads to the extra with the rest. Any
+    other error that is not a HeadraceError is a defect: the line names how to get a traceback.
     """
     text = printable(masked(" ".join(str(error).split())))[:_LONGEST]
     if isinstance(error, HeadraceError):
         return text
+    if isinstance(error, ModuleNotFoundError):
+        return f"{text}; install the command line and the workers: {_INSTALL}"
     kind = type(error).__name__
     return f"unexpected {kind}: {text or 'no message'}; HEADRACE_LOG_LEVEL=debug shows where"
 
