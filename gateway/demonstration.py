@@ -79,9 +79,9 @@ FILES = (
     "store/search/search.py",
     "store/search/vector_retriever.py",
     "tests/fundamentals/test_dead_letters.py",
-    "tests/fundamentals/test_delivery.py",
     "tests/fundamentals/test_documents.py",
     "tests/fundamentals/test_projects.py",
+    "tests/integration/processors/test_delivery.py",
 )
 """Files of the demo, listed by name so that its duration doesn't grow with the repository."""
 

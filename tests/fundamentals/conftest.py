@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from runtime.settings import LOCAL_MODEL
 from tests.support.databases import Database
-from tests.support.running import Headrace, headrace
+from tests.support.running import LOCAL_MODEL, Headrace, headrace
 
 
 @pytest.fixture

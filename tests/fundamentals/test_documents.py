@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed
+from headrace import DocumentIndexed
 from tests.support.running import Headrace
 
 RIVER = "# Weir\n\nA weir raises the level of the river so that water enters the headrace.\n"
@@ -26,8 +26,7 @@ async def test_a_published_document_is_found_where_it_stands(with_model: Headrac
 async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) -> None:
     """The answer to a query with ``min_event`` reflects that change, without any waiting around."""
     await running.change("a.md", "The gate is painted green.")
-    change = DocumentChange(project="docs", uri="a.md", content="The gate is painted red.")
-    receipt = await running.client.publish(DocumentChanged(data=change))
+    receipt = await running.client.upsert("docs", "a.md", "The gate is painted red.")
     answer = await running.client.ask("docs", "colour of the gate", min_event=receipt.token)
     assert not answer.stale
     assert [one.content for one in answer.results] == ["The gate is painted red."]
@@ -63,7 +62,8 @@ async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
 async def test_a_rename_embeds_nothing(running: Headrace) -> None:
     """A document under another name is the same text: only its citation changes."""
     await running.change("old/river.md", RIVER)
-    renamed = await running.change("new/river.md", RIVER, change="rename", old_uri="old/river.md")
+    receipt = await running.client.rename("docs", "new/river.md", "old/river.md", RIVER)
+    renamed = await running.outcome(receipt)
     assert isinstance(renamed, DocumentIndexed)
     assert renamed.data.chunks_embedded == 0
     answer = await running.client.ask("docs", "weir")
@@ -83,6 +83,6 @@ async def test_a_deleted_document_is_gone(running: Headrace) -> None:
     """No answer holds a chunk of a document that was deleted."""
     await running.change("river.md", RIVER)
     await running.change("bread.md", BAKERY)
-    await running.change("river.md", change="delete")
+    await running.outcome(await running.client.delete("docs", "river.md"))
     answer = await running.client.ask("docs", "weir river headrace", limit=50)
     assert {one.citation.uri for one in answer.results} == {"bread.md"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from events.client.questions import QueryRefused
+from headrace import QueryRefused
 from tests.support.running import Headrace
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 from events.client.operator_client import OperatorClient
 from events.client.outcomes import Outcome
-from events.models import DocumentChange, DocumentChanged, DocumentIndexed
+from events.client.publisher import Receipt
+from events.models import DocumentChange, DocumentIndexed
 from events.names import Lane
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.worker import ROLES, run_worker
-from runtime.settings import Settings
+from runtime.settings import LOCAL_MODEL, Settings
 from tests.support.databases import Database
 
-__all__ = ["PATIENCE", "Headrace", "headrace"]
+__all__ = ["LOCAL_MODEL", "PATIENCE", "Headrace", "headrace"]
 
 PATIENCE = timedelta(minutes=2)
 
@@ -44,7 +45,10 @@ class Headrace:
         With ``vectors``, no chunk of it is pending afterwards.
         """
         change = DocumentChange(**{"project": "docs", "uri": uri, "content": content, **data})
-        receipt = await self.client.publish(DocumentChanged(data=change), lane)
+        return await self.outcome(await self.client.publish(change, lane), vectors=vectors)
+
+    async def outcome(self, receipt: Receipt, *, vectors: bool = True) -> Outcome:
+        """Wait for the outcome of a change, and with ``vectors`` for its pending chunks too."""
         outcome = (await self.client.wait([receipt], PATIENCE))[receipt.token]
         if vectors and isinstance(outcome, DocumentIndexed) and outcome.data.chunks_pending:
             await self.client.wait([receipt], PATIENCE, vectors=True)

@@ -42,6 +42,12 @@ def test_deployed_redis_keeps_what_it_acknowledged() -> None:
     assert "--maxmemory-policy noeviction" in compose
 
 
+def test_the_image_has_every_package() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    copied = re.findall(r"^COPY ([a-z]+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert copied == build["targets"]["wheel"]["packages"]
+
+
 def test_lock_names_no_host() -> None:
     """The environment installs from any mirror."""
     assert "://" not in LOCK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
+import pytest
+
 import headrace
 
 ROOT = Path(__file__).parents[3]
+FUNDAMENTALS = sorted((ROOT / "tests" / "fundamentals").glob("*.py"))
 PUBLIC = """
     BlockingClient Citation Client DocumentChange DocumentChanged DocumentEmbedded DocumentIndexed
     DocumentRejected Filters HeadraceError Kind Lane Outcome QueryAnswer QueryRefused Receipt
@@ -29,6 +33,13 @@ def methods(client: type) -> dict[str, Callable[..., Any]]:
         for name, method in inspect.getmembers(client, inspect.isroutine)
         if not name.startswith("_")
     }
+
+
+def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Names of the imported modules."""
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [name.name for name in node.names]
 
 
 def parameters(method: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -73,3 +84,15 @@ def test_the_clients_import_nothing_of_the_workers() -> None:
     command = [sys.executable, "-c", program]
     imported = run(command, cwd=ROOT, capture_output=True, check=True, text=True)
     assert imported.stdout.split() == []
+
+
+@pytest.mark.parametrize("file", FUNDAMENTALS, ids=lambda file: file.stem)
+def test_the_fundamentals_use_the_public_package_only(file: Path) -> None:
+    """They show what a program can do, so they do it as a program would."""
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {module for node in imports for module in modules_of(node)}
+    outside = {name for name in modules if name.partition(".")[0] not in sys.stdlib_module_names}
+    ours = {name for name in outside if not name.startswith("tests.support.")}
+    assert "headrace" in modules or file.stem == "conftest"
+    assert ours <= {"headrace", "pytest"}
