@@ -186,9 +186,8 @@ def _own_position(letter: DeadLetter) -> LogPosition | None:
 
     Returns None if its id was not made by a clock: no token exists to wait for such a change.
     """
-    position = LogPosition.of_entry(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     try:
-        return LogPosition.from_token(position.token)
+        return LogPosition.of_entry(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     except MalformedEvent:
         return None
 

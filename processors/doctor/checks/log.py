@@ -122,12 +122,9 @@ def _order(letter: DeadLetter) -> LogPosition | None:
     if letter.position is None or letter.error not in _UNPROVED:
         return None if letter.position is None else LogPosition(letter.position, letter.partition)
     try:
-        own = LogPosition.of_entry(
-            Topic(letter.topic).lane, letter.partition, letter.entry_id
-        ).position
+        return LogPosition.of_entry(Topic(letter.topic).lane, letter.partition, letter.entry_id)
     except (ValueError, MalformedEvent):
         return None
-    return LogPosition(own, letter.partition)
 
 
 def _project(letter: DeadLetter) -> str | None:

@@ -110,3 +110,13 @@ async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: An
     assert (await streams.purge(targets, NO_PATIENCE)).crowded == []
     assert WORD.encode() not in (await redis.dump(LIVE) or b"")
     assert await streams.count(targets) == 0
+
+
+async def test_a_change_with_an_id_that_no_clock_made_is_purged(redis: Any) -> None:
+    """Its worker rejects it, so it has no position, but its text is that of the document."""
+    body = logged("b", 1, WORD).event.to_bytes()
+    await redis.xadd(LIVE, {"event": body}, id="9999999999999999-1")
+    targets = PurgeTargets("alpha", {DocumentKey("", "b"): LogPosition(1, 0)})
+    done = await StreamPurge(redis, NAMES).purge(targets, NO_PATIENCE)
+    assert done.changes == 1
+    assert await redis.xrange(LIVE) == []

@@ -360,7 +360,7 @@ class Gate:
     def tokens_per_minute(self, _: str) -> int:
         return 0
 
-    async def take(self, _: str, __: int, *, urgent: bool) -> timedelta:
+    async def acquire(self, _: str, __: int, *, urgent: bool) -> timedelta:
         del urgent
         self.waiting += 1
         await self.opened.wait()
