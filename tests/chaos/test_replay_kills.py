@@ -102,7 +102,7 @@ async def _assert_second_try_finishes(stage: Stage, journal: Journal, command: l
         return
     assert sorted(set(states.values())) == ["former", "live"]
     unfinished = [one for one, state in before.items() if state == "building"]
-    assert all(states[one] == "live" for one in unfinished), "it was begun anew"
+    assert all(states[one] == "live" for one in unfinished), "it was started again"
 
 
 def _is_running(server: EmbeddedPostgres) -> bool:

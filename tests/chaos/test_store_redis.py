@@ -204,7 +204,7 @@ async def _publish_durably(run: Run, outbox: PostgresOutbox) -> list[Published]:
 async def _more_acknowledged(run: Run) -> None:
     enough = len(run.logbook.acknowledged) + SOME
     await eventually(
-        lambda: len(run.logbook.acknowledged) >= enough, "publishing goes on", timeout=40
+        lambda: len(run.logbook.acknowledged) >= enough, "publishing continues", timeout=40
     )
 
 

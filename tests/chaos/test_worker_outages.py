@@ -42,7 +42,7 @@ async def test_questions_outlive_all_workers(chaos: Chaos, seed: int) -> None:
         frozen = Strike("answering.found", 3, signal=signal.SIGSTOP)
         workers = await asyncio.gather(run.worker(strike=frozen), run.worker(strike=frozen))
         async with run.load.running(questions_per_second=20):
-            await eventually(lambda: _all_stopped(workers), "both have questions in hand")
+            await eventually(lambda: _all_stopped(workers), "both hold questions")
         await run.load.ask(10)
         assert any([await owed(run, worker) for worker in workers])
         await asyncio.gather(*(worker.kill() for worker in workers))

@@ -148,8 +148,8 @@ class Verifier:
             token = one.position.token
             if token in self.allowed.lost:
                 continue
-            assert token in handled, f"I2: nothing became of {one}"
-            assert self.allowed.lost_outcomes or token in told, f"I2: nobody was told of {one}"
+            assert token in handled, f"I2: {one} was not handled"
+            assert self.allowed.lost_outcomes or token in told, f"I2: no outcome of {one}"
 
     def assert_answered(self) -> None:
         """I3: each question has one reply, and the right one."""

@@ -53,7 +53,7 @@ async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
         assert not suspect.defects()
     assert await stored(database) == {e.data.uri: e.data.content_hash for e in indexed}
     tell("that are no text, as events", Counter({"refused": dead, "blank": len(others) - dead}))
-    tell(f"documents, {innocents.served} innocents served meanwhile", found)
+    tell(f"documents, {innocents.served} innocents served", found)
 
 
 def synced(

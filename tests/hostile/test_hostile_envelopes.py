@@ -82,7 +82,7 @@ async def test_a_worker_survives_them_and_serves_others(
         found = await fates(suspect, entries)
         assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
         assert not suspect.defects()
-    tell(f"envelopes sent, {innocents.served} innocents served meanwhile", found)
+    tell(f"envelopes sent, {innocents.served} innocents served", found)
 
 
 async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic, str], Envelope]:

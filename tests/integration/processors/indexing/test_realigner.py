@@ -67,7 +67,7 @@ async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
                 await eventually(lambda: finds(worker, "heron", "heron second"), "it is found")
                 await worker.change("a.md", "heron third")
                 await worker.change("b.md", "egret second")
-            await eventually(lambda: finds(worker, "heron", "heron third"), "the last one stands")
+            await eventually(lambda: finds(worker, "heron", "heron third"), "the last one counts")
             await eventually(lambda: finds(worker, "egret", "egret second"), "and the other one")
             await worker.change("a.md", "heron fourth")
             assert await finds(worker, "heron", "heron fourth")

@@ -91,6 +91,6 @@ async def test_no_probe_finds_a_foreign_document(search: Search, database: Datab
         rows = await search.rows(generation, agent, [*ids, *rng.sample(everything, 20)])
         visible = {f"of {project} for {owner}" for owner in {None, agent}}
         assert all(row.content.endswith(tuple(visible)) for row in rows.values())
-        assert set(ids) <= set(rows), "a leg named a chunk that its asker may not read"
+        assert set(ids) <= set(rows), "a retriever returned a chunk that its asker may not read"
         found += len(ids)
     assert found > PROBES, "the probes must find their own documents, or they prove nothing"
