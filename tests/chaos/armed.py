@@ -19,7 +19,7 @@ BATCH_ROWS = 100
 
 
 def arm_with(point: str, passes: int, victim: int, number: int) -> None:
-    """Send a signal at the given pass (from 1) of a kill point.
+    """Send a signal at the given pass (from 1) of a failpoint.
 
     The signal goes to this process (``victim`` 0), or to the Postgres server with this process id
     and all its backends.

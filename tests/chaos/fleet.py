@@ -133,7 +133,7 @@ class Fleet:
     ) -> Worker:
         """Start ``headrace worker ARGUMENTS`` with ``environment`` added to the current one.
 
-        ``strike`` sends a signal to the worker or another process at a kill point. ``chunkers``
+        ``strike`` sends a signal to the worker or another process at a failpoint. ``chunkers``
         names a module with the function ``chunk`` for the parsers. ``ready``: wait until the worker
         handles events.
         """

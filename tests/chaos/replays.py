@@ -13,7 +13,7 @@ __all__ = ["Replays", "Strike"]
 
 @dataclass(frozen=True)
 class Strike:
-    """Signal at a given pass of a kill point; victim 0 is the replay itself."""
+    """Signal at a given pass of a failpoint; victim 0 is the replay itself."""
 
     point: str
     passes: int = 1

@@ -22,7 +22,7 @@ _STREAMS = 3
 class Order:
     """Process to fork: ``headrace ARGUMENTS`` or a parser, with its whole environment.
 
-    ``strike``: kill point, pass, victim and signal for ``arm_with``; empty for none. ``chunkers``:
+    ``strike``: failpoint, pass, victim and signal for ``arm_with``; empty for none. ``chunkers``:
     module of the chunkers, if a test has its own.
     """
 

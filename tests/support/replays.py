@@ -49,7 +49,7 @@ class Struck(Exception):
 
 @contextmanager
 def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None]:
-    """Raise ``Struck`` or call ``action`` when a replay first passes a kill point."""
+    """Raise ``Struck`` or call ``action`` when a replay first passes a failpoint."""
     passed = False
 
     def strike(place: str) -> None:

@@ -58,7 +58,7 @@ async def test_answered_questions_go(redis: FakeAsyncRedis) -> None:
 
 
 async def test_recent_questions_stay(redis: FakeAsyncRedis) -> None:
-    """An acknowledged question stays until it is older than ``keep``."""
+    """An acknowledged question that is newer than ``keep`` stays."""
     await redis.delete(KEY)
     await redis.xgroup_create(KEY, GROUP, id="0", mkstream=True)
     recent = await redis.xadd(KEY, {"event": "{}"})
