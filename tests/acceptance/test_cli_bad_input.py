@@ -30,7 +30,7 @@ async def test_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
 
 
 async def test_file_is_no_source(cli: Cli, tmp_path: Path) -> None:
-    """A file is not accepted as a source."""
+    """The error says that a git repository or a directory is needed."""
     (tmp_path / "one.md").write_text("# One")
     line = (await cli("sync", str(tmp_path / "one.md"))).line
     assert "is not a directory: name a git repository or a directory" in line

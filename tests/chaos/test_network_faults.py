@@ -53,7 +53,7 @@ def networks(chaos: Chaos) -> Networks:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_slow_links_and_resets(networks: Networks, seed: int) -> None:
-    """The run verifies after slow connections and repeated resets."""
+    """I1 to I5 hold after slow connections and repeated resets."""
     rng = random.Random(seed)
     async with networks(seed, "slow links and resets") as network:
         await network.run.worker()
@@ -68,7 +68,7 @@ async def test_slow_links_and_resets(networks: Networks, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_messages_are_cut_in_the_middle(networks: Networks, seed: int) -> None:
-    """The run verifies after requests and replies of each kind were cut or lost."""
+    """I1 to I5 hold after requests and replies of each kind were cut or lost."""
     rng = random.Random(seed)
     async with networks(seed, "messages are cut") as network:
         await network.run.worker()
@@ -87,7 +87,7 @@ async def test_messages_are_cut_in_the_middle(networks: Networks, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_partition_outlasts_the_lease(networks: Networks, seed: int) -> None:
-    """The run verifies after a worker was cut off for longer than its lease."""
+    """I1 to I5 hold after a worker was cut off for longer than its lease."""
     rng = random.Random(seed)
     async with networks(seed, "partition") as network:
         await network.run.worker()
@@ -105,7 +105,7 @@ async def test_a_partition_outlasts_the_lease(networks: Networks, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_black_hole(networks: Networks, seed: int) -> None:
-    """The run verifies after connections fell silent and were replaced."""
+    """I1 to I5 hold after connections fell silent and were replaced."""
     rng = random.Random(seed)
     async with networks(seed, "black hole") as network:
         await network.run.worker()

@@ -51,7 +51,7 @@ async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
-    """The run verifies with Redis' clock an hour behind and ahead, and any publisher's clock."""
+    """I1 to I5 hold with Redis' clock an hour behind and ahead, and any publisher's clock."""
     rng = random.Random(seed)
     async with chaos(seed, scenario="wrong clocks") as run:
         now = datetime.now(UTC)

@@ -67,7 +67,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_provider_fails_in_every_way(chaos: Chaos, server: ModelServer, seed: int) -> None:
-    """The run verifies after every kind of bad response and an outage, with the right vectors."""
+    """I1 to I5 hold after every kind of bad response and an outage, with the right vectors."""
     settings: dict[str, Any] = {
         "HEADRACE_MODEL": MODEL,
         "HEADRACE_MODEL_BASE_URL": server.base_url,

@@ -36,7 +36,7 @@ POINTS = ["indexing.prepared", "indexing.committed", "answering.found"]
 async def test_killed_in_mid_batch(
     chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
 ) -> None:
-    """The run verifies after Postgres was killed at several points of a worker's pipelines."""
+    """I1 to I5 hold after Postgres was killed at several points of a worker's pipelines."""
     async with (
         fresh_database(breakable_postgres) as database,
         chaos(seed, scenario="Postgres killed", database=database) as run,
@@ -61,7 +61,7 @@ async def test_killed_in_mid_batch(
 async def test_silent_for_a_while(
     chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
 ) -> None:
-    """The run verifies after Postgres was stopped (SIGSTOP) for longer than a lease."""
+    """I1 to I5 hold after Postgres was stopped (SIGSTOP) for longer than a lease."""
     async with (
         fresh_database(breakable_postgres) as database,
         chaos(seed, scenario="Postgres silent", database=database) as run,
@@ -79,7 +79,7 @@ async def test_silent_for_a_while(
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
-    """The run verifies after Postgres had no disk space, and the worker keeps running."""
+    """I1 to I5 hold after Postgres had no disk space, and the worker keeps running."""
     with small_disk(DISK_MB) as disk:
         server = EmbeddedPostgres(disk, shared_buffers_mb=32)
         await server.start()

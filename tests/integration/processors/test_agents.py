@@ -236,7 +236,7 @@ async def test_the_hook_runs_before_the_dead_letter(
 async def test_a_redriven_event_keeps_its_position(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """A redriven event keeps its original position."""
+    """A redriven event does not become newer than the events after it."""
     seen: list[Delivery[str]] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:

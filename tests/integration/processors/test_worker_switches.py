@@ -123,7 +123,7 @@ async def test_an_answer_is_of_one_generation(
 async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
     running: Headrace, board: Switchboard, redis_url: str, database: Database
 ) -> None:
-    """A question can be asked of a generation that is not live."""
+    """A generation can be measured with questions while another one is live."""
     first = (await running.client.ask("docs", "weir")).generation
     await board.switch(LEARNED)
     query = Query(project="docs", text="weir", reply_to="nobody")

@@ -276,7 +276,7 @@ def test_a_part_of_a_repository_keeps_repository_paths(tmp_path: Path) -> None:
 
 
 def test_an_untracked_directory_of_a_repository_is_a_plain_directory(tmp_path: Path) -> None:
-    """An untracked directory of a repository is synced as a plain directory."""
+    """Build results can be synced although git ignores them."""
     create_repository(tmp_path, {"a": "1", ".gitignore": "build\n"})
     write_files(tmp_path, {"build/result.txt": "x"})
     assert isinstance(open_source(tmp_path), GitSource)

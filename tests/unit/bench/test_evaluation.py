@@ -34,7 +34,7 @@ def test_ndcg_discounts_grades_by_place() -> None:
 
 
 def test_negative_grades_count_as_zero() -> None:
-    """A negative grade counts as zero."""
+    """A document that was judged harmful adds nothing to the score."""
     assert ndcg(["bad", "a"], {"a": 1, "bad": -1}) == pytest.approx(1 / log2(3))
 
 

@@ -66,7 +66,7 @@ def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
 
 
 def test_swapped_files_are_two_edits() -> None:
-    """Swapped files are two upserts."""
+    """Files whose uris both existed before are edits, not renames."""
     assert steps(held(a="1", b="2"), {"a": "2", "b": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
@@ -282,7 +282,7 @@ def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
 
 
 def test_a_prefix_stands_before_uris_and_not_in_links() -> None:
-    """A prefix is part of the uri and not of the link."""
+    """A permanent link contains the path in the repository, without the prefix."""
     link = "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"
     change = Change("rename", "a b", "w", Why.RENAMED, "old", "text", permalink_template=link)
     data = document_changed(change, "one", prefix="docs/").data

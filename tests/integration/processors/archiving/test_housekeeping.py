@@ -139,7 +139,7 @@ async def test_contents_stay_while_a_change_waits(
 async def test_contents_stay_that_are_not_archived(
     redis: Redis, worker: Database, kept: ArchiveAt, store: Store, database: FreshDatabase
 ) -> None:
-    """Contents that are not archived stay in Postgres."""
+    """Contents stay while Postgres has the only copy of them."""
     await store.put("alpha", CONTENT)
     await archive_all(redis, worker, kept.archive)
     for lane in Lane:

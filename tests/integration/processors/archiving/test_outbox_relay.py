@@ -91,7 +91,7 @@ async def test_what_never_came_to_redis_is_published_once(durable: Durable) -> N
 async def test_a_publisher_that_was_only_slow_gets_the_token_of_the_republished_event(
     durable: Durable,
 ) -> None:
-    """A slow publisher receives the token of the republished event."""
+    """A slow publisher receives the token of the republished event, and adds no entry."""
     event = change()
     await durable.keep(event)
     await durable.republish()

@@ -96,7 +96,7 @@ async def test_an_agent_s_change_is_not_older_than_a_sync_before_the_loss(
 async def test_a_late_change_of_a_whole_stream_is_superseded(
     redis_url: str, database: Database
 ) -> None:
-    """A late change of an intact stream is superseded."""
+    """A stream that reaches as far as the ledger is not realigned."""
     redis = connect(redis_url)
     async with headrace(redis_url, database) as worker:
         await worker.change("a.md", "heron new")

@@ -66,7 +66,7 @@ async def test_a_switch_whose_answer_is_lost_is_done(
 async def test_a_replay_that_lost_its_lock_does_not_switch(
     opened: Tools, database: Database
 ) -> None:
-    """A replay without its lock does not switch."""
+    """A replay without its lock ends before the switch, because another one may be running."""
     with (
         struck("replay.verifying", lambda: damage_at_once(database, CUT_OFF)),
         pytest.raises(Unavailable, match="lost its lock"),

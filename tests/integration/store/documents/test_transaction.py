@@ -175,7 +175,7 @@ async def test_a_source_never_touches_the_documents_of_another(
 async def test_documents_of_a_source_that_is_gone_can_be_taken_over(
     store: Store, worker: Database
 ) -> None:
-    """Documents of a deleted source can be taken over."""
+    """Another source can change the documents of a deleted one."""
     docs, code = await registered_sources(store)
     await store.apply([of_source("a", 10, docs.id, 1, ["of docs"])])
     live = await store.generation("alpha")
@@ -314,7 +314,7 @@ async def test_vectors_outlive_their_chunks(store: Store) -> None:
 
 
 async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database) -> None:
-    """A chunk without a vector is stored."""
+    """A chunk of a kind without a model is stored without a vector."""
     chunk = chunk_write(0, "one", model="", vector=None)
     await store.apply([document_write("a", 10, chunks=(chunk,))])
     assert await texts(worker) == {"a": ["one"]}
@@ -354,7 +354,7 @@ async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
 
 
 async def test_statistics_count_private_documents_too(store: Store) -> None:
-    """Statistics count private documents too."""
+    """Statistics count documents, tombstones and chunks of all agents."""
     await store.apply([document_write("a", 10, ["one", "two"])])
     await store.apply([document_write("b", 11, ["three"], agent="ann")])
     await store.apply([document_write("a", 12, change="delete")])

@@ -57,7 +57,7 @@ class Models:
 
 
 async def test_a_repeated_question_is_embedded_once() -> None:
-    """A repeated question is embedded once."""
+    """An equal question gets its vector from the cache."""
     model = Counting()
     vectors = QueryVectors(Models(counting=model))
     first, _ = await vectors.embed("where?", ["counting"], SOON)

@@ -113,7 +113,7 @@ async def test_a_loaded_model_is_not_started(slow: Slow) -> None:
 
 
 async def test_closing_ends_a_start_too(slow: Slow) -> None:
-    """Closing cancels a start."""
+    """Closing does not wait for a model that starts slowly."""
     embedders = Embedders()
     waiting = asyncio.create_task(embedders.embedder("a"))
     await eventually(lambda: slow.started, "the start")

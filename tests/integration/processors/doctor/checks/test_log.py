@@ -58,7 +58,7 @@ async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
 
 
 async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
-    """Dead letters of applied changes are dropped."""
+    """A repair drops dead letters whose changes are applied."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     entry = entries_of(await redis.xrange(key, count=1))[0]
     now = datetime.now(UTC)

@@ -270,7 +270,7 @@ async def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("empty", ["", " "])
 async def test_an_empty_key_is_a_missing_one(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
-    """An empty key counts as missing."""
+    """An empty key raises the same error as a missing one."""
     monkeypatch.setenv("OPENAI_API_KEY", empty)
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
         await LiteLLMEmbedder("openai/text-embedding-3-small").start()
@@ -283,7 +283,7 @@ async def test_an_unknown_provider_is_named() -> None:
 
 
 async def test_an_unreachable_server_is_unavailable() -> None:
-    """An unreachable server raises Unavailable."""
+    """An unreachable server raises Unavailable, so that the request can be repeated."""
     embedder = LiteLLMEmbedder("openai/test", "key", "http://127.0.0.1:9/v1", retries=0)
     with pytest.raises(Unavailable, match="can't be reached"):
         await embedder.start()

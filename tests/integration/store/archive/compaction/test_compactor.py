@@ -184,7 +184,7 @@ async def test_content_that_goes_during_an_append_is_archived_again(
 async def test_content_that_is_needed_again_during_compaction_stays(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Content that is referred to again during compaction stays."""
+    """Compaction checks for new references before it removes content."""
     await archive.append("alpha", [logged("a", 1, "text"), logged("a", 2)])
     exchange = Replacing.contents
 

@@ -114,7 +114,6 @@ def test_a_big_function_is_cut_between_statements() -> None:
 
 
 def test_a_class_that_fits_is_one_chunk() -> None:
-    """A class that fits is one chunk."""
     (one,) = cut(
         "a.py", "class Foo:\n    def one(self):\n        pass\n\n    def two(self):\n        pass\n"
     )

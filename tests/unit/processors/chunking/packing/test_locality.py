@@ -64,7 +64,7 @@ def parses(content: str) -> bool:
 
 
 def test_editing_one_function_changes_at_most_three_chunks() -> None:
-    """An edit of one function changes at most three chunks."""
+    """Only chunks near an edit of a long module have to be embedded again."""
     rng = random.Random(20)
     for name in MODULES:
         content = (STDLIB / f"{name}.py").read_text()

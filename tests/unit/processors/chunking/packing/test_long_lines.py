@@ -28,7 +28,7 @@ def test_parts_are_few_equal_and_end_with_sentences(sentences: int) -> None:
 
 
 def test_sentences_of_a_very_long_line_stay_whole() -> None:
-    """Sentences of a very long line stay whole."""
+    """Parts of a very long line end between sentences."""
     line = "".join("word " * (12 + n * 7 % 17) + "end. " for n in range(200))
     parts = cut_line(line, LIMIT_TOKENS, counter())
     assert all(part.endswith("end. ") for part in parts[:-3])

@@ -141,7 +141,7 @@ async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_probe_that_is_refused_does_not_close_it() -> None:
-    """A probe that is refused does not close the circuit."""
+    """A refused probe leaves the circuit open until a later one succeeds."""
     refusals = [RequestRefused("no such model")] * 2
 
     async def probe() -> None:

@@ -49,7 +49,7 @@ def test_an_index_holds_what_was_put_in() -> None:
 
 
 def test_counts_stop_at_one_byte() -> None:
-    """Counts stop at 255."""
+    """A term of a chunk counts at most 255 times."""
     rows: Rows = [(7, ["a"] * 256)]
     assert as_table(Postings.build(rows)) == {7: {term_hash("a"): 255}}
 
