@@ -28,7 +28,7 @@ _ROOM_BYTES = 4 * 2**30
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> bool:
-    """Give each test the time that it needs on this machine."""
+    """Extend the time limit of each test by the current load."""
     limit = patience(settings.timeout)
     pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=limit))
     return True
@@ -36,7 +36,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Setting
 
 @pytest.fixture(autouse=True)
 def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep the archive of each test apart from every other, that of the user too."""
+    """Keep the archive of each test apart from those of other tests and of the user."""
     monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
 
 
@@ -49,7 +49,7 @@ def parsers() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def servers_home() -> Iterator[Path]:
-    """A short path, so that the unix socket fits; in memory, where a database is cloned faster."""
+    """Short path, so that the unix socket fits; in memory, where a database is cloned faster."""
     memory = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a private directory in it
     has_room = memory.is_dir() and shutil.disk_usage(memory).free > _ROOM_BYTES
     home = Path(tempfile.mkdtemp(prefix="hr-", dir=memory if has_room else None))
@@ -68,14 +68,14 @@ def postgres_server(servers_home: Path) -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 async def database(postgres_server: EmbeddedPostgres) -> AsyncIterator[Database]:
-    """A fresh, migrated database with ``owner_url`` and ``worker_url``; dropped after the test."""
+    """Fresh, migrated database with ``owner_url`` and ``worker_url``, dropped after the test."""
     async with fresh_database(postgres_server) as fresh:
         yield fresh
 
 
 @pytest.fixture
 async def synced_writes(postgres_server: EmbeddedPostgres) -> AsyncIterator[None]:
-    """Let the run's Postgres sync what it writes, as the doctor wants it."""
+    """Let the run's Postgres sync its writes, which the doctor requires."""
     await sync_writes(postgres_server, on=True)
     yield
     await sync_writes(postgres_server, on=False)
@@ -91,7 +91,7 @@ def redis_server(servers_home: Path) -> Iterator[str]:
 
 @pytest.fixture
 async def redis_url(redis_server: str) -> str:
-    """URL of a real Redis with nothing in it."""
+    """URL of a real, empty Redis."""
     client = Redis.from_url(redis_server)
     await client.flushall()
     await client.aclose()

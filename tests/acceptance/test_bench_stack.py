@@ -1,4 +1,4 @@
-"""A measurement leaves nothing running."""
+"""Processes of a measurement: all end with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ asyncio.run(main())
 
 
 async def test_a_killed_measurement_takes_its_worker_along() -> None:
-    """The servers end with it, and a worker without servers would try for ever."""
+    """A killed measurement ends its servers and worker; the worker alone would retry for ever."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", MEASUREMENT),
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -1,4 +1,4 @@
-"""Users for each role are made by a command, and each works by its own."""
+"""Users for each role: one command makes them, and each role works with its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIVEN = "a-password-of-its-own"
 
 @pytest.fixture
 async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
-    """A server of this test alone: others would have its users too."""
+    """A server for one test, so that no other test sees its users."""
     server = CrashableRedis(redis_binaries()[-1], tmp_path)
     await server.start()
     yield server
@@ -29,20 +29,20 @@ async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
 
 @pytest.fixture
 def admin(own_redis: CrashableRedis, database: Database, tmp_path: Path) -> Cli:
-    """The command line of who may do everything."""
+    """Command line of the administrator."""
     environment = environment_of(own_redis.url, database, tmp_path / "home")
     return Cli({**environment, "HEADRACE_MODEL": HASHING_MODEL})
 
 
 async def made(admin: Cli, *arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
-    """What ``headrace access`` says of each role."""
+    """Report of ``headrace access`` by role."""
     result = await admin("access", *arguments, "--json", **environment)
     assert result.code == 0, result
     return {one["role"]: one for one in result.json["roles"]}
 
 
 def as_role(admin: Cli, access: dict[str, Any]) -> Cli:
-    """The command line of one role, which knows no owner."""
+    """Command line of one role, without the owner's URL."""
     servers = {
         "HEADRACE_REDIS_URL": access["redis_url"],
         "HEADRACE_DATABASE_URL": access["database_url"],
@@ -54,7 +54,7 @@ def as_role(admin: Cli, access: dict[str, Any]) -> Cli:
 async def test_each_role_works_by_its_own_user(
     admin: Cli, own_redis: CrashableRedis, database: Database, tmp_path: Path
 ) -> None:
-    """Two workers, a publisher and an operator; what is another's is refused in a line."""
+    """Each role works with its own users, and is refused the work of another."""
     roles = await made(admin.typed)
     assert {one["password_is"] for one in roles.values()} == {"generated"}
     publisher, worker, answerer, operator = (
@@ -78,7 +78,7 @@ async def test_each_role_works_by_its_own_user(
 
 
 async def test_passwords_are_made_once_and_given_ones_are_taken(admin: Cli, tmp_path: Path) -> None:
-    """Printed when they are made and never again; a new one ends the old one."""
+    """A password is printed only when it is made, and a new password replaces the old one."""
     first = await made(admin)
     (tmp_path / "operator").write_text(f"{GIVEN}\n")
     again = await made(admin, "--passwords", str(tmp_path), HEADRACE_WORKER_PASSWORD=GIVEN)
@@ -99,7 +99,7 @@ async def test_passwords_are_made_once_and_given_ones_are_taken(admin: Cli, tmp_
 
 
 async def test_access_that_cannot_be_made(admin: Cli) -> None:
-    """The setting at fault is named."""
+    """The error names the wrong setting."""
     refused = {
         "HEADRACE_OWNER_DATABASE_URL": "",
         "HEADRACE_WORKER_PASSWORD": "short",

@@ -1,4 +1,4 @@
-"""Bad input gives one line that names the cure, exit code 1, and no traceback."""
+"""Bad input: one line with a remedy, exit code 1, and no traceback."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
 
 
 async def test_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
-    """The path is named, and what it should be."""
+    """The error names the path and says that it must be a repository or a directory."""
     line = (await cli.typed("sync", str(tmp_path / "nowhere"))).line
     assert "nowhere doesn't exist: name a git repository or a directory" in line
 
 
 async def test_file_is_no_source(cli: Cli, tmp_path: Path) -> None:
-    """A file is neither a repository nor a directory."""
+    """The error says that a git repository or a directory is needed."""
     (tmp_path / "one.md").write_text("# One")
     line = (await cli("sync", str(tmp_path / "one.md"))).line
     assert "is not a directory: name a git repository or a directory" in line
 
 
 async def test_directory_that_is_no_repository_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:
-    """A plain directory is fine, and the output says what it was taken for."""
+    """A plain directory is synced, and the output calls it a directory."""
     (tmp_path / "plain").mkdir()
     result = await cli("sync", str(tmp_path / "plain"))
     assert result.code == 0
@@ -46,12 +46,12 @@ async def test_directory_that_is_no_repository_is_said_to_be_one(cli: Cli, tmp_p
 
 @pytest.mark.parametrize("name", ["../etc", "Upper", "", "a" * 64])
 async def test_project_name_out_of_its_limits(cli: Cli, tmp_path: Path, name: str) -> None:
-    """The wrong field is named."""
+    """The error names the field."""
     assert "project" in (await cli("sync", str(tmp_path), "--project", name)).line
 
 
 async def test_unknown_project(cli: Cli, redis_url: str, database: Database) -> None:
-    """The line names the project that isn't there, and how to list those that are."""
+    """The error names the unknown project and the command that lists projects."""
     async with WorkerProcess(redis_url, database, {}, "--only", "answerer"):
         line = (await cli("ask", "--project", "nowhere", "anything")).line
     assert "nowhere" in line
@@ -59,7 +59,7 @@ async def test_unknown_project(cli: Cli, redis_url: str, database: Database) -> 
 
 
 async def test_query_over_2000_characters(cli: Cli) -> None:
-    """The limit is named."""
+    """The error names the limit."""
     assert "2000 characters" in (await cli("ask", "x" * 2001)).line
 
 
@@ -74,12 +74,12 @@ async def test_query_over_2000_characters(cli: Cli) -> None:
     ],
 )
 async def test_limits_out_of_range(cli: Cli, arguments: list[str], expected: str) -> None:
-    """The field that is out of its limits is named, with the limit."""
+    """The error names the field that is out of range."""
     assert expected in (await cli("ask", "anything", *arguments)).line
 
 
 async def test_wrong_usage_exits_with_2(cli: Cli) -> None:
-    """Options that don't exist, and values that can't be, are wrong usage."""
+    """Unknown options, commands and values of an option exit with code 2."""
     assert (await cli("ask", "anything", "--mode", "guess")).code == 2
     assert (await cli("ask", "--no-such-option")).code == 2
     assert (await cli("no-such-command")).code == 2
@@ -87,14 +87,14 @@ async def test_wrong_usage_exits_with_2(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", [["status"], ["dead", "list"], ["worker"]])
 async def test_unreachable_redis(cli: Cli, command: list[str]) -> None:
-    """The setting to look at is named."""
+    """The error names the setting of the URL."""
     line = (await cli(*command, HEADRACE_REDIS_URL=f"redis://{NOBODY_LISTENS}/0")).line
     assert "Redis can't be reached" in line
     assert "HEADRACE_REDIS_URL" in line
 
 
 async def test_publishing_to_unreachable_redis(cli: Cli) -> None:
-    """A publisher tries for a while, then says so."""
+    """A publisher reports that Redis can't be reached."""
     event = '{"type":"document.changed","data":{"project":"p","uri":"u","content":"c"}}\n'
     url = f"redis://{NOBODY_LISTENS}/0"
     assert (
@@ -104,7 +104,7 @@ async def test_publishing_to_unreachable_redis(cli: Cli) -> None:
 
 @pytest.mark.parametrize("command", ["status", "worker", "migrate"])
 async def test_unreachable_postgres(cli: Cli, command: str) -> None:
-    """The setting to look at is named."""
+    """The error names the setting of the URL."""
     url = f"postgresql://someone@{NOBODY_LISTENS}/headrace"
     line = (await cli(command, HEADRACE_DATABASE_URL=url, HEADRACE_OWNER_DATABASE_URL=url)).line
     assert "Postgres can't be reached" in line
@@ -112,7 +112,7 @@ async def test_unreachable_postgres(cli: Cli, command: str) -> None:
 
 
 async def test_model_without_its_key(cli: Cli) -> None:
-    """The worker doesn't start, and the line says what to set."""
+    """The worker doesn't start, and the error names the model and the missing key."""
     line = (
         await cli("worker", HEADRACE_MODEL="openai/text-embedding-3-small", OPENAI_API_KEY="")
     ).line
@@ -121,14 +121,14 @@ async def test_model_without_its_key(cli: Cli) -> None:
 
 
 async def test_model_for_an_unknown_kind(cli: Cli) -> None:
-    """A misspelt kind would quietly be embedded by another model."""
+    """A misspelt kind is refused; otherwise another model would embed its documents."""
     line = (await cli("worker", HEADRACE_MODELS='{"cod": "local/all-MiniLM-L6-v2"}')).line
     assert "unknown kind cod" in line
     assert "markdown" in line
 
 
 async def test_wrong_vector_width(cli: Cli) -> None:
-    """A model that gives other vectors than asked for is found out at the start."""
+    """A model with vectors of the wrong width is refused when the worker starts."""
     async with running_server() as server:
         server.faults.extend([wide(16)] * 10)
         line = (
@@ -147,7 +147,7 @@ async def test_wrong_vector_width(cli: Cli) -> None:
 async def test_missing_migration(
     cli: Cli, database: Database, postgres_server: EmbeddedPostgres, command: str
 ) -> None:
-    """A database without the schema is answered with the command that makes it."""
+    """The error names the command that creates the schema."""
     name = f"{database.name}_bare"
     await create_database(postgres_server, name)
     line = (await cli(command, HEADRACE_DATABASE_URL=postgres_server.urls(name).worker)).line
@@ -155,46 +155,46 @@ async def test_missing_migration(
 
 
 async def test_migrating_without_the_owner(cli: Cli) -> None:
-    """The role of the workers can't change the schema; the owner's URL is asked for."""
+    """The worker's role can't change the schema; the error names the setting of the owner's URL."""
     line = (await cli("migrate", HEADRACE_OWNER_DATABASE_URL="")).line
     assert "HEADRACE_OWNER_DATABASE_URL" in line
 
 
 async def test_line_that_is_no_event(cli: Cli) -> None:
-    """The line is numbered, and the wrong field named."""
+    """The error gives the number of the line and the wrong field."""
     event = '{"type":"document.changed","data":{"project":"p","uri":"u","content":"c"}}\n'
     line = (await cli("publish", stdin=event + '{"type":"document.changed","data":{}}\n')).line
     assert "line 2: document.changed: data.project" in line
 
 
 async def test_line_that_is_no_text(cli: Cli) -> None:
-    """Bytes that aren't UTF-8 are no event either."""
+    """Bytes that aren't UTF-8 are refused with the number of the line."""
     assert "line 1: " in (await cli("publish", stdin=b"\xff\xfe{}\n")).line
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "1e300"])
 async def test_timeout_that_is_no_time(cli: Cli, seconds: str) -> None:
-    """What is allowed is said."""
+    """The error names the longest timeout."""
     assert "at most 86400 seconds" in (await cli("ask", "anything", "--timeout", seconds)).line
     assert "86400" in (await cli("publish", "--wait", "--timeout", seconds)).line
 
 
 async def test_home_that_cannot_be_written(tmp_path: Path) -> None:
-    """The setting to change is named."""
+    """The error names the setting of the home directory."""
     (tmp_path / "file").touch()
     cli = Cli({"HEADRACE_HOME": str(tmp_path / "file"), "HEADRACE_REDIS_URL": ""})
     assert "set HEADRACE_HOME" in (await cli("status")).line
 
 
 def test_demo_without_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Installed from a package there is nothing of ours to index, least of all its neighbours."""
+    """An installed package has no repository to index, so the demo asks for a directory."""
     monkeypatch.setattr(demonstration, "REPOSITORY", Path("/nowhere"))
     with pytest.raises(UsageError, match="name a directory"):
         demo.command()
 
 
 async def test_wrong_setting(cli: Cli) -> None:
-    """The variable is named."""
+    """The error names the variable."""
     assert "HEADRACE_PARTITIONS" in (await cli("status", HEADRACE_PARTITIONS="0")).line
     assert "HEADRACE_LOG_LEVEL" in (await cli("status", HEADRACE_LOG_LEVEL="loud")).line
     assert "HEADRACE_LEASE" in (await cli("status", HEADRACE_LEASE="-5")).line
@@ -203,12 +203,12 @@ async def test_wrong_setting(cli: Cli) -> None:
 
 
 async def test_unknown_dead_letter(cli: Cli) -> None:
-    """The command that lists them is named."""
+    """The error names the command that lists dead letters, or the missing option."""
     assert "headrace dead list" in (await cli("dead", "show", "nonsense")).line
     assert "--all" in (await cli("dead", "drop")).line
 
 
 async def test_worker_without_servers(tmp_path: Path) -> None:
-    """A worker starts none itself: two of them would fight over one directory."""
+    """A worker does not start servers; the error names the command that does."""
     cli = Cli({"HEADRACE_HOME": str(tmp_path), "HEADRACE_REDIS_URL": ""})
     assert "headrace up" in (await cli("worker")).line

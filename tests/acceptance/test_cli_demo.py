@@ -1,4 +1,4 @@
-"""The demo on servers of its own: its answers, its second run, and the output of both."""
+"""Demo on embedded servers: answers, second run, and both forms of output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FOUND_BY_MEANING = ("sources/files.py", "sources/directory.py", "sources/git.py"
 
 
 def cli_of(home: Path, model: str) -> Cli:
-    """Commands that start servers of their own."""
+    """Command line that uses embedded servers."""
     servers = {"HEADRACE_REDIS_URL": "", "HEADRACE_DATABASE_URL": ""}
     return Cli({"HEADRACE_HOME": str(home), "HEADRACE_MODEL": model, **servers})
 
 
 def check_shape(shown: dict[str, Any], questions: tuple[str, ...]) -> None:
-    """Each question was asked before all vectors were there, unless they came first, and after."""
+    """Assert the order of the steps, and an answer per question before and after the vectors."""
     times = [shown[f"{what}_s"] for what in ("ready", "searchable", "answered", "vectors")]
     assert times == sorted(times)
     assert [one["question"] for one in shown["answers"]] == list(questions)
@@ -43,7 +43,7 @@ def check_answer(answer: dict[str, Any]) -> None:
 
 
 async def test_demo_of_the_repository_and_a_second_run(tmp_path: Path) -> None:
-    """It indexes the chosen files, and a second run publishes nothing and says what to try."""
+    """The demo indexes the chosen files; a second run publishes nothing and suggests commands."""
     cli = cli_of(tmp_path, HASHING_MODEL)
     shown = (await cli("demo", "--json")).json
     check_shape(shown, ABOUT_HEADRACE)
@@ -62,12 +62,12 @@ async def test_demo_of_the_repository_and_a_second_run(tmp_path: Path) -> None:
 
     for question, held in BY_KEYWORD.items():
         found = await cli("ask", "--project", "demo", "--mode", "keyword", "--json", question)
-        # a sentence may be wrapped anywhere
+        # a sentence may be wrapped at any word
         assert held in " ".join(found.json["results"][0]["content"].split())
 
 
 async def test_demo_of_a_directory_by_the_local_model(tmp_path: Path) -> None:
-    """Vectors find code that shares no telling word with the question."""
+    """Vectors find code that shares no distinctive word with the question."""
     notes = tmp_path / "notes"
     notes.mkdir()
     for uri in FOUND_BY_MEANING:

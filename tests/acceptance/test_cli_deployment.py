@@ -1,4 +1,4 @@
-"""What is not of one deployment is refused in one line, and made one by a command."""
+"""Servers of different deployments: commands refuse to mix them until they are adopted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENT = json.dumps(
 async def test_commands_refuse_what_is_not_of_one_deployment(
     redis_url: str, database: Database, postgres_server: EmbeddedPostgres, tmp_path: Path
 ) -> None:
-    """Nothing is published by a wrong number of partitions, nor read from a foreign database."""
+    """Commands refuse a wrong number of partitions and a database of another deployment."""
     cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
     async with headrace(redis_url, database) as running:
         await running.change("a.md", "text")

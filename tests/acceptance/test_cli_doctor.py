@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("synced_writes")
 
 @pytest.fixture
 async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
-    """The command line beside a running worker, with twelve notes in the project ``notes``."""
+    """Command line beside a running worker, with twelve notes in the project ``notes``."""
     directory = tmp_path / "notes"
     (directory / "notes").mkdir(parents=True)
     for number in range(12):
@@ -32,7 +32,7 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 
 async def test_a_healthy_installation(cli: Cli) -> None:
-    """Exit code 0, every condition ok, and no drift, while a worker runs."""
+    """An index without drift is reported with exit code 0 while a worker runs."""
     result = await cli.typed("doctor")
     assert result.code == 0, result
     assert "notes: generation" in result.stdout
@@ -45,7 +45,7 @@ async def test_a_healthy_installation(cli: Cli) -> None:
 
 
 async def test_drifts_made_by_hand(cli: Cli, database: Database) -> None:
-    """Doctor names each with exit code 1, repairs it with exit code 0, and it is gone."""
+    """The doctor reports each drift with exit code 1, repairs it, and then finds none."""
     before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
     for kind in (
         "a deleted chunk",
@@ -72,7 +72,7 @@ async def test_drifts_made_by_hand(cli: Cli, database: Database) -> None:
 
 
 async def test_what_is_not_fit_is_said(cli: Cli) -> None:
-    """An environment that no index can be examined in is described, and the exit code is 1."""
+    """Without Postgres the doctor reports the problem, examines no index and exits with code 1."""
     result = await cli("doctor", HEADRACE_DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     assert result.code == 1
     assert "PROBLEM  postgres" in result.stdout
@@ -81,5 +81,5 @@ async def test_what_is_not_fit_is_said(cli: Cli) -> None:
 
 
 async def test_an_unknown_project(cli: Cli) -> None:
-    """The projects that there are, are named."""
+    """The error lists the projects that exist."""
     assert "there are: notes" in (await cli("doctor", "--project", "nots")).line

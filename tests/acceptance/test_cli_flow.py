@@ -1,4 +1,4 @@
-"""From files to answers by the commands that a person types."""
+"""Commands from sync to answer, as a person types them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ PUMP = 'def start_pump(litres: int) -> None:\n    """Start the feed pump."""\n  
 
 @pytest.fixture
 async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
-    """The command line beside a running worker."""
+    """Command line beside a running worker."""
     async with WorkerProcess(redis_url, database, {}):
         yield Cli(environment_of(redis_url, database, tmp_path / "home"))
 
 
 @pytest.fixture
 async def typed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
-    """As ``cli``, as a person would run it: started by a shell, with the built-in model."""
+    """Commands started by a shell, beside a worker with the built-in model."""
     model = {"HEADRACE_MODEL": LOCAL_MODEL}
     environment = environment_of(redis_url, database, tmp_path / "home") | model
     async with WorkerProcess(redis_url, database, model):
@@ -41,7 +41,7 @@ async def typed(redis_url: str, database: Database, tmp_path: Path) -> AsyncIter
 
 @pytest.fixture
 def plant(tmp_path: Path) -> Path:
-    """A directory with two documents, and a file that is none."""
+    """Directory with two documents and one binary file."""
     directory = tmp_path / "plant"
     directory.mkdir()
     (directory / "valves.md").write_text(VALVES)
@@ -51,7 +51,7 @@ def plant(tmp_path: Path) -> Path:
 
 
 async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
-    """What was synced is found, and cited as path:start-end; nothing found is unaccounted for."""
+    """A synced document is found and cited as path:start-end; the report counts every file."""
     (plant / ".env").write_text("PASSWORD=hunter2\n")
     sync = ("sync", str(plant), "--project", "plant")
     listed = (await typed(*sync, "--dry-run", "--skipped")).stdout.splitlines()
@@ -74,7 +74,7 @@ async def test_sync_then_ask(typed: Cli, plant: Path) -> None:
 
 
 async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None:
-    """Unchanged files are not published; an edit is; a removed file is no longer found."""
+    """A second sync publishes edits only, and a removed file is no longer found."""
     sync = ("sync", str(plant), "--project", "plant", "--wait", "--json")
     await cli(*sync)
     assert (await cli(*sync)).json["published"] == 0
@@ -89,7 +89,7 @@ async def test_second_sync_publishes_what_changed(cli: Cli, plant: Path) -> None
 
 
 async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> None:
-    """A directory's name never looks like another one's collection; equal uris need a prefix."""
+    """Two sources that publish the same uris need a prefix; each keeps its own state."""
     marked = plant.with_name("plant#old")
     shutil.copytree(plant, marked)
     sync = ("sync", "--project", "plant", "--json")
@@ -106,7 +106,7 @@ async def test_each_source_is_remembered_by_itself(cli: Cli, plant: Path) -> Non
 
 
 async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
-    """The token that publish prints makes ask wait for that very event."""
+    """``ask --min-event`` waits for the event whose token publish printed."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March.", "kind": "text"}
     published = await cli("publish", stdin=json.dumps({"type": "document.changed", "data": data}))
     token = published.stdout.strip()
@@ -116,7 +116,7 @@ async def test_publish_then_ask_for_that_event(cli: Cli) -> None:
 
 
 async def test_vectors_can_be_waited_for(cli: Cli) -> None:
-    """By who publishes, and by who asks; ask needs to know which change is meant."""
+    """Publish and ask can wait for vectors; ask needs a token to wait for."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March.", "kind": "text"}
     event = json.dumps({"type": "document.changed", "data": data})
     published = await cli("publish", "--lane", "bulk", "--vectors", stdin=event)
@@ -128,7 +128,7 @@ async def test_vectors_can_be_waited_for(cli: Cli) -> None:
 
 
 async def test_a_sync_can_wait_for_vectors(cli: Cli, plant: Path) -> None:
-    """Its report counts what was embedded, whenever that was."""
+    """The report of a sync that waits for vectors counts the embedded chunks."""
     sync = ["sync", "--project", "plant", "--json"]
     report = (await cli(*sync, str(plant), "--vectors")).json
     assert report["indexed"] == 2
@@ -137,7 +137,7 @@ async def test_a_sync_can_wait_for_vectors(cli: Cli, plant: Path) -> None:
 
 
 async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
-    """An event that can't be processed is kept with its reason until somebody sees to it."""
+    """An event that can't be processed stays in the dead letters with its reason."""
     reference = {"sha256": "0" * 64, "size_bytes": 10}
     data = {"project": "notes", "uri": "lost", "content_ref": reference}
     event = json.dumps({"type": "document.changed", "data": data})
@@ -155,7 +155,7 @@ async def test_dead_letter_is_listed_shown_and_dropped(cli: Cli) -> None:
 
 
 async def test_status_counts(cli: Cli, plant: Path) -> None:
-    """Status tells what is stored per project, and that nothing waits."""
+    """Status counts documents and archived changes per project, and no entries wait."""
     await cli("sync", str(plant), "--project", "plant", "--wait")
 
     async def archived() -> Any:
@@ -182,7 +182,7 @@ async def test_status_counts(cli: Cli, plant: Path) -> None:
 
 
 async def test_eval_scores_each_mode(cli: Cli, tmp_path: Path) -> None:
-    """A set whose every question names its document scores 1 by words."""
+    """Questions that name their document score 1 in keyword mode."""
     directory = tmp_path / "birds"
     directory.mkdir()
     birds = ["heron", "kestrel", "wagtail"]

@@ -1,4 +1,4 @@
-"""Keys of publishers, by the commands that a person types."""
+"""Publishers' keys by the commands that a person types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.signing import change
 async def test_a_project_is_locked_and_opened_again(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """The key is printed once; who has none is told before anything is published."""
+    """Without the key publishing is refused; the key is printed only when it is made."""
     cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
     (tmp_path / "plant").mkdir()
     (tmp_path / "plant" / "valves.md").write_text("# Valves\n")

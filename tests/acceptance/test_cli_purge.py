@@ -1,4 +1,4 @@
-"""What is purged is in no file of the servers and the archive, and doesn't come back."""
+"""A purge: purged text is in no file of servers or archive, and does not return."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def cli(home: Path) -> AsyncIterator[Cli]:
-    """The command line beside a running ``up``, whose servers keep their files below ``home``."""
+    """Command line beside a running ``up`` whose servers keep their files below ``home``."""
     cli = Cli(
         {
             "HEADRACE_REDIS_URL": "",
@@ -67,13 +67,13 @@ async def publish(cli: Cli, *changes: str) -> None:
 
 
 def running(home: Path) -> dict[str, str]:
-    """Where the servers of ``up`` are."""
+    """URLs of the servers of ``up``."""
     urls: dict[str, str] = json.loads((home / "up.json").read_text())
     return urls
 
 
 async def operator(cli: Cli, home: Path) -> dict[str, str]:
-    """Settings with an operator's users; the owner of the tables is known."""
+    """Settings with an operator's users and the owner's URL."""
     made = await cli("access", "--json")
     [urls] = [role for role in made.json["roles"] if role["role"] == "operator"]
     owner = running(home)["owner_database_url"]
@@ -86,7 +86,7 @@ async def operator(cli: Cli, home: Path) -> dict[str, str]:
 
 @pytest.mark.timeout(400)
 async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: Path) -> None:
-    """Text, title, heading, a former version, a big one by reference, a rename, a rejected one."""
+    """A purge removes texts, titles, headings, former versions, renamed and rejected contents."""
     words = [secret_word() for _ in range(7)]
     text, title, heading, former, big, moved, refused = words
     stays = secret_word()
@@ -108,19 +108,19 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     assert text in asked.stdout
 
     def everywhere() -> bool:
-        """Each word lies in the archive, and so in every place that comes before it."""
+        """Each word is in the archive, and so in every earlier store too."""
         found = files_with([*words, stays], home)
         return all(any("archive" in path for path in found.get(word, [])) for word in words)
 
     await eventually(everywhere, "all is archived", timeout=60)
     owner = await asyncpg.connect(running(home)["owner_database_url"])
-    await owner.execute("analyze")  # samples of texts are in the statistics from now on
+    await owner.execute("analyze")  # so that the statistics contain samples of the texts
     await owner.close()
     found = files_with(words, home)
     places = {path.split("/")[0] for paths in found.values() for path in paths}
     assert places >= {"archive", "postgres", "redis"}
 
-    replayed = await cli("replay", "-p", "docs", "--json")  # a former generation has it all too
+    replayed = await cli("replay", "-p", "docs", "--json")  # a former generation has it too
     assert replayed.code == 0, replayed.stderr
     uris = "secret.md", "big.md", "second.md", "first.md", "bad.pdf"
     purge = "document", "purge", *uris, "--unknown", "-p", "docs", "--yes", "--json"
@@ -153,7 +153,7 @@ async def is_refused(cli: Cli, question: str) -> bool:
 
 @pytest.mark.timeout(400)
 async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> None:
-    """A source goes with its documents; a deleted project is empty when it comes again."""
+    """A deleted source takes its documents along; a deleted project starts empty again."""
     word, kept = secret_word(), secret_word()
     (tmp_path / "pumps").mkdir()
     assert (await cli("sync", str(tmp_path / "pumps"), "-p", "docs", "--wait")).code == 0
@@ -177,7 +177,7 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
     deleted = await cli("project", "delete", "docs", "--yes", "--json")
     assert deleted.code == 0, deleted.stderr
     assert (await cli("document", "list", "-p", "docs")).stdout == "no documents\n"
-    # a worker that has just answered knows the project for two seconds more
+    # a worker that has just answered caches the project for two more seconds
     await eventually(lambda: is_refused(cli, word), "the project is gone")
     await publish(cli, change("new.md", "It began again."))
     listed = (await cli("document", "list", "-p", "docs", "--json")).objects

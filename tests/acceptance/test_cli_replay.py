@@ -1,4 +1,4 @@
-"""An index is rebuilt by the commands that a person types, and what can't be is said in a line."""
+"""Replay by commands as a person types them, and one-line errors for impossible requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROOM_KB = 256
 
 @pytest.fixture
 async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Cli]:
-    """The command line beside a running worker."""
+    """Command line beside a running worker."""
     environment = environment_of(redis_url, database, tmp_path / "home")
     environment["HEADRACE_MODEL"] = HASHING_MODEL
     async with WorkerProcess(redis_url, database, environment):
@@ -43,7 +43,7 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 @pytest.fixture
 async def garden(cli: Cli, tmp_path: Path) -> Repository:
-    """A repository that is indexed, in the project of its name."""
+    """An indexed repository in the project ``garden``."""
     repository = create_repository(tmp_path / "garden", {"lawn.md": LAWN, "roses.md": ROSES})
     await _sync(cli, repository)
     return repository
@@ -51,7 +51,7 @@ async def garden(cli: Cli, tmp_path: Path) -> Repository:
 
 @pytest.mark.usefixtures("garden")
 async def test_replay_takes_over_and_is_rolled_back(cli: Cli, database: Database) -> None:
-    """By another chunking: planned, built, live, left again, dropped."""
+    """A generation with another chunking is built, switched to, rolled back and dropped."""
     [old] = await _generations(cli)
     plan = (await cli(*REPLAY, "--chunking", "1:96", "--dry-run", "--json")).json
     assert plan["embedded"] > 0
@@ -77,7 +77,7 @@ async def test_replay_takes_over_and_is_rolled_back(cli: Cli, database: Database
 
 
 async def test_replay_of_an_edited_repository_embeds_nothing(cli: Cli, garden: Repository) -> None:
-    """By the same recipe every vector is in the cache; what was edited and deleted stays so."""
+    """A replay with the same recipe reuses every cached vector and keeps edits and deletions."""
     garden.git("rm", "--quiet", "lawn.md")
     garden.commit({"tulips.md": "# Tulips\n\nPlant tulips in October.\n"})
     await _sync(cli, garden)
@@ -90,7 +90,7 @@ async def test_replay_of_an_edited_repository_embeds_nothing(cli: Cli, garden: R
 
 @pytest.mark.usefixtures("garden")
 async def test_switching_back_and_forth_catches_up(cli: Cli, garden: Repository) -> None:
-    """What was published since is in the generation that is gone back to."""
+    """A switch to an older generation first applies the changes published since."""
     [old] = await _generations(cli)
     new = (await cli(*REPLAY, "--chunking", "1:96", "--json")).json["generation"]
     garden.commit({"tulips.md": "# Tulips\n\nPlant tulips in October.\n"})
@@ -102,7 +102,7 @@ async def test_switching_back_and_forth_catches_up(cli: Cli, garden: Repository)
 
 @pytest.mark.usefixtures("garden")
 async def test_replay_that_cannot_be(cli: Cli) -> None:
-    """Refused with what to do instead, before anything is built."""
+    """A replay with impossible options is refused with a reason before anything is built."""
     refused = {
         "--from no-such-event": "no event 'no-such-event' is in the log",
         "--from 2001-02-03T04:05:06Z": "the log begins later, at 20",
@@ -122,7 +122,7 @@ async def test_replay_that_cannot_be(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("garden")
 async def test_generation_that_cannot_be(cli: Cli) -> None:
-    """The command that lists them is named; the live one stays, and there is no way back yet."""
+    """A generation that is unknown or live can't be switched to or dropped; the error says why."""
     [live] = await _generations(cli)
     assert "headrace replay list" in (await cli("replay", "switch", "999999")).line
     assert "headrace replay list" in (await cli("replay", "drop", "999999")).line
@@ -134,7 +134,7 @@ async def test_generation_that_cannot_be(cli: Cli) -> None:
 
 @pytest.mark.usefixtures("garden")
 async def test_second_replay_at_once(cli: Cli) -> None:
-    """It is refused; the first one finishes."""
+    """A second replay of the project is refused, and the first one finishes."""
     first = await Replays(cli.environment).start(
         *REPLAY[1:], strike=Strike("replay.verifying", signal=signal.SIGSTOP)
     )
@@ -150,7 +150,7 @@ async def test_second_replay_at_once(cli: Cli) -> None:
 async def test_flipped_byte_in_the_archive(
     cli: Cli, redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """While Redis has the events the file is named; without them the live index goes on serving."""
+    """The report names a damaged archive file; the live index still answers if its replay fails."""
     await _archived(database, events=2)
     [segment] = _segments(tmp_path / "home" / "archive")
     _flip_byte(segment)
@@ -170,7 +170,7 @@ async def test_full_disk(
     postgres_server: EmbeddedPostgres,
     tmp_path: Path,
 ) -> None:
-    """A replay stops in a line, the live index answers on, and with room again it finishes."""
+    """A replay fails on a full disk while the live index answers, and succeeds with free space."""
     with small_disk(DISK_MB) as disk:
         database = await _database_on(postgres_server, disk)
         environment = environment_of(redis_url, database, tmp_path / "home")
@@ -200,14 +200,14 @@ async def _generations(cli: Cli) -> list[dict[str, object]]:
 
 
 async def _answering(cli: Cli) -> object:
-    """Which generation answers."""
+    """Number of the generation that answers."""
     answer = (await cli("ask", "--project", "garden", "mow the lawn", "--json")).json
     assert answer["results"][0]["citation"]["uri"] == "lawn.md"
     return answer["generation"]
 
 
 async def _let_time_pass(database: Database) -> None:
-    """Longer than any question may take."""
+    """Move the switch into the past, by more than any question may take."""
     await _execute(
         database.owner_url, "UPDATE generations SET switched_at = switched_at - interval '1 hour'"
     )
@@ -222,7 +222,7 @@ async def _archived(database: Database, events: int) -> None:
 
 
 def _segments(archive: Path) -> list[Path]:
-    """Files of events."""
+    """Archive files with events."""
     return list(archive.glob("*/*/events/*"))
 
 
@@ -237,7 +237,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 async def _database_on(server: EmbeddedPostgres, disk: Path) -> Database:
-    """A migrated database whose rows lie on another disk than the server's log of writes."""
+    """Create a migrated database with its rows on another disk than the write-ahead log."""
     owner, name = server.urls("postgres").owner, "on_small_disk"
     directory = disk / "tablespace"
     directory.mkdir()

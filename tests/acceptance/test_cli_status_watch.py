@@ -1,4 +1,4 @@
-"""``headrace status``: who works, and a view that goes on."""
+"""``headrace status``: workers, and a live view."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
 
 
 async def watching(cli: Cli, *arguments: str, **streams: Any) -> asyncio.subprocess.Process:
-    """``status --watch`` in a process of its own."""
+    """Start ``status --watch`` in its own process."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "gateway.main", "status", "--watch", "--interval", "0.2"),
         *arguments,
@@ -45,7 +45,7 @@ async def watching(cli: Cli, *arguments: str, **streams: Any) -> asyncio.subproc
 async def test_status_shows_workers_and_what_is_wrong(
     cli: Cli, redis_url: str, database: Database
 ) -> None:
-    """Workers with their work; and a worker that was killed is named for a while."""
+    """Status lists each worker with its roles, and warns of a worker that fell silent."""
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Text.")
         found = (await cli("status", "--json")).json
@@ -63,7 +63,7 @@ async def test_status_shows_workers_and_what_is_wrong(
 
 
 async def test_watch_prints_a_line_each_time_until_it_is_interrupted(cli: Cli) -> None:
-    """Where there is no terminal; Ctrl-C is how it ends, and no failure."""
+    """Without a terminal the watch prints lines; Ctrl-C ends it with exit code 0."""
     process = await watching(cli, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     async with within(60):
@@ -75,7 +75,7 @@ async def test_watch_prints_a_line_each_time_until_it_is_interrupted(cli: Cli) -
 
 
 async def test_watch_as_json_is_an_object_a_line(cli: Cli) -> None:
-    """For programs: all that ``status --json`` tells of streams and workers."""
+    """``--watch --json`` prints an object per line with the state of streams and workers."""
     process = await watching(cli, "--json", stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     async with within(60):
@@ -89,7 +89,7 @@ async def test_watch_as_json_is_an_object_a_line(cli: Cli) -> None:
 
 
 async def test_watch_is_a_live_view_on_a_terminal(cli: Cli) -> None:
-    """It takes the screen, and gives it back."""
+    """On a terminal the watch uses the alternate screen and restores the old one."""
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     process = await watching(cli, stdout=theirs, stderr=theirs)
@@ -111,5 +111,5 @@ async def test_watch_is_a_live_view_on_a_terminal(cli: Cli) -> None:
 
 
 async def test_a_senseless_interval_is_refused(cli: Cli) -> None:
-    """Not 0, which would be a look without end."""
+    """An interval of 0 is refused, because it would poll without a pause."""
     assert "--interval" in (await cli("status", "--watch", "--interval", "0")).line

@@ -1,4 +1,4 @@
-"""One process tree: what ``up`` starts ends with it, however it ends."""
+"""Process tree of ``up``: everything that it starts ends with it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cli(home: Path) -> Cli:
 
 @pytest.fixture
 async def starting(cli: Cli, tmp_path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """An ``up`` that was just started; killed at the end where the test hasn't ended it."""
+    """A starting ``up``, killed at the end if it still runs."""
     with (tmp_path / "stderr").open("wb") as said:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "gateway.main", "up"),
@@ -58,7 +58,7 @@ async def up(starting: asyncio.subprocess.Process, home: Path) -> asyncio.subpro
 
 
 def process_of(pids: set[int], words: str) -> int:
-    """The one process of these that has these words in its command line."""
+    """The only one of these processes whose command line contains the words."""
     [found] = [pid for pid in pids if words in command_of(pid)]
     return found
 
@@ -69,7 +69,7 @@ def nothing_runs(pids: set[int]) -> bool:
 
 @pytest.mark.usefixtures("up")
 async def test_users_of_its_redis_last_as_long_as_it_does(cli: Cli) -> None:
-    """They can be tried; who makes them is told that the next ``up`` won't have them."""
+    """Users made in an embedded Redis work; the command warns that the next ``up`` loses them."""
     made = await cli("access", "--json")
     assert made.json["saved"] is False
     assert "run this again" in made.stderr
@@ -82,7 +82,7 @@ async def test_users_of_its_redis_last_as_long_as_it_does(cli: Cli) -> None:
 async def test_one_signal_ends_all_in_order(
     up: asyncio.subprocess.Process, home: Path, number: signal.Signals
 ) -> None:
-    """Ctrl-C, or a supervisor's SIGTERM: exit code 0, and nothing is left."""
+    """Ctrl-C or SIGTERM ends all processes with exit code 0."""
     pids = tree(up.pid)
     assert len(pids) >= 4, "up itself, Redis, Postgres, a worker"
     up.send_signal(number)
@@ -93,7 +93,7 @@ async def test_one_signal_ends_all_in_order(
 
 
 async def test_kill_9_leaves_nothing_running(up: asyncio.subprocess.Process, cli: Cli) -> None:
-    """Even a killed ``up`` takes its servers and workers along, and the next command works."""
+    """A killed ``up`` takes its servers and workers along, and the next command works."""
     pids = tree(up.pid)
     up.kill()
     await up.wait()
@@ -114,7 +114,7 @@ async def test_other_commands_find_it(up: asyncio.subprocess.Process, cli: Cli) 
 
 
 async def test_ask_starts_what_it_needs(cli: Cli) -> None:
-    """Without a running ``up`` a command has servers and a worker for its own duration."""
+    """Without a running ``up`` a command starts its own servers and worker."""
     data = {"project": "notes", "uri": "one", "content": "Herons nest in March."}
     event = json.dumps({"type": "document.changed", "data": data})
     assert (await cli("publish", "--wait", stdin=event)).code == 0
@@ -128,7 +128,7 @@ REDIS, POSTGRES, WORKER = "redis-server", "postgres -D", "gateway.main worker"
 async def test_what_is_killed_comes_back(
     up: asyncio.subprocess.Process, cli: Cli, home: Path, tmp_path: Path
 ) -> None:
-    """A kill -9 of Redis, of Postgres or of a worker is one line each, and all goes on."""
+    """``up`` restarts a killed Redis, Postgres or worker, and prints a line for each."""
     announced = (home / "up.json").read_text()
     for number, (words, name) in enumerate(
         {
@@ -155,7 +155,7 @@ async def test_what_is_killed_comes_back(
 async def test_ctrl_c_is_heeded_while_it_starts(
     starting: asyncio.subprocess.Process, home: Path
 ) -> None:
-    """Even if its worker never gets ready."""
+    """Ctrl-C ends ``up`` even if its worker never becomes ready."""
 
     def worker() -> list[int]:
         return [pid for pid in tree(starting.pid) if WORKER in command_of(pid)]
@@ -188,7 +188,7 @@ async def test_it_runs_in_the_background(cli: Cli, home: Path) -> None:
 
 @pytest.fixture
 def log(home: Path) -> Path:
-    """The log of a worker that an earlier ``up`` ran."""
+    """Log of a worker that an earlier ``up`` ran."""
     home.mkdir()
     path = home / "worker-1.log"
     path.write_text("first\nlast\n")

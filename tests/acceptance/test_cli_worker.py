@@ -1,4 +1,4 @@
-"""A worker tells its supervisor how it is."""
+"""Readiness of a worker: its report to the supervisor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOP_TIMEOUT = timedelta(seconds=30)
 async def test_readiness_is_told_on_standard_output(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Whoever can't look at the file of readiness reads a line."""
+    """A worker logs a line when it is ready, for supervisors that can't read the readiness file."""
     log = tmp_path / "worker.log"
     environment = {"HEADRACE_REDIS_URL": redis_url, "HEADRACE_DATABASE_URL": database.worker_url}
     async with worker_process(environment=environment, stop_timeout=STOP_TIMEOUT, log=log):
@@ -25,7 +25,7 @@ async def test_readiness_is_told_on_standard_output(
 
 
 async def test_a_worker_that_ends_before_it_is_ready_says_why(tmp_path: Path) -> None:
-    """Its last words come with the error, so that nobody has to look for a log."""
+    """The error contains the last lines of the worker's log."""
     log = tmp_path / "worker.log"
     environment = {"HEADRACE_REDIS_URL": "", "HEADRACE_HOME": str(tmp_path / "home")}
     worker = worker_process(environment=environment, stop_timeout=STOP_TIMEOUT, log=log)

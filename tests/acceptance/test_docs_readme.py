@@ -1,4 +1,4 @@
-"""The README's program does what the README says."""
+"""Example program of the README."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PLACE = "redis://localhost:6379/0"
 
 
 async def test_the_python_example_publishes_and_finds(redis_url: str, database: Database) -> None:
-    """A newcomer copies it, names their Redis, and reads the answer with its place."""
+    """The example publishes a document and prints its uri and text."""
     [example] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert PLACE in example
     printed: list[tuple[object, ...]] = []
 
     def run() -> None:
         names = {"print": lambda *values: printed.append(values)}
-        exec(example.replace(PLACE, redis_url), names)  # noqa: S102 - it is ours
+        exec(example.replace(PLACE, redis_url), names)  # noqa: S102 - it is from this repository
 
     async with headrace(redis_url, database):
         await asyncio.to_thread(run)

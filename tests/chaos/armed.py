@@ -1,6 +1,6 @@
-"""A process that sends a signal when it passes a kill point.
+"""Failpoints that send a signal.
 
-Its batches are small, so that a small corpus has many passes.
+Batches are small, so that a small corpus passes them often.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ BATCH_ROWS = 100
 
 
 def arm_with(point: str, passes: int, victim: int, number: int) -> None:
-    """Send a signal at the given pass (from 1) of a kill point.
+    """Send a signal at the given pass (from 1) of a failpoint.
 
-    It goes to this process (``victim`` 0), or to the Postgres server of this process id and all its
-    backends.
+    The signal goes to this process (``victim`` 0), or to the Postgres server with this process id
+    and all its backends.
     """
     builder.BATCH_DOCUMENTS = BATCH_DOCUMENTS
     drop._BATCH_ROWS = BATCH_ROWS

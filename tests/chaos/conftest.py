@@ -31,21 +31,21 @@ WORKER: dict[str, Any] = {
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the tests have measured, with one line for each figure."""
+    """Print the measurements of the tests, a line for each figure."""
     for line in figures(terminalreporter.stats):
         terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
 def worker_fleet() -> Iterator[Fleet]:
-    """Starts worker processes cheaply."""
+    """Fleet that starts worker processes quickly."""
     with fleet() as it:
         yield it
 
 
 @pytest.fixture(scope="session")
 def roomy_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """A migrated server with room for the workers of several runs; not to be broken."""
+    """Migrated server with connections for the workers of several runs; tests must not break it."""
     home = tmp_path_factory.mktemp("roomy")
     server = EmbeddedPostgres(home, shared_buffers_mb=128, max_connections=240)
     asyncio.run(start_migrated(server))
@@ -61,13 +61,13 @@ def chaos(
     redis_server: str,
     tmp_path: Path,
 ) -> Chaos:
-    """Opens runs, on servers that all share unless the test brings its own."""
+    """Factory of runs, on shared servers unless the test has its own."""
     return Chaos(worker_fleet, roomy_postgres, redis_server, tmp_path, request.node.nodeid)
 
 
 @pytest.fixture
 async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
-    """A server of one test alone, with an append-only file as the runbook has it."""
+    """Server of one test, with an append-only file as in the runbook."""
     server = CrashableRedis(redis_binaries()[-1], tmp_path, fsync="everysec")
     await server.start()
     yield server
@@ -76,7 +76,7 @@ async def own_redis(tmp_path: Path) -> AsyncIterator[CrashableRedis]:
 
 @pytest.fixture(scope="module")
 def breakable_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
-    """A migrated server that the tests of a module may kill, if they start it again."""
+    """Migrated server that the tests of a module may kill, if they start it again."""
     server = EmbeddedPostgres(tmp_path_factory.mktemp("breakable"), shared_buffers_mb=64)
     asyncio.run(start_migrated(server))
     yield server
@@ -87,7 +87,7 @@ def breakable_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emb
 async def stage(
     redis_url: str, breakable_postgres: EmbeddedPostgres, tmp_path: Path
 ) -> AsyncIterator[Stage]:
-    """A stage with nothing in it yet."""
+    """Stage without documents."""
     async with (
         fresh_database(breakable_postgres) as database,
         headrace(redis_url, database, home=tmp_path, **WORKER) as running,

@@ -1,4 +1,4 @@
-"""What the chaos tests have measured, in one line of JSON for each name."""
+"""Figures of the chaos tests, a JSON line for each name."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def figures(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that so large a share does not exceed."""
+    """Smallest value that at least this share of the values does not exceed."""
     return ordered[max(0, -(-len(ordered) * int(share * 100) // 100) - 1)]

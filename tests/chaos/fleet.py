@@ -1,4 +1,4 @@
-"""Worker processes, started cheaply, and everything that can be done to one."""
+"""Worker processes of chaos tests: start, signals and state."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _numbers = count(1)
 
 @dataclass
 class Worker:
-    """A worker process; it ends with the run of tests if nobody ends it before.
+    """Worker process; it ends with the test run at the latest.
 
-    ``ended_at`` is when its end was seen (``time.monotonic``).
+    ``ended_at`` is the time when its end was noticed (``time.monotonic``).
     """
 
     process: Forked
@@ -41,59 +41,59 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self.process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it lives; a stopped one does too."""
+        """True until the process has ended, also while it is stopped."""
         if self.ended_at is None and self.exit_code is not None:
             self.ended_at = monotonic()
         return self.ended_at is None
 
     @property
     def is_stopped(self) -> bool:
-        """Whether SIGSTOP holds it."""
+        """True while SIGSTOP holds the process."""
         status = Path(f"/proc/{self.pid}/stat")
         return self.is_running and status.read_text().rpartition(")")[2].split()[0] == "T"
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; the negative number of the signal that killed it."""
+        """Exit code, or the negative number of the fatal signal; None while the process runs."""
         return self.process.exit_code
 
     @property
     def consumer(self) -> str:
-        """What the names of its consumers in Redis begin with."""
+        """Prefix of the names of its consumers in Redis."""
         return f"{socket.gethostname()}-{self.pid}-"
 
     async def ready(self) -> None:
-        """Wait until it handles events."""
+        """Wait until the worker handles events."""
         await eventually(self._is_ready, f"worker {self.pid} is ready", timeout=_START_SECONDS)
 
     async def ended(self, timeout: float = _STOP_SECONDS) -> None:
-        """Wait until it is gone, whatever ends it."""
+        """Wait until the process has ended, for any reason."""
         await eventually(
             lambda: not self.is_running, f"worker {self.pid} ends", timeout=timeout, every=0.005
         )
 
     async def stop(self) -> None:
-        """End it in order (SIGTERM); that it does so is checked."""
+        """Stop the worker with SIGTERM, and assert that it exits with 0."""
         self.send(signal.SIGTERM)
         await self.ended()
         assert self.exit_code == 0, f"worker {self.pid} ended with {self.exit_code}\n{self.tail()}"
 
     async def kill(self) -> None:
-        """End it as the kernel would (SIGKILL)."""
+        """Kill the worker with SIGKILL."""
         self.send(signal.SIGKILL)
         await self.ended()
 
     def send(self, number: signal.Signals) -> None:
-        """SIGSTOP, SIGCONT, or another; nothing happens when it is gone."""
+        """Send a signal, unless the process has ended."""
         self.process.send(number)
 
     def most_memory_mb(self) -> float | None:
-        """The most resident memory that it ever had; None once it is gone."""
+        """Peak of resident memory in MB; None if the process has ended."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
@@ -102,7 +102,7 @@ class Worker:
         return int(kilobytes[0]) / 1024 if kilobytes else None
 
     def tail(self) -> str:
-        """The last lines that it logged."""
+        """Last lines of the worker's log."""
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         state = "running" if self.is_running else f"ended, exit code {self.exit_code}"
         return "\n".join([f"worker {self.pid} ({state}):", *(f"  {line}" for line in lines)])
@@ -114,9 +114,9 @@ class Worker:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Starts workers from a server that forks them with everything loaded.
+    """Starts workers from a server that forks them with all modules loaded.
 
-    ``root`` is the tree whose code they run.
+    ``root`` is the tree with their code.
     """
 
     socket: Path
@@ -131,10 +131,11 @@ class Fleet:
         chunkers: str = "",
         ready: bool = True,
     ) -> Worker:
-        """``headrace worker ARGUMENTS`` with ``environment`` on top of ours.
+        """Start ``headrace worker ARGUMENTS`` with ``environment`` added to the current one.
 
-        With ``strike`` it sends itself (or somebody else) a signal at a kill point. ``chunkers``
-        names a module whose ``chunk`` cuts. ``ready``: wait until it handles events.
+        ``strike`` sends a signal to the worker or another process at a failpoint. ``chunkers``
+        names a module with the function ``chunk`` for the parsers. ``ready``: wait until the worker
+        handles events.
         """
         stem = self.directory / str(next(_numbers))
         log, ready_file = stem.with_suffix(".log"), stem.with_suffix(".ready")
@@ -157,7 +158,7 @@ class Fleet:
 
 @contextmanager
 def fleet(root: Path = ROOT) -> Iterator[Fleet]:
-    """Workers of this tree, or of another; those of another end with the context."""
+    """Workers of this tree or of another; those of another end with the context."""
     with ExitStack() as stack:
         directory = stack.enter_context(TemporaryDirectory(prefix="hr-"))
         server = fork_server() if root == ROOT else stack.enter_context(forks_from(root))

@@ -1,7 +1,8 @@
 """Sources whose content changes at random: git repositories and plain directories.
 
 A history edits, adds, deletes and renames files, renames them in letter case only, swaps a file
-with a directory of its name, and rewrites commits. ``listing`` is what an index must hold.
+with a directory of its name, and rewrites commits. ``listing`` is the expected content of the
+index.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _MOST_OPERATIONS = 5
 
 
 class History(Protocol):
-    """A source that a sync reads."""
+    """Source that a sync reads."""
 
     path: Path
 
     def listing(self) -> dict[str, str]:
-        """Text by path, as a sync sees the source now."""
+        """Current text by path, as a sync sees the source."""
         ...
 
     def advance(self) -> None:
@@ -39,7 +40,7 @@ class History(Protocol):
 
 
 class DirectoryHistory:
-    """A plain directory. ``marker`` is a word that each of its files holds."""
+    """Plain directory. ``marker`` is a word that each of its files contains."""
 
     def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
         self.path = path
@@ -50,7 +51,7 @@ class DirectoryHistory:
             self._add()
 
     def listing(self) -> dict[str, str]:
-        """Every file below the directory."""
+        """Text of every file below the directory."""
         return {
             file.relative_to(self.path).as_posix(): file.read_text()
             for file in self.path.rglob("*")
@@ -99,7 +100,7 @@ class DirectoryHistory:
             self._move(path, path.with_name(path.name.swapcase()))
 
     def _swap(self) -> None:
-        """A file becomes a directory of its name, with a file inside."""
+        """Replace a file by a directory of its name, with a file inside."""
         path = self._any_file()
         if path is not None:
             text = path.read_text()
@@ -124,7 +125,7 @@ class DirectoryHistory:
 
 
 class GitHistory(DirectoryHistory):
-    """A repository; each advance is a commit, and some rewrite the last ones."""
+    """Repository; each advance is a commit, and some rewrite the last commits."""
 
     def __init__(self, path: Path, marker: str, rng: random.Random) -> None:
         super().__init__(path, marker, rng)
@@ -132,7 +133,7 @@ class GitHistory(DirectoryHistory):
         self._repository.commit()
 
     def advance(self) -> None:
-        """Change a few files and commit; at times in the place of the last commits."""
+        """Change a few files and commit them; sometimes replace the last commits."""
         commits = int(self._repository.git("rev-list", "--count", "HEAD"))
         if commits > 2 and self._rng.random() < 0.2:
             self._repository.git("reset", "--quiet", "--hard", f"HEAD~{self._rng.randint(1, 2)}")
@@ -140,12 +141,12 @@ class GitHistory(DirectoryHistory):
         self._repository.commit()
 
     def checkout(self, path: Path) -> Checkout:
-        """A second checkout of the repository, as it is now."""
+        """Clone the repository in its current state."""
         return Checkout(self, path)
 
 
 class Checkout:
-    """A clone, which is as old as its last ``advance``."""
+    """Clone that stays at the origin's commit of its last ``advance``."""
 
     def __init__(self, origin: GitHistory, path: Path) -> None:
         self.path = path
@@ -153,11 +154,11 @@ class Checkout:
         self._clone()
 
     def listing(self) -> dict[str, str]:
-        """That of the origin: the newest commit wins, whichever checkout is synced last."""
+        """Listing of the origin: the newest commit wins, whichever checkout is synced last."""
         return self._origin.listing()
 
     def advance(self) -> None:
-        """Take over what the origin has now."""
+        """Clone the origin again."""
         shutil.rmtree(self.path)
         self._clone()
 
@@ -166,5 +167,5 @@ class Checkout:
 
 
 def _can_hold(folder: Path) -> bool:
-    """Whether no file stands where the folder, or one above it, would be."""
+    """True if neither the folder nor a folder above it is a file."""
     return not any(parent.is_file() for parent in (folder, *folder.parents))

@@ -1,4 +1,4 @@
-"""A seeded history of documents, and the index that must come of it."""
+"""Seeded history of documents, and the index that it leads to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PROJECT = "chaos"
 
 @dataclass
 class Journal:
-    """Draws changes that make sense one after the other, and remembers where they lead.
+    """Draws consistent changes one after the other, and records their result.
 
-    ``documents`` is the oracle: uri → content after the last change. ``kept`` are others of the
-    project, which somebody else publishes, and no change of the journal touches. The words of a
-    section begin with ``marker``, so that text can be told from that of another project.
+    ``documents`` is the oracle: uri → content after the last change. ``kept`` are documents of the
+    project that others publish and that no change of the journal touches. Words of a section begin
+    with ``marker``, so that texts of different projects differ.
     """
 
     seed: int
@@ -32,11 +32,11 @@ class Journal:
 
     @property
     def oracle(self) -> dict[str, str]:
-        """What the whole index must hold."""
+        """Expected content of the whole index."""
         return self.documents | self.kept
 
     def changes(self, count: int) -> Iterator[DocumentChanged]:
-        """The next changes: mostly new documents and edits, some deletes and renames."""
+        """Next changes: mostly new documents and edits, some deletes and renames."""
         for _ in range(count):
             self._count += 1
             yield DocumentChanged(id=f"seed-{self.seed}-{self._count}", data=self._next())

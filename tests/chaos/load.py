@@ -1,4 +1,4 @@
-"""Seeded traffic of two projects, every step of it noted in a logbook."""
+"""Seeded traffic of two projects, recorded in a logbook."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["MARKERS", "PROJECTS", "Load"]
 
 PROJECTS = ("amber", "cobalt")
 MARKERS = {project: f"{project}word" for project in PROJECTS}
-"""What words begin with that only this project has."""
+"""Prefix of the words that only this project has."""
 
 _DEADLINE = timedelta(seconds=60)
 _MAX_WAIT_MS = 30_000
@@ -38,11 +38,12 @@ _MODES: tuple[Literal["hybrid", "vector", "keyword"], ...] = ("hybrid", "vector"
 
 @dataclass
 class Load:
-    """Publishes and asks what a seed says.
+    """Publishes and asks as the seed determines.
 
-    Changes go to both projects and both lanes; a call that fails is repeated under the same event
-    ids for as long as ``patience``, and then noted as a perhaps. Of the questions a third name the
-    change that they must find. ``redis`` is for asking; it and ``client`` may go by a proxy.
+    Changes go to both projects and both lanes. A call that fails is repeated with the same event
+    ids for as long as ``patience``, and then recorded as uncertain. A third of the questions name
+    the change that they must find. ``redis`` is used for asking; it and ``client`` may go through a
+    proxy.
     """
 
     client: Client
@@ -62,7 +63,7 @@ class Load:
         }
 
     async def publish(self, changes: int) -> list[Published]:
-        """Publish so many changes, a few at a time; returns when they are acknowledged."""
+        """Publish ``changes`` changes, a few at a time, until they are acknowledged."""
         done: list[Published] = []
         while len(done) < changes:
             journal = self.journals[self._rng.choice(PROJECTS)]
@@ -74,7 +75,7 @@ class Load:
     async def publish_these(
         self, events: Sequence[DocumentChanged], lane: Lane = Lane.LIVE
     ) -> list[Published]:
-        """Publish events until they are acknowledged, or patience ends."""
+        """Publish events until they are acknowledged or ``patience`` ends."""
         entries = [self.logbook.publishing(event, lane) for event in events]
         deadline = monotonic() + self.patience.total_seconds()
         while True:
@@ -92,16 +93,16 @@ class Load:
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def ask(self, questions: int) -> list[Question]:
-        """Ask so many questions, one after the other, without waiting for replies."""
+        """Ask ``questions`` questions, one after the other, without waiting for replies."""
         return [await self._ask(self._rng.random() < 1 / 3) for _ in range(questions)]
 
     @asynccontextmanager
     async def running(
         self, *, changes_per_second: float = 40.0, questions_per_second: float = 5.0
     ) -> AsyncIterator[None]:
-        """Traffic for as long as the block lasts; what is under way then comes to its end.
+        """Traffic for as long as the block lasts; it finishes what is in progress.
 
-        The rates are those on a quiet machine; a busy one gets as much as it can bear.
+        The rates are those on a quiet machine; they are lower on a busy one.
         """
         stop = asyncio.Event()
         changes = changes_per_second / _LONGEST_BATCH / slowness()
@@ -130,7 +131,7 @@ class Load:
         return await self._send(project, text, mode, wish)
 
     async def _keep(self, project: str) -> Published:
-        """A document that is never touched again."""
+        """Publish a document that is never changed again."""
         self._kept += 1
         uri = f"kept/{self._kept:05}.md"
         content = f"# Kept\n\n{_word_of(project, uri)} stands in {MARKERS[project]}0 alone.\n"
@@ -140,7 +141,7 @@ class Load:
         return published
 
     async def _send(self, project: str, text: str, mode: Any, wish: dict[str, Any]) -> Question:
-        """An answer of Redis that got lost makes a second entry, and may make no second reply."""
+        """Send a query; a lost reply of Redis leads to a second entry with the same query id."""
         number = len(self.logbook.questions)
         query_id = f"query-{self.seed}-{number}"
         partition = self.names.query_partition(query_id)
@@ -171,7 +172,7 @@ class Load:
 
 
 def _word_of(project: str, uri: str) -> str:
-    """The word that only this document has; no ending of it looks like one of grammar."""
+    """Word that only this document has, without an ending that a stemmer removes."""
     digits = "".join("bcdfghjklm"[int(digit)] for digit in uri if digit.isdigit())
     return f"{MARKERS[project]}kept{digits}x"
 
@@ -179,7 +180,7 @@ def _word_of(project: str, uri: str) -> str:
 async def _steadily(
     stop: asyncio.Event, rate: float, work: Callable[[], Awaitable[object]]
 ) -> None:
-    """At most ``rate`` times a second, one after the other. A rate of 0: never."""
+    """Call ``work`` at most ``rate`` times a second, one after the other; never at a rate of 0."""
     start, done = monotonic(), 0
     while rate and not stop.is_set():
         await work()

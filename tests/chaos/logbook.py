@@ -1,4 +1,4 @@
-"""What was published and asked in a run, and the index that must come of it."""
+"""Record of the changes and questions of a run, and the index that they lead to."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _TAIL_LINES = 20
 
 @dataclass
 class Published:
-    """A change; without a receipt nobody knows whether it is in the log.
+    """Change of a run; without a receipt it is uncertain whether the log has it.
 
-    ``refusals`` are the errors of earlier tries under the same event id.
+    ``refusals`` are the errors of earlier attempts with the same event id.
     """
 
     event: DocumentChanged
@@ -29,13 +29,13 @@ class Published:
 
     @property
     def rank(self) -> Rank:
-        """Of two changes of one document, the one with the greater rank stands."""
+        """Rank of the change; the change of a document with the highest rank wins."""
         place = self.position
         return rank_of(place, self.event.data.origin)
 
     @property
     def position(self) -> LogPosition:
-        """Its place in the log."""
+        """Log position of the acknowledged change."""
         assert self.receipt is not None, f"{self.event.id} was never acknowledged"
         return LogPosition.from_token(self.receipt.token)
 
@@ -47,10 +47,10 @@ class Published:
 
 @dataclass
 class Question:
-    """A query; ``entry_ids`` are those of its sends, several where an answer of Redis was lost.
+    """Query of a run; several ``entry_ids`` if a reply of Redis was lost.
 
-    ``must_find`` is the uri of a document that nobody touches after ``min_event``: an answer that
-    isn't stale has it.
+    ``must_find`` is the uri of a document that does not change after ``min_event``: an answer that
+    is not stale must contain it.
     """
 
     id: str
@@ -70,50 +70,50 @@ class Question:
 
 @dataclass
 class Logbook:
-    """In the order of the first try of each."""
+    """Changes and questions of a run, in the order of their first attempts."""
 
     published: list[Published] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     _written: list[Published | Question] = field(default_factory=list)
 
     def publishing(self, event: DocumentChanged, lane: Lane) -> Published:
-        """Note a change before it is published."""
+        """Record a change before it is published."""
         entry = Published(event, lane)
         self.published.append(entry)
         self._written.append(entry)
         return entry
 
     def asking(self, question: Question) -> Question:
-        """Note a question before it is asked."""
+        """Record a question before it is asked."""
         self.questions.append(question)
         self._written.append(question)
         return question
 
     @property
     def acknowledged(self) -> list[Published]:
-        """The changes that are in the log for certain, by rank."""
+        """Changes that are certainly in the log, by rank."""
         entries = [one for one in self.published if one.receipt is not None]
         return sorted(entries, key=lambda one: one.rank)
 
     @property
     def perhaps(self) -> list[Published]:
-        """The changes that nobody acknowledged."""
+        """Changes without an acknowledgement."""
         return [one for one in self.published if one.receipt is None]
 
     @property
     def receipts(self) -> list[Receipt]:
-        """Of all acknowledged changes."""
+        """Receipts of all acknowledged changes."""
         return [one.receipt for one in self.acknowledged if one.receipt is not None]
 
     @property
     def projects(self) -> list[str]:
-        """That changes were published to."""
+        """Projects that changes were published to."""
         return sorted({one.event.data.project for one in self.published})
 
     def oracle(self, project: str, without: Collection[str] = ()) -> dict[str, str]:
-        """The fold of a project's changes by rank: content by uri.
+        """Fold of a project's changes by rank: content by uri.
 
-        ``without``: tokens of changes that came to nothing.
+        ``without``: tokens of changes without an effect.
         """
         documents: dict[str, str] = {}
         for one in self.acknowledged:
@@ -122,7 +122,7 @@ class Logbook:
         return documents
 
     def tail(self, lines: int = _TAIL_LINES) -> str:
-        """The last entries, for a failing run."""
+        """Last entries, for the report of a failed run."""
         rows = [str(one) for one in self._written[-lines:]]
         counts = f"{len(self.published)} changes ({len(self.perhaps)} perhaps)"
         return "\n".join([f"{counts}, {len(self.questions)} questions; the last:", *_indent(rows)])

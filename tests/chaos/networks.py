@@ -1,4 +1,4 @@
-"""A run whose workers and publishers reach their servers by a network that can fail."""
+"""Runs whose workers and publishers reach their servers through a network that can fail."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Network", "Networks"]
 SOCKET_TIMEOUT = "?socket_timeout=2"
 STATEMENT_TIMEOUT = "PT4S"
 LEASE = "PT2S"
-"""These three are about a third of what they are by default."""
+"""These three are about a third of their defaults."""
 
 
 @dataclass
 class Network:
-    """``redis`` and ``postgres`` are the workers' doors, ``publishing`` is that of everyone else.
+    """Run with proxies: ``redis`` and ``postgres`` for workers, ``publishing`` for all others.
 
-    The run's verifier looks past all three.
+    The run's verifier uses none of them.
     """
 
     run: Run
@@ -39,11 +39,11 @@ class Network:
 
     @property
     def doors(self) -> tuple[Proxy, ...]:
-        """All of them."""
+        """All three proxies."""
         return self.redis, self.postgres, self.publishing
 
     async def worker_beside(self) -> Worker:
-        """A worker that goes by no door."""
+        """Start a worker that uses no proxy."""
         settings: dict[str, Any] = _urls(self.run.database)
         return await self.run.worker(HEADRACE_REDIS_URL=self.redis_url, **settings)
 
@@ -52,7 +52,7 @@ class Network:
         return self.run.load.running(changes_per_second=20, questions_per_second=3)
 
     async def handles(self, changes: int) -> None:
-        """Wait until so many more changes are handled."""
+        """Wait until ``changes`` more changes are handled."""
         wanted = await self._handled() + changes
 
         async def enough() -> bool:
@@ -61,12 +61,12 @@ class Network:
         await eventually(enough, f"{changes} more changes are handled", timeout=30, every=0.05)
 
     async def reconnects(self, door: Proxy, connections: int = 1) -> None:
-        """Wait until somebody gave up, and made so many new connections."""
+        """Wait until clients have made ``connections`` new connections through the proxy."""
         wanted = door.accepted + connections
         await eventually(lambda: door.accepted >= wanted, "new connections are made", timeout=30)
 
     async def taken_over(self) -> None:
-        """Wait until the worker beside the faults has all that the others held."""
+        """Wait until the worker without a proxy has taken over all pending entries."""
 
         async def is_so() -> bool:
             mine = self.run.workers[-1].consumer.encode()
@@ -75,7 +75,7 @@ class Network:
         await eventually(is_so, "all is taken over", timeout=30, every=0.05)
 
     async def _holders(self) -> set[bytes]:
-        """Consumers that something is pending for."""
+        """Consumers with pending entries."""
         holders: set[bytes] = set()
         for topic, group in GROUPS.items():
             stream = self.run.names.stream(topic)
@@ -93,13 +93,13 @@ class Network:
 
 @dataclass(frozen=True)
 class Networks:
-    """Opens runs behind three doors."""
+    """Factory of runs behind three proxies."""
 
     chaos: Chaos
 
     @asynccontextmanager
     async def __call__(self, seed: int, scenario: str) -> AsyncIterator[Network]:
-        """A run without any worker yet; it ends with its doors."""
+        """Run without workers; its proxies end with it."""
         redis_url = self.chaos.redis_url
         async with (
             fresh_database(self.chaos.postgres) as database,
@@ -121,7 +121,7 @@ class Networks:
 
 
 def _urls(database: Database, door: Proxy | None = None) -> dict[str, str]:
-    """Of both Postgres users, by a door where one is given."""
+    """URLs of both Postgres users, through the proxy if one is given."""
     urls = {
         "HEADRACE_DATABASE_URL": database.worker_url,
         "HEADRACE_OWNER_DATABASE_URL": database.owner_url,

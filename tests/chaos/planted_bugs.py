@@ -1,7 +1,7 @@
 """Proof that the suite can fail: ``make planted``, or ``python -m tests.chaos.planted_bugs NAME``.
 
-Each bug takes one promise away from a copy of the code; the tests named beside it run there, and at
-least one must fail. What caught which is printed.
+Each bug breaks one promise in a copy of the code. The tests named beside it run there, and at least
+one must fail. The failing tests are printed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Bug:
-    """A promise, and the edit that takes it away: ``old`` becomes ``new`` wherever it stands."""
+    """Promise, and the edit that breaks it: ``old`` becomes ``new`` at every occurrence."""
 
     name: str
     file: str
@@ -89,10 +89,10 @@ BUGS = (
 
 
 def planted(bug: Bug, source: str) -> str:
-    """The source with the bug in it.
+    """Source with the bug in it.
 
     Raises:
-        ValueError: it has no place there any more.
+        ValueError: the source does not contain ``old``.
     """
     if bug.old not in source:
         raise ValueError(f"{bug.name}: {bug.file} doesn't hold what the bug replaces")
@@ -100,7 +100,7 @@ def planted(bug: Bug, source: str) -> str:
 
 
 def _caught_by(bug: Bug) -> tuple[list[str], str]:
-    """The tests that fail because of a bug, and the end of what was printed."""
+    """Tests that fail because of a bug, and the end of their output."""
     with tempfile.TemporaryDirectory(prefix="planted-") as directory:
         copy = Path(directory, "headrace")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_LEFT_OUT))
@@ -123,7 +123,7 @@ def _environment(copy: Path) -> dict[str, str]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Plant the bugs, or those of some names; 1 when one of them goes unnoticed."""
+    """Plant all bugs or the named ones; returns 1 if no test notices one of them."""
     unnoticed = 0
     for bug in BUGS:
         if names and bug.name not in names:

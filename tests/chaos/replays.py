@@ -1,4 +1,4 @@
-"""`headrace replay` as a process, whole or killed at a named point."""
+"""`headrace replay` as a process that may be killed at a named point."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Replays", "Strike"]
 
 @dataclass(frozen=True)
 class Strike:
-    """When to send whom a signal: at which pass of a point; victim 0 is the replay itself."""
+    """Signal at a given pass of a failpoint; victim 0 is the replay itself."""
 
     point: str
     passes: int = 1
@@ -22,7 +22,7 @@ class Strike:
 
     @property
     def arguments(self) -> list[str]:
-        """As ``arm_with`` takes them."""
+        """Arguments of ``arm_with``."""
         return [self.point, *map(str, (self.passes, self.victim, int(self.signal)))]
 
 
@@ -33,21 +33,21 @@ class Replays:
     environment: Mapping[str, str]
 
     async def __call__(self, *arguments: str, strike: Strike | None = None) -> Result:
-        """Run to its end; with ``strike``, whatever end it takes."""
+        """Run the command to its end, with or without a strike."""
         process = await self.start(*arguments, strike=strike)
         return await self.finished(process)
 
     async def killed(self, *arguments: str, strike: Strike) -> None:
-        """Run until the strike has killed the replay itself; that it did is checked."""
+        """Run the command, and assert that the strike killed it."""
         result = await self(*arguments, strike=strike)
         assert result.code == -signal.SIGKILL, result
 
     async def start(self, *arguments: str, strike: Strike | None = None) -> Command:
-        """Only start it."""
+        """Start the command without waiting for it."""
         armed = (strike or Strike("none")).arguments
         return await Command.start("replay", *arguments, environment=self.environment, strike=armed)
 
     @staticmethod
     async def finished(process: Command, timeout: float = 60) -> Result:
-        """What it printed and how it ended; killed where that takes too long."""
+        """Result of the command; it is killed after ``timeout`` seconds."""
         return await process.result(timeout)

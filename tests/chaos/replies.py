@@ -1,4 +1,4 @@
-"""All replies that were ever sent to the questions of a run."""
+"""Replies to the questions of a run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Replies", "Reply"]
 
 @dataclass(frozen=True)
 class Reply:
-    """One entry of a reply stream."""
+    """Entry of a reply stream."""
 
     entry_id: str
     raw: bytes
 
     @property
     def event(self) -> QueryAnswered | QueryFailed:
-        """What it says."""
+        """Event of the entry."""
         event = parse_event(self.raw)
         assert isinstance(event, QueryAnswered | QueryFailed)
         return event
@@ -32,9 +32,9 @@ class Reply:
 
 @dataclass
 class Replies:
-    """Reads reply streams and takes nothing out of them.
+    """Reads reply streams without changing them.
 
-    A stream keeps its latest 1,000 replies, for ten minutes: ``collect`` more often than that.
+    A stream keeps its latest 1,000 replies for ten minutes, so call ``collect`` more often.
     """
 
     redis: Redis
@@ -42,7 +42,7 @@ class Replies:
     _read_to: dict[str, str] = field(default_factory=dict)
 
     async def collect(self, questions: Iterable[Question]) -> None:
-        """Read on in the streams that the questions name."""
+        """Read the new entries of the streams that the questions name."""
         for stream in dict.fromkeys(one.reply_to for one in questions):
             after = self._read_to.get(stream, "0-0")
             for entry in entries_of(await self.redis.xrange(stream, f"({after}")):
@@ -50,11 +50,11 @@ class Replies:
                 self._read_to[stream] = entry.id
 
     def unanswered(self, questions: Iterable[Question]) -> list[Question]:
-        """Those without any reply."""
+        """Questions without a reply."""
         return [one for one in questions if not self.by_query.get(one.id)]
 
     def milliseconds(self, question: Question) -> int:
-        """From Redis' taking the question to its first reply, by the clock of Redis."""
+        """Milliseconds between question and first reply, by the clock of Redis."""
         asked, replied = question.entry_ids[0], self.by_query[question.id][0].entry_id
         return order(replied)[0] - order(asked)[0]
 

@@ -1,7 +1,7 @@
-"""One run of a chaos test: a deployment, its workers, its traffic, its verdict.
+"""Run of a chaos test: deployment, workers, traffic and verification.
 
-A run that fails tells its seed, the tail of its logbook and of its workers' logs, and how it is
-run again.
+A run that fails prints its seed, the tail of its logbook and of its workers' logs, and the command
+that repeats it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _numbers = count(1)
 
 @dataclass
 class Run:
-    """What a scenario works with.
+    """Deployment, traffic and workers of a scenario.
 
-    ``redis`` reaches the server directly; ``client`` and ``load`` go by ``client_url``, workers by
-    what ``environment`` says, each of which may be a proxy.
+    ``redis`` reaches the server directly. ``client`` and ``load`` use ``client_url``, and workers
+    use ``environment``; each of these may point to a proxy.
     """
 
     seed: int
@@ -66,7 +66,7 @@ class Run:
         ready: bool = True,
         **settings: str,
     ) -> Worker:
-        """A further worker, see ``Fleet.start``; ``settings`` as ``HEADRACE_…=value``."""
+        """Start a worker, see ``Fleet.start``; ``settings`` as ``HEADRACE_…=value``."""
         worker = await self.fleet.start(
             *arguments,
             environment={**self.environment, **settings},
@@ -78,7 +78,7 @@ class Run:
         return worker
 
     async def verify(self, allowed: Allowances | None = None) -> None:
-        """Publish again what may be missing, and let the verifier judge; see its rules."""
+        """Publish uncertain changes again, and apply the rules of the verifier."""
         for one in self.logbook.perhaps:
             one.receipt = await self.client.publish(one.event, one.lane)
         await self.verifier.verify(self.workers, allowed)
@@ -94,14 +94,14 @@ class Run:
         await eventually(all_are, "every question has a reply", timeout=timeout, every=0.1)
 
     def report(self) -> str:
-        """For a run that failed."""
+        """Report of a failed run."""
         latest = self.workers[-_TOLD_WORKERS:]
         return "\n".join([self.logbook.tail(), *(one.tail() for one in latest)])
 
 
 @dataclass(frozen=True)
 class Chaos:
-    """Opens runs. ``test`` is the id by which pytest finds the test again."""
+    """Factory of runs. ``test`` is the pytest id of the test."""
 
     fleet: Fleet
     postgres: EmbeddedPostgres
@@ -120,17 +120,17 @@ class Chaos:
         database: Database | None = None,
         **settings: str,
     ) -> AsyncIterator[Run]:
-        """A run with nothing in it yet; its workers are killed at the end.
+        """Open a run without traffic or workers; its workers are killed at the end.
 
-        Each has a stream prefix and a database of its own, so that several go on at once.
+        Each run has its own stream prefix and database, so that several can run at once.
 
         Args:
-            seed: what the traffic is drawn from.
-            scenario: what is done to it, for the report.
-            redis_url: a server that this test may break; otherwise one that all share.
-            client_url: the same server as publishers and askers reach it.
-            database: one that this test may break; otherwise a fresh one of the shared server.
-            settings: environment of its workers, ``HEADRACE_REDIS_URL=…`` of a proxy for one.
+            seed: seed of the traffic.
+            scenario: description of the faults, for the report.
+            redis_url: server that this test may break; otherwise the shared one.
+            client_url: URL of the same server for publishers and askers.
+            database: database that this test may break; otherwise a fresh one.
+            settings: environment of its workers, such as ``HEADRACE_REDIS_URL=…`` of a proxy.
         """
         async with AsyncExitStack() as stack:
             url = redis_url or self.redis_url

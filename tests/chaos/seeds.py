@@ -1,4 +1,4 @@
-"""Which seeds a run of the chaos tests takes."""
+"""Seeds of the chaos tests."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SEEDS_VARIABLE = "HEADRACE_TEST_SEEDS"
 
 
 def seeds(default: int = 1) -> Sequence[int]:
-    """``default`` seeds from 0 on, or as the environment says: ``100`` of them, or ``17-18``."""
+    """``default`` seeds from 0 on, or those of the environment: ``100`` of them, or ``17-18``."""
     first, dash, last = os.environ.get(SEEDS_VARIABLE, str(default)).partition("-")
     return range(int(first), int(last) + 1) if dash else range(int(first))
 
 
 def count_of(variable: str, default: int) -> int:
-    """A number that the environment may set: how many of something a test shall do."""
+    """Number from the environment, or the default."""
     return int(os.environ.get(variable, default))

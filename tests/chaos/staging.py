@@ -1,4 +1,4 @@
-"""The stage on which a replay is disturbed."""
+"""Stage of the tests that disturb a replay."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = ["Stage"]
 
 PATIENCE = timedelta(minutes=2)
 MOST_SECONDS = 60.0
-"""The longest that a worker gives a question."""
+"""Longest time that a worker allows for a question."""
 
 
 @dataclass
 class Stage:
-    """A worker over real servers, a corpus in it, and `headrace replay` beside it."""
+    """Worker on real servers, with a corpus, and `headrace replay` beside it."""
 
     running: Headrace
     replays: Replays
     count_tokens: TokenCounter
 
     async def fill(self, journal: Journal, changes: int) -> list[Receipt]:
-        """Import so many changes."""
+        """Import ``changes`` changes and wait for them."""
         client = self.running.client
         receipts = await client.publish_many(journal.changes(changes), Lane.BULK)
         await client.wait(receipts, PATIENCE)
@@ -51,7 +51,7 @@ class Stage:
     def traffic(
         self, journal: Journal, changes_per_second: float, questions_per_second: float
     ) -> Traffic:
-        """Traffic to the journal's project, not yet begun: as much as this machine can bear."""
+        """Traffic to the journal's project, not started yet, at rates that suit the machine."""
         return Traffic(
             self.running.client,
             journal.project,
@@ -65,7 +65,7 @@ class Stage:
 
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
-        """A connection that sees all rows."""
+        """Connection that sees all rows."""
         connection = await asyncpg.connect(self.running.database.owner_url)
         try:
             yield connection
@@ -80,9 +80,9 @@ class Stage:
     async def assert_settles_whole(
         self, journal: Journal, receipts: Sequence[Receipt], *drifts: str
     ) -> None:
-        """Every published change is handled once, and the index is what they lead to.
+        """Assert that each published change is handled once and that the index equals the oracle.
 
-        ``drifts``: what the doctor may find all the same.
+        ``drifts``: names of drifts that the doctor may still report.
         """
         await self.running.client.wait(receipts, PATIENCE)
         await eventually(self._is_idle, "nothing is pending", timeout=20)
@@ -93,7 +93,7 @@ class Stage:
         assert await self._drifts(journal) <= set(drifts)
 
     async def _drifts(self, journal: Journal) -> set[str]:
-        """What the doctor finds."""
+        """Names of the drifts that the doctor reports."""
         running, home = self.running, self.replays.environment["HEADRACE_HOME"]
         async with tools(running.redis_url, running.database, home=home) as opened:
             [health] = await doctor_at(opened).examine([journal.project])

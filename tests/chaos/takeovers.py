@@ -1,4 +1,4 @@
-"""How long the work of a dead or stopped worker lies about."""
+"""Time until the work of a dead or stopped worker is settled."""
 
 from __future__ import annotations
 
@@ -22,24 +22,20 @@ Owed = Mapping[Topic, frozenset[str]]
 
 
 async def owed(run: Run, worker: Worker) -> Owed:
-    """The ids of the entries that are pending for a worker, by topic."""
+    """Ids of the entries that are pending for a worker, by topic."""
     found = {topic: await _pending(run, topic, worker.consumer) for topic in GROUPS}
     return {topic: frozenset(ids) for topic, ids in found.items() if ids}
 
 
 async def taken_over(run: Run, worker: Worker) -> float:
-    """Seconds from a worker's death until the last of what it had in hand is settled."""
+    """Seconds from a worker's end until the last of its pending entries is settled."""
     await worker.ended()
     assert worker.ended_at is not None
     return await settled_since(worker.ended_at, run, worker)
 
 
 async def settled_since(began: float, run: Run, *workers: Worker) -> float:
-    """Seconds from ``began`` (``time.monotonic``) until all that is pending for workers is settled.
-
-    Raises:
-        AssertionError: it takes more than a minute.
-    """
+    """Seconds from ``began`` (``time.monotonic``) until the entries of workers are settled."""
     pending = [await owed(run, worker) for worker in workers]
     left = {
         topic: frozenset().union(*(one.get(topic, frozenset()) for one in pending))
@@ -54,12 +50,12 @@ async def settled_since(began: float, run: Run, *workers: Worker) -> float:
 
 
 async def _pending(run: Run, topic: Topic, consumer: str = "") -> set[str]:
-    """Pending entries of the consumers whose names begin so."""
+    """Pending entries of the consumers whose names begin with ``consumer``."""
     stream = run.names.stream(topic)
     try:
         rows: Any = await run.redis.xpending_range(stream, GROUPS[topic], "-", "+", _MOST_PENDING)
     except ResponseError:
-        return set()  # nobody has read it yet
+        return set()  # the group does not exist yet
     return {
         row["message_id"].decode() for row in rows if row["consumer"].startswith(consumer.encode())
     }

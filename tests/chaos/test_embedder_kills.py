@@ -1,4 +1,4 @@
-"""Indexers and embedders that are killed at random: every chunk gets its vector in the end."""
+"""Random kills of indexers and embedders: every chunk gets its vector."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.support.waiting import eventually
 KILLS = 4
 CHANGES_BETWEEN_KILLS = 40
 MANY_DELIVERIES = "100"
-"""A change may be in hand at several kills, and must not count as what kills the workers."""
+"""A change may be pending during several kills, and must not be blamed for them."""
 ROLES = ("indexer", "embedder")
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_no_vector_is_lost_with_its_embedder(chaos: Chaos, seed: int) -> None:
-    """One process of each role at work and one in reserve, killed in turn at random moments."""
+    """Every chunk has its vector after indexers and embedders were killed at random moments."""
     scenario = f"kill -9 of {KILLS} indexers and embedders"
     async with chaos(seed, scenario=scenario, HEADRACE_MAX_DELIVERIES=MANY_DELIVERIES) as run:
         await run.worker("--only", "answerer")

@@ -1,6 +1,6 @@
-"""A worker that is killed at any moment loses nothing and does nothing twice.
+"""Kills of a worker at random moments: no change is lost or applied twice.
 
-``HEADRACE_TEST_SEEDS=20`` runs as many seeds; a failing one is named by its test's parameter.
+``HEADRACE_TEST_SEEDS=20`` runs as many seeds; the test's parameter names a failing one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIMIT_TOKENS = 254
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_killed_worker_loses_nothing(redis_url: str, database: Database, seed: int) -> None:
-    """Kills at random moments of an import leave an index that equals the fold of the log."""
+    """After kills at random moments of an import, the index equals the fold of the log."""
     rng = random.Random(seed)
     journal = Journal(seed)
     moments = sorted(rng.randrange(DOCUMENTS) for _ in range(KILLS))

@@ -1,4 +1,4 @@
-"""The network between publishers, workers, Redis and Postgres fails in every way it can.
+"""Faults of the network between publishers, workers, Redis and Postgres.
 
 ``HEADRACE_TEST_SEEDS=20`` runs as many seeds of each.
 """
@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 DELAY_SECONDS = 0.02
 RESETS = 4
 CHANGES = 10
-"""That have to get through between two faults."""
+"""Number of changes that must be handled between two faults."""
 
 REDIS_CUTS = [
     (Way.TO_CLIENT, b"query.requested"),
@@ -47,13 +47,13 @@ PUBLISHING_CUTS = [
 
 @pytest.fixture
 def networks(chaos: Chaos) -> Networks:
-    """Opens runs behind doors."""
+    """Factory of runs behind proxies."""
     return Networks(chaos)
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_slow_links_and_resets(networks: Networks, seed: int) -> None:
-    """Every connection is slow, and all of one door's are reset again and again."""
+    """I1 to I5 hold after slow connections and repeated resets."""
     rng = random.Random(seed)
     async with networks(seed, "slow links and resets") as network:
         await network.run.worker()
@@ -68,7 +68,7 @@ async def test_slow_links_and_resets(networks: Networks, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_messages_are_cut_in_the_middle(networks: Networks, seed: int) -> None:
-    """Requests and replies of each kind break off in the middle, or vanish with the connection."""
+    """I1 to I5 hold after requests and replies of each kind were cut or lost."""
     rng = random.Random(seed)
     async with networks(seed, "messages are cut") as network:
         await network.run.worker()
@@ -87,7 +87,7 @@ async def test_messages_are_cut_in_the_middle(networks: Networks, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_partition_outlasts_the_lease(networks: Networks, seed: int) -> None:
-    """One of two workers is cut off; what it sent arrives when the other has done its work."""
+    """I1 to I5 hold after a worker was cut off for longer than its lease."""
     rng = random.Random(seed)
     async with networks(seed, "partition") as network:
         await network.run.worker()
@@ -105,7 +105,7 @@ async def test_a_partition_outlasts_the_lease(networks: Networks, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_black_hole(networks: Networks, seed: int) -> None:
-    """Connections fall silent for good; new ones are made, and everything goes on."""
+    """I1 to I5 hold after connections fell silent and were replaced."""
     rng = random.Random(seed)
     async with networks(seed, "black hole") as network:
         await network.run.worker()
@@ -122,7 +122,7 @@ async def test_a_black_hole(networks: Networks, seed: int) -> None:
 
 
 async def all_struck(traps: list[Trap]) -> None:
-    """Every trap has caught something."""
+    """Wait until every trap has caught something."""
     for trap in traps:
         await eventually(partial(has_struck, trap), f"{trap} strikes", timeout=30)
 
@@ -132,7 +132,7 @@ def has_struck(trap: Trap) -> bool:
 
 
 async def healed(network: Network) -> None:
-    """All is well from now on, and must be found well."""
+    """Heal all proxies, and verify the run."""
     for door in network.doors:
         door.heal()
     await network.run.verify()

@@ -1,4 +1,4 @@
-"""Changes come twice, late, in any order, and by clocks that are wrong: the log's order decides.
+"""Changes that come twice, late, out of order and with wrong clocks: the log's order decides.
 
 ``HEADRACE_TEST_SEEDS=20`` runs as many seeds of each.
 """
@@ -24,15 +24,15 @@ from tests.chaos.seeds import seeds
 HOUR = timedelta(hours=1)
 PATIENCE = timedelta(minutes=1)
 CHANGES = 60
-"""Of each project."""
+"""Number of changes of each project."""
 COPIES = 5
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> None:
-    """Deletes come before what they delete, renames before what they rename, and all of it again.
+    """Five shuffled copies of each change give the fold of the log.
 
-    Two workers get them by both lanes, as a redrive adds them: with their place in the log.
+    Two workers read them on both lanes, with their positions, as after a redrive.
     """
     rng = random.Random(seed)
     async with chaos(seed, scenario="five times, shuffled") as run:
@@ -51,7 +51,7 @@ async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
-    """That of Redis goes from an hour ago to an hour ahead and back; publishers' are anywhere."""
+    """I1 to I5 hold with Redis' clock an hour behind and ahead, and any publisher's clock."""
     rng = random.Random(seed)
     async with chaos(seed, scenario="wrong clocks") as run:
         now = datetime.now(UTC)
@@ -72,22 +72,22 @@ async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
 
 
 def place(receipt: Receipt) -> int:
-    """Its change's, as a number."""
+    """Position of the receipt's change."""
     return LogPosition.from_token(receipt.token).position
 
 
 async def assert_all_told(client: Client, receipts: Sequence[Receipt]) -> None:
-    """A publisher hears what became of each."""
+    """Assert that each change has an outcome."""
     assert len(await client.wait(receipts, PATIENCE)) == len(receipts)
 
 
 def drawn(run: Run) -> Iterator[DocumentChanged]:
-    """The next changes of both projects, which make sense in this order."""
+    """Next changes of both projects, consistent in this order."""
     return chain(*(journal.changes(CHANGES // 4) for journal in run.load.journals.values()))
 
 
 def placed(run: Run, rng: random.Random) -> Iterator[tuple[LogPosition, DocumentChanged]]:
-    """Changes with their places in a log of an hour ago."""
+    """Changes with their positions in a log of an hour ago."""
     milliseconds = int((datetime.now(UTC) - HOUR).timestamp() * 1000)
     for _ in range(4):
         for event in drawn(run):
@@ -98,13 +98,13 @@ def placed(run: Run, rng: random.Random) -> Iterator[tuple[LogPosition, Document
 def wrongly_dated(
     events: Iterable[DocumentChanged], rng: random.Random
 ) -> Iterator[DocumentChanged]:
-    """Whoever made them has a clock that is up to an hour wrong."""
+    """Changes whose publisher's clock is up to an hour wrong."""
     for event in events:
         yield event.model_copy(update={"time": event.time + HOUR * rng.uniform(-1, 1)})
 
 
 def note(run: Run, event: DocumentChanged, position: LogPosition) -> None:
-    """In the logbook, as acknowledged."""
+    """Record the change in the logbook, as acknowledged."""
     entry = run.logbook.publishing(event, position.lane)
     entry.receipt = Receipt(position.token, event.id, duplicate=False)
 
@@ -112,7 +112,7 @@ def note(run: Run, event: DocumentChanged, position: LogPosition) -> None:
 async def add(
     run: Run, lane: Lane, event: DocumentChanged, entry_id: str = "*", **more: str
 ) -> None:
-    """An entry as any client may add it."""
+    """Add an entry, as any client may do."""
     stream = run.names.stream(Topic.of_lane(lane))
     fields: dict[Any, Any] = {"event": event.to_bytes(), **more}
     await run.redis.xadd(stream, fields, id=entry_id)

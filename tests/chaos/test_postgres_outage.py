@@ -1,4 +1,4 @@
-"""Postgres goes away for a while: changes wait for it, questions are told so in time."""
+"""Outage of Postgres: changes wait for it, and questions fail in time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ASK_TIMEOUT = timedelta(seconds=2)
 
 @pytest.fixture
 async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
-    """A server that this test alone may break, migrated."""
+    """Migrated server of one test."""
     server = EmbeddedPostgres(tmp_path, shared_buffers_mb=64)
     await server.start()
     await upgrade(server.urls().owner)
@@ -57,7 +57,7 @@ async def own_postgres(tmp_path: Path) -> AsyncIterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def own_database(own_postgres: EmbeddedPostgres) -> Database:
-    """Its database."""
+    """Database of that server."""
     urls = own_postgres.urls()
     return Database("headrace", urls.owner, urls.worker, urls.operator)
 
@@ -65,7 +65,7 @@ def own_database(own_postgres: EmbeddedPostgres) -> Database:
 async def test_an_import_outlives_a_crash_of_postgres(
     redis_url: str, own_postgres: EmbeddedPostgres, own_database: Database
 ) -> None:
-    """Killed in mid-import and back after more retries than attempts: all applied, none dead."""
+    """An import survives a kill of Postgres with more retries than attempts, and none is dead."""
     journal = Journal(7)
     redis = connect(redis_url)
     try:
@@ -97,7 +97,7 @@ async def test_an_import_outlives_a_crash_of_postgres(
 async def test_a_question_in_an_outage_fails_by_its_deadline(
     redis_url: str, own_postgres: EmbeddedPostgres, own_database: Database, fault: signal.Signals
 ) -> None:
-    """Down or silent: the asker hears ``query.failed`` in time, and may try again."""
+    """A question during an outage fails with a retryable problem by its deadline."""
     async with headrace(redis_url, own_database, **WORKER) as running:
         await running.change("a.md", "# Weirs\n\nA weir holds back water.\n")
         await running.client.ask("docs", "what holds back water?")
@@ -139,7 +139,7 @@ async def _is_idle(redis: Redis) -> bool:
 
 
 async def _processes(database: Database, postmaster: int) -> list[int]:
-    """The server and the processes of its connections; the one that tells is gone by then."""
+    """Process ids of the server and of its client connections, except the one of this query."""
     owner = await asyncpg.connect(database.owner_url)
     try:
         rows = await owner.fetch(

@@ -1,4 +1,4 @@
-"""The provider of a model fails in every way: changes wait for it, and nothing wrong is stored.
+"""Faults of a model's provider: changes wait, and no wrong vector is stored.
 
 ``HEADRACE_TEST_SEEDS=20`` runs as many seeds.
 """
@@ -67,7 +67,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_provider_fails_in_every_way(chaos: Chaos, server: ModelServer, seed: int) -> None:
-    """Every kind of bad response, then none but bad ones, and then all is well again."""
+    """I1 to I5 hold after every kind of bad response and an outage, with the right vectors."""
     settings: dict[str, Any] = {
         "HEADRACE_MODEL": MODEL,
         "HEADRACE_MODEL_BASE_URL": server.base_url,
@@ -90,12 +90,12 @@ async def test_a_provider_fails_in_every_way(chaos: Chaos, server: ModelServer, 
 
 
 def shuffled(rng: random.Random) -> Iterator[Fault]:
-    """All of them, few enough in a row for the model not to count as down."""
+    """All faults in random order, separated by right responses to keep the circuit closed."""
     return chain(*((fault, correct) for fault in rng.sample(FAULTS, len(FAULTS))))
 
 
 async def judge_by(run: Run, server: ModelServer) -> None:
-    """The verifier counts tokens as the model does."""
+    """Let the verifier count tokens as the model does."""
     embedder = LiteLLMEmbedder(MODEL, server.key, server.base_url)
     await embedder.load()
     run.verifier.count_tokens = embedder.count_tokens
@@ -111,7 +111,7 @@ async def answers_with_vectors(run: Run) -> bool:
 
 
 async def assert_vectors_are_right(run: Run, server: ModelServer) -> None:
-    """Each stored vector is that of a text which was sent for its chunk."""
+    """Assert that each stored vector is that of a text which was sent for its chunk."""
     texts = defaultdict(list)
     for text in chain(*server.requests):
         texts[text.rpartition("\n")[2]].append(text)

@@ -1,4 +1,4 @@
-"""Redis loses everything: what was archived is still the log."""
+"""Loss of Redis: the archive still has the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATER_CHANGES = 40
 
 
 async def test_an_index_is_rebuilt_after_redis_was_flushed(stage: Stage, redis_url: str) -> None:
-    """By the archive alone it has the same digest; groups come back, and changes go on."""
+    """A replay after a flush gives the same digest, and later changes are indexed."""
     journal = Journal(5)
     await stage.fill(journal, CHANGES)
     await eventually(lambda: _archived(stage, CHANGES), "all changes are archived", timeout=30)
@@ -33,7 +33,7 @@ async def test_an_index_is_rebuilt_after_redis_was_flushed(stage: Stage, redis_u
 
 
 async def _replayed(stage: Stage, journal: Journal) -> str:
-    """The digest that a replay reports."""
+    """Digest that a replay reports."""
     result = await stage.replays("--project", journal.project, "--json")
     assert result.code == 0, result.stderr
     return str(result.json["digest"])

@@ -1,6 +1,6 @@
-"""A replay, or Postgres under it, is killed at each named point: the live index stays whole.
+"""Kills of a replay, or of Postgres, at each named point: the live index stays whole.
 
-``HEADRACE_TEST_SEEDS=10`` runs as many seeds; a failing one is named by its test's parameter.
+``HEADRACE_TEST_SEEDS=10`` runs as many seeds; the test's parameter names a failing one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOLD = ("Postgres can't be reached", "its connection to Postgres broke")
 async def test_a_killed_replay_leaves_the_live_index_whole(
     stage: Stage, point: str, seed: int
 ) -> None:
-    """No question fails, no change is lost, and the second try finishes."""
+    """No question fails and no change is lost if a replay is killed; a second try succeeds."""
     journal, strike = _drawn(point, seed)
     await stage.fill(journal, DOCUMENTS)
     command = await _command(stage, journal, point)
@@ -50,7 +50,7 @@ async def test_a_killed_replay_leaves_the_live_index_whole(
 async def test_a_killed_postgres_leaves_the_live_index_whole(
     stage: Stage, breakable_postgres: EmbeddedPostgres, point: str, seed: int
 ) -> None:
-    """The replay ends in order or survives it; no change is lost, and the second try finishes."""
+    """No change is lost when Postgres is killed under a replay, and a second try succeeds."""
     journal, strike = _drawn(point, seed, breakable_postgres.pid)
     await stage.fill(journal, DOCUMENTS)
     command = await _command(stage, journal, point)
@@ -77,7 +77,7 @@ def _traffic(stage: Stage, journal: Journal) -> Traffic:
 
 
 async def _command(stage: Stage, journal: Journal, point: str) -> list[str]:
-    """The arguments of `headrace replay` that pass the point."""
+    """Arguments of the `headrace replay` command that passes the point."""
     project = ["--project", journal.project]
     build = [*project, "--chunking", RECIPE]
     if point != "replay.dropping":
@@ -102,7 +102,7 @@ async def _assert_second_try_finishes(stage: Stage, journal: Journal, command: l
         return
     assert sorted(set(states.values())) == ["former", "live"]
     unfinished = [one for one, state in before.items() if state == "building"]
-    assert all(states[one] == "live" for one in unfinished), "it was begun anew"
+    assert all(states[one] == "live" for one in unfinished), "it was started again"
 
 
 def _is_running(server: EmbeddedPostgres) -> bool:

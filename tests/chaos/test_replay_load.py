@@ -1,4 +1,4 @@
-"""A replay builds, switches and is rolled back while questions and changes go on."""
+"""Replays under load: build, switch and rollback during questions and changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMPORTED_CHANGES = 1_000
 
 
 async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
-    """No question fails or mixes generations; what is acknowledged is found in either."""
+    """No question fails or mixes generations, and acknowledged changes are found."""
     journal = Journal(11)
     await stage.fill(journal, DOCUMENTS)
     [old] = await stage.generations(journal)
@@ -43,7 +43,7 @@ async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
 
 
 async def test_a_replay_in_the_middle_of_an_import(stage: Stage) -> None:
-    """What waits in the stream, what is in work and what is done: each change counts once."""
+    """Each change of an import counts once if a replay runs in the middle of it."""
     journal = Journal(12)
     await stage.fill(journal, WARM_UP_CHANGES)
     client = stage.running.client
@@ -55,7 +55,7 @@ async def test_a_replay_in_the_middle_of_an_import(stage: Stage) -> None:
 
 
 async def _answered_by(traffic: Traffic, generation: int) -> None:
-    """Some answers from now on, the last of them by this generation."""
+    """Wait for some answers, the last of them from this generation."""
     wanted = len(traffic.answers) + WARM_UP_ANSWERS
     await eventually(lambda: len(traffic.answers) >= wanted, "questions are answered")
     await eventually(lambda: traffic.answers[-1].generation == generation, f"{generation} answers")
@@ -64,7 +64,7 @@ async def _answered_by(traffic: Traffic, generation: int) -> None:
 async def _assert_unmixed(
     owner: asyncpg.Connection, answers: Sequence[QueryAnswer], generations: set[int]
 ) -> None:
-    """Every chunk is of the generation that its answer names, and as it is there."""
+    """Assert that each result is stored in its answer's generation with the same content."""
     ids = {one.chunk_id for answer in answers for one in answer.results}
     rows = await owner.fetch(
         "SELECT id, generation_id, content FROM chunks WHERE id = ANY($1::bigint[])", list(ids)
@@ -73,7 +73,7 @@ async def _assert_unmixed(
     seen = set()
     for answer in answers:
         for one in answer.results:
-            if one.chunk_id in stored:  # others were edited away since
+            if one.chunk_id in stored:  # other chunks were removed since
                 assert stored[one.chunk_id] == (answer.generation, one.content), one
                 seen.add(answer.generation)
     assert seen == generations

@@ -1,4 +1,4 @@
-"""Two versions of the code on one stream, while a new one takes the place of the old."""
+"""Rolling upgrade: two versions of the code on the same streams."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.chaos.versions import NEXT, OLD, NextVersion, contracting, expanding
 from tests.support.waiting import eventually
 
 SOME = 20
-"""Changes: enough to see that they go on."""
+"""Number of changes that show progress."""
 WORKERS = 2
 
 
 @pytest.fixture(scope="module")
 def expanded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
-    """The next version, with a migration that the present one can live with."""
+    """Next version, with a migration that the current version can work beside."""
     with expanding(tmp_path_factory.mktemp("expanding")) as version:
         yield version
 
 
 @pytest.fixture(scope="module")
 def contracted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
-    """The next version, with a migration that the present one can't live with."""
+    """Next version, with a migration that excludes the current version."""
     with contracting(tmp_path_factory.mktemp("contracting")) as version:
         yield version
 
@@ -40,7 +40,7 @@ def contracted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion
 async def test_workers_are_replaced_one_by_one(
     chaos: Chaos, expanded: NextVersion, seed: int
 ) -> None:
-    """Migrated under load, with both versions at work: no question fails, nothing is lost."""
+    """No question fails and no change is lost while workers are replaced after a migration."""
     async with chaos(seed, scenario="a rolling upgrade") as run:
         old = [await run.worker() for _ in range(WORKERS)]
         await _begin(run)
@@ -63,12 +63,12 @@ async def test_workers_are_replaced_one_by_one(
 async def test_workers_that_a_migration_shuts_out_end(
     chaos: Chaos, contracted: NextVersion, seed: int
 ) -> None:
-    """They say why in one line, and the next version does what they left, without dead letters."""
+    """Excluded workers end with a one-line error, and the next version finishes their work."""
     async with chaos(
         seed,
         scenario="a contracting migration",
-        HEADRACE_RETRY_DELAY="PT1S",  # the default: no change runs out of attempts meanwhile
-        HEADRACE_SHUTDOWN_TIMEOUT="PT2S",  # questions that wait for a change hold up an end
+        HEADRACE_RETRY_DELAY="PT1S",  # the default, so that attempts suffice
+        HEADRACE_SHUTDOWN_TIMEOUT="PT2S",  # waiting questions delay a shutdown
     ) as run:
         old = await run.worker()
         await _begin(run)
@@ -92,20 +92,20 @@ async def test_workers_that_a_migration_shuts_out_end(
 
 
 async def _begin(run: Run) -> None:
-    """Have something in each project, so that nobody asks one that doesn't exist."""
+    """Publish changes in each project, so that questions find an existing one."""
     for project in PROJECTS:
         await run.load.publish_these(list(run.load.journals[project].changes(SOME)))
     await run.client.wait(run.logbook.receipts)
 
 
 async def _restarted(run: Run, worker: Worker) -> Worker:
-    """The present version starts on the schema of the next one."""
+    """Replace a worker by another of the current version, on the next version's schema."""
     await worker.stop()
     return await run.worker()
 
 
 async def _more_noted(run: Run, version: str) -> None:
-    """Wait until workers of a version have noted some more changes."""
+    """Wait until workers of a version have recorded more changes."""
     before = await _noted(run)
 
     async def more() -> bool:
@@ -115,7 +115,7 @@ async def _more_noted(run: Run, version: str) -> None:
 
 
 async def _noted(run: Run) -> Counter[str]:
-    """Changes by the version that noted them; before the migration there is only one."""
+    """Number of changes by the version that recorded them; old before the migration."""
     owner = await asyncpg.connect(run.database.owner_url)
     try:
         rows = await owner.fetch(

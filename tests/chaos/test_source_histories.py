@@ -1,4 +1,4 @@
-"""I6: after a last sync the index equals the source, whatever happened to syncs and servers.
+"""I6: after a last sync the index equals the sources, after any faults of syncs and servers.
 
 ``HEADRACE_TEST_SEEDS=200`` runs as many histories.
 """
@@ -30,26 +30,26 @@ PROJECT = "mill"
 ROUNDS = 6
 SYNC_SECONDS = 120.0
 LONGEST_LIFE_SECONDS = 0.4
-"""Of a sync that is killed: some die before they publish, some between two batches."""
+"""Longest life of a sync that is killed: some die before they publish, some between batches."""
 
 
 @dataclass(frozen=True)
 class Synced:
-    """A source with the options of its sync."""
+    """Source with the options of its sync."""
 
     history: History
     prefix: str = ""
 
     @property
     def arguments(self) -> list[str]:
-        """Of ``headrace``."""
+        """Arguments of ``headrace``."""
         prefix = ["--prefix", self.prefix] if self.prefix else []
         return ["sync", str(self.history.path), "--project", PROJECT, *prefix]
 
 
 @dataclass
 class Scene:
-    """A run, its sources, and what may happen to them."""
+    """Run with its sources and possible events."""
 
     run: Run
     sources: list[Synced]
@@ -57,7 +57,7 @@ class Scene:
     events: list[str] = field(default_factory=list)
 
     async def one_round(self) -> None:
-        """Change some sources, and let one thing happen."""
+        """Change some sources, and run one random event."""
         for source in self.rng.sample(self.sources, self.rng.randint(1, len(self.sources))):
             source.history.advance()
         event = self.rng.choice(self._events())
@@ -65,7 +65,7 @@ class Scene:
         await event()
 
     async def converge(self) -> None:
-        """One last sync of each source, with all servers and a worker up."""
+        """Sync each source a last time, with all servers and a worker running."""
         await self.run.worker()
         for source in self.sources:
             result = await self._sync(source, "--wait")
@@ -81,11 +81,11 @@ class Scene:
         await self._sync(self._any())
 
     async def _synced_together(self) -> None:
-        """All sources at the same time."""
+        """Sync all sources at the same time."""
         await asyncio.gather(*(self._sync(source) for source in self.sources))
 
     async def _overlapping(self) -> None:
-        """Two syncs of one source, of which one sees an older state and may be stopped."""
+        """Run two syncs of a source; the first sees an older state and may be stopped."""
         source = self._any()
         first = await self._start(source)
         await asyncio.sleep(self.rng.uniform(0, LONGEST_LIFE_SECONDS))
@@ -100,19 +100,19 @@ class Scene:
         await asyncio.gather(first.result(SYNC_SECONDS), second.result(SYNC_SECONDS))
 
     async def _killed(self) -> None:
-        """A sync dies (SIGKILL)."""
+        """Kill a sync (SIGKILL)."""
         command = await self._start(self._any())
         await asyncio.sleep(self.rng.uniform(0, LONGEST_LIFE_SECONDS))
         command.send(signal.SIGKILL)
         await command.result(SYNC_SECONDS)
 
     async def _flushed(self) -> None:
-        """Redis loses all that it has."""
+        """Flush Redis."""
         await self._sync(self._any())
         await self.run.redis.flushall()
 
     async def _lost_before_it_was_read(self) -> None:
-        """What a sync has published is gone before a worker reads it."""
+        """Flush Redis after a sync has published and before a worker reads."""
         worker = self.run.workers[-1]
         worker.send(signal.SIGSTOP)
         await self._sync(self._any())
@@ -120,7 +120,7 @@ class Scene:
         worker.send(signal.SIGCONT)
 
     async def _restarted(self) -> None:
-        """A worker dies in the middle of its work."""
+        """Kill a worker during its work, and start another."""
         await self._sync(self._any())
         await self.run.workers[-1].kill()
         await self.run.worker()
@@ -139,7 +139,7 @@ class Scene:
 async def test_the_index_equals_the_sources(
     chaos: Chaos, own_redis: CrashableRedis, tmp_path: Path, seed: int
 ) -> None:
-    """I6, with overlapping and killed syncs, lost streams and killed workers."""
+    """I6 holds after overlapping and killed syncs, lost streams and killed workers."""
     rng = random.Random(seed)
     async with chaos(seed, scenario="source histories", redis_url=own_redis.url) as run:
         scene = Scene(run, _sources(tmp_path / "sources", rng), rng)
@@ -152,7 +152,7 @@ async def test_the_index_equals_the_sources(
 
 
 def _sources(directory: Path, rng: random.Random) -> list[Synced]:
-    """A repository, at times with a second checkout, and a directory with the same file names."""
+    """Repository, sometimes with a second checkout, and a directory with the same file names."""
     repository = GitHistory(directory / "repository", "granite", rng)
     sources = [
         Synced(repository),
@@ -164,7 +164,7 @@ def _sources(directory: Path, rng: random.Random) -> list[Synced]:
 
 
 async def _assert_equal(run: Run, scene: Scene) -> None:
-    """Document by document: the same uris, and of each the chunks of its text."""
+    """Assert that the index has the sources' uris, and the chunks of each text."""
     expected = {
         source.prefix + path: text
         for source in scene.sources

@@ -1,4 +1,4 @@
-"""Postgres is killed in the middle of a batch, falls silent, or has no room left."""
+"""Faults of Postgres: killed in the middle of a batch, silent, or out of disk space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import eventually
 
 SOME = 30
-"""Changes: enough to see that they go on."""
+"""Number of changes that show progress."""
 SILENCE_SECONDS = 10
 DISK_MB = 320
 ROOM_KB = 512
@@ -36,7 +36,7 @@ POINTS = ["indexing.prepared", "indexing.committed", "answering.found"]
 async def test_killed_in_mid_batch(
     chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
 ) -> None:
-    """By workers at points of their pipelines, again and again: all is done in the end."""
+    """I1 to I5 hold after Postgres was killed at several points of a worker's pipelines."""
     async with (
         fresh_database(breakable_postgres) as database,
         chaos(seed, scenario="Postgres killed", database=database) as run,
@@ -61,7 +61,7 @@ async def test_killed_in_mid_batch(
 async def test_silent_for_a_while(
     chaos: Chaos, breakable_postgres: EmbeddedPostgres, seed: int
 ) -> None:
-    """Stopped (SIGSTOP) with connections open, for longer than a lease; then it goes on."""
+    """I1 to I5 hold after Postgres was stopped (SIGSTOP) for longer than a lease."""
     async with (
         fresh_database(breakable_postgres) as database,
         chaos(seed, scenario="Postgres silent", database=database) as run,
@@ -71,7 +71,7 @@ async def test_silent_for_a_while(
         async with run.load.running():
             await _more_noted(run)
             with _stopped(breakable_postgres):
-                await asyncio.sleep(SILENCE_SECONDS)  # the fault itself, not a wait for something
+                await asyncio.sleep(SILENCE_SECONDS)  # the fault itself
             await _more_noted(run)
         await run.answered()
         await run.verify()
@@ -79,7 +79,7 @@ async def test_silent_for_a_while(
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
-    """No room for rows or the log of writes, until Postgres itself gives up; then there is some."""
+    """I1 to I5 hold after Postgres had no disk space, and the worker keeps running."""
     with small_disk(DISK_MB) as disk:
         server = EmbeddedPostgres(disk, shared_buffers_mb=32)
         await server.start()
@@ -108,7 +108,7 @@ async def test_a_full_disk(chaos: Chaos, tmp_path: Path, seed: int) -> None:
 
 @contextmanager
 def _stopped(server: EmbeddedPostgres) -> Iterator[None]:
-    """The server and all that it forked stand still."""
+    """Stop the server and all its processes for the length of the block."""
     pids = tree(server.pid)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -131,7 +131,7 @@ def _complains(log: Path) -> bool:
 
 
 async def _more_noted(run: Run) -> None:
-    """Wait until workers have noted some more changes."""
+    """Wait until workers have recorded more changes."""
     enough = await _noted(run) + SOME
 
     async def more() -> bool:

@@ -1,6 +1,6 @@
-"""Redis crashes, loses the end of its file or all that it has, or its disk is full.
+"""Faults of Redis: crash, power loss, flush and full disk.
 
-What may be missing afterwards is what the runbook says, and not a change more.
+At most the losses that the runbook describes may occur.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.small_disk import fill, small_disk
 from tests.support.waiting import eventually
 
 SOME = 40
-"""Changes: enough to see that they go on."""
+"""Number of changes that show progress."""
 DURABLE = 6
 REFUSALS = 30
 DISK_MB = 64
@@ -48,10 +48,10 @@ Strike = Callable[["Disaster"], Awaitable[None]]
 
 @dataclass
 class Disaster:
-    """What becomes of a server at some moment, and what it still knew for certain before.
+    """Fault of a Redis server, and the entries that were safe before it.
 
-    Workers stand still from then on, or go on, and handle what will be gone: with the next seed
-    it is the other way round.
+    Workers are stopped before the fault, or continue and handle entries that will be lost; the
+    seed's parity decides.
     """
 
     run: Run
@@ -65,16 +65,16 @@ class Disaster:
 
     @property
     def halts_workers(self) -> bool:
-        """Whether nothing that may get lost is handled before."""
+        """True if workers are stopped, so that no entry that may be lost is handled before."""
         return (self.run.seed % 2 == 0) != (self.strike is Disaster.crash)
 
     def send(self, number: signal.Signals) -> None:
-        """To all workers."""
+        """Send a signal to all workers."""
         for worker in self.run.workers:
             worker.send(number)
 
     async def approach(self) -> None:
-        """From here on nothing reaches the disk for certain."""
+        """Note the safe end of the log; later entries may be lost."""
         if self.halts_workers:
             self.send(signal.SIGSTOP)
         self.safe_until_ms = await _now_ms(self.run.redis)
@@ -82,24 +82,24 @@ class Disaster:
         self.safe_bytes = self.redis.log.stat().st_size
 
     async def crash(self) -> None:
-        """The process dies; what it wrote, the kernel has."""
+        """Kill the process; the kernel keeps its writes."""
         self.redis.kill()
         await self.redis.start()
 
     async def lose_power(self) -> None:
-        """The machine dies: the file ends in the middle of a write, behind what is safe."""
+        """Truncate the log behind its safe end, as after a power loss, and restart."""
         self.redis.kill()
         end = random.Random(self.run.seed).randrange(self.safe_bytes, self.durable_bytes)
         os.truncate(self.redis.log, end)
         await self.redis.start()
 
     async def flush(self) -> None:
-        """Somebody types the wrong command: nothing is safe."""
+        """Run FLUSHALL, after which no earlier entry is safe."""
         await self.run.redis.flushall()
         self.safe_until_ms = await _now_ms(self.run.redis)
 
     def is_safe(self, token_or_id: str) -> bool:
-        """Whether an entry was on the disk before."""
+        """True if the entry was on the disk before the fault."""
         return order(token_or_id.rpartition(":")[2])[0] < self.safe_until_ms
 
 
@@ -108,7 +108,7 @@ class Disaster:
 async def test_at_most_the_end_of_the_log_is_lost(
     chaos: Chaos, own_redis: CrashableRedis, strike: Strike, seed: int
 ) -> None:
-    """What was synced is handled and answered; what came later may be gone, unless durable."""
+    """Synced changes and questions are handled; later changes may be lost unless durable."""
     async with chaos(seed, scenario=strike.__name__, redis_url=own_redis.url) as run:
         disaster = Disaster(run, own_redis, strike)
         await _struck(disaster)
@@ -126,7 +126,7 @@ async def test_at_most_the_end_of_the_log_is_lost(
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_flush_in_mid_run(chaos: Chaos, own_redis: CrashableRedis, seed: int) -> None:
-    """What was waiting may be gone, unless durable; all that comes later is handled."""
+    """After a flush, durable and later changes are handled; others may be lost."""
     async with chaos(seed, scenario="flush", redis_url=own_redis.url) as run:
         disaster = Disaster(run, own_redis, Disaster.flush)
         await _struck(disaster)
@@ -144,7 +144,7 @@ async def test_a_flush_in_mid_run(chaos: Chaos, own_redis: CrashableRedis, seed:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_full_disk(chaos: Chaos, seed: int) -> None:
-    """Redis refuses every write: nothing that was acknowledged is lost, and no worker ends."""
+    """No acknowledged change is lost while Redis refuses writes, and the worker keeps running."""
     with small_disk(DISK_MB) as disk:
         server = CrashableRedis(redis_binaries()[-1], disk, fsync="everysec")
         await server.start()
@@ -166,7 +166,7 @@ async def test_a_full_disk(chaos: Chaos, seed: int) -> None:
 
 
 async def _struck(disaster: Disaster) -> None:
-    """Traffic before, during and after a disaster, with durable changes just before it."""
+    """Run traffic before, during and after a fault, with durable changes just before it."""
     run = disaster.run
     database = await Database.open(run.database.worker_url)
     outbox = PostgresOutbox(database, Projects(database, Recipe(HASHING_MODEL)))
@@ -189,7 +189,7 @@ async def _struck(disaster: Disaster) -> None:
 
 
 async def _publish_durably(run: Run, outbox: PostgresOutbox) -> list[Published]:
-    """As `publish --durable` does."""
+    """Publish changes durably, as `publish --durable` does."""
     url = run.environment["HEADRACE_REDIS_URL"]
     durable = []
     async with Client.connect(url, prefix=run.names.prefix, outbox=outbox) as client:
@@ -204,18 +204,18 @@ async def _publish_durably(run: Run, outbox: PostgresOutbox) -> list[Published]:
 async def _more_acknowledged(run: Run) -> None:
     enough = len(run.logbook.acknowledged) + SOME
     await eventually(
-        lambda: len(run.logbook.acknowledged) >= enough, "publishing goes on", timeout=40
+        lambda: len(run.logbook.acknowledged) >= enough, "publishing continues", timeout=40
     )
 
 
 async def _refused(redis: Redis, times: int) -> bool:
-    """Whether so many writes were refused for want of a disk."""
+    """True if at least ``times`` writes were refused because of the disk."""
     errors = await redis.info("errorstats")
     return bool(errors.get("errorstat_MISCONF", {}).get("count", 0) >= times)
 
 
 async def _is_written(redis: Redis) -> bool:
-    """Whether no command waits for its write, which Redis puts off while the disk is busy."""
+    """True if no command waits for its write, which Redis delays while the disk is busy."""
     persistence = await redis.info("persistence")
     return bool(persistence["aof_buffer_length"] == 0)
 

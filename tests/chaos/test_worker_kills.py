@@ -1,4 +1,4 @@
-"""A worker is killed at each named point of its pipelines; another takes its work over in time."""
+"""Kills of a worker at each named point of its pipelines: another takes over in time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Note = Callable[[str, object], None]
 async def test_work_of_a_killed_worker_is_taken_over(
     chaos: Chaos, seed: int, record_property: Note
 ) -> None:
-    """At every point, under traffic of both kinds: I1 to I5 hold, by the default lease."""
+    """I1 to I5 hold after a kill at each point under traffic, within the default lease's limit."""
     runs = [_killed_at(chaos, point, seed, record_property) for point in POINTS]
     results = await asyncio.gather(*runs, return_exceptions=True)
     errors = [one for one in results if isinstance(one, Exception)]

@@ -1,4 +1,4 @@
-"""Workers that all die at once, that are restarted one by one, that sleep past their lease."""
+"""Outages of workers: all killed at once, restarted one by one, or stopped past their lease."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from tests.support.waiting import eventually
 
 SHORT_LEASE = "PT2S"
 WITH_A_ZOMBIE_SECONDS = 10.0
-"""It may hold rows until its transactions are ended."""
+"""Limit with a zombie, which may hold row locks until its transactions are ended."""
 ZOMBIES = ("indexing.prepared", "indexing.committed", "answering.found")
 INSTANTS = 5
-"""Workers that are stopped inside a write in one run."""
+"""Workers of a run that are stopped inside a write."""
 PIECES = 28
-"""A worker's first write sends at least so many between its first lock and its COMMIT."""
+"""Least number of pieces that a worker's first write sends between first lock and COMMIT."""
 FIRST_LOCK, COMMIT = b"pg_advisory_xact_lock_shared", b"COMMIT;"
 Note = Callable[[str, object], None]
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_questions_outlive_all_workers(chaos: Chaos, seed: int) -> None:
-    """All die with questions and changes in hand and unread: one started later answers them."""
+    """A worker that starts after all others were killed answers their questions."""
     async with chaos(seed, scenario="kill -9 of all workers", HEADRACE_LEASE=SHORT_LEASE) as run:
         frozen = Strike("answering.found", 3, signal=signal.SIGSTOP)
         workers = await asyncio.gather(run.worker(strike=frozen), run.worker(strike=frozen))
         async with run.load.running(questions_per_second=20):
-            await eventually(lambda: _all_stopped(workers), "both have questions in hand")
+            await eventually(lambda: _all_stopped(workers), "both hold questions")
         await run.load.ask(10)
         assert any([await owed(run, worker) for worker in workers])
         await asyncio.gather(*(worker.kill() for worker in workers))
@@ -52,7 +52,7 @@ async def test_questions_outlive_all_workers(chaos: Chaos, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_rolling_restart_costs_nothing(chaos: Chaos, seed: int) -> None:
-    """Under load, each in turn gets SIGTERM: no attempt is counted, no lease has to run out."""
+    """A rolling restart with SIGTERM counts no attempt and waits for no lease."""
     async with chaos(
         seed, scenario="rolling SIGTERM", HEADRACE_MAX_DELIVERIES="1", HEADRACE_LEASE="PT60S"
     ) as run:
@@ -67,7 +67,7 @@ async def test_a_rolling_restart_costs_nothing(chaos: Chaos, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_zombie_is_fenced(chaos: Chaos, seed: int) -> None:
-    """Stopped past its lease and woken, a worker overwrites nothing newer and replies to nobody."""
+    """A worker that was stopped past its lease overwrites nothing newer and sends no reply."""
     await asyncio.gather(*(_zombie(chaos, point, seed) for point in ZOMBIES))
 
 
@@ -93,7 +93,10 @@ async def _zombie(chaos: Chaos, point: str, seed: int) -> None:
 async def test_others_go_on_beside_stopped_writers(
     chaos: Chaos, seed: int, record_property: Note
 ) -> None:
-    """Stopped anywhere inside a write, workers hold rows for seconds. Ten seeds: 50 instants."""
+    """Work of workers that are stopped inside a write is taken over in time.
+
+    A seed has five instants.
+    """
     rng = random.Random(f"instants {seed}")
     async with (
         chaos(seed, scenario="SIGSTOP inside writes", HEADRACE_LEASE=SHORT_LEASE) as run,
@@ -119,20 +122,20 @@ async def test_others_go_on_beside_stopped_writers(
 
 @dataclass(frozen=True)
 class _Braked:
-    """A worker behind a proxy that stops it in the middle of its first write."""
+    """Worker behind a proxy that stops it in the middle of its first write."""
 
     worker: Worker
     proxy: Proxy
 
     def wake(self) -> None:
-        """Let it go on."""
+        """Continue the worker."""
         self.proxy.heal()
         self.worker.send(signal.SIGCONT)
 
 
 @asynccontextmanager
 async def _braked(run: Run, rng: random.Random) -> AsyncIterator[_Braked]:
-    """One with an instant of its own: before, behind or in the middle of a piece that it sends."""
+    """Start a worker that is stopped at a random instant: before, after or inside a piece."""
     async with running_proxy(run.database.worker_url) as proxy:
         worker = await run.worker("--only", "indexer", HEADRACE_DATABASE_URL=proxy.url)
         pieces, share = rng.randrange(PIECES), rng.choice((0.0, rng.random(), 1.0))
@@ -142,7 +145,7 @@ async def _braked(run: Run, rng: random.Random) -> AsyncIterator[_Braked]:
 
 
 async def _edit_everything(run: Run) -> None:
-    """Whatever the zombie holds is old now."""
+    """Edit every document, so that a zombie's changes are outdated."""
     for project in run.logbook.projects:
         oracle = run.logbook.oracle(project)
         events = [
@@ -155,7 +158,7 @@ async def _edit_everything(run: Run) -> None:
 
 
 async def _serves(run: Run) -> None:
-    """Changes and questions come to their end."""
+    """Assert that changes and questions are handled."""
     await run.load.publish(20)
     await run.load.ask(5)
     await run.answered()

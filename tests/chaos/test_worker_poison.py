@@ -1,4 +1,4 @@
-"""Documents that break the parser: each dies alone, and the worker goes on as if nothing was."""
+"""Documents that break the parser: only they fail, and the worker continues."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FAULTS = {
     "hoard": (Lane.BULK, "LimitExceeded"),
     "spin": (Lane.LIVE, "LimitExceeded"),
 }
-"""A segmentation fault, an error, too much memory, too much time: in which lane, and the reason."""
+"""Lane and error of each fault: segmentation fault, exception, too much memory, too much time."""
 
 
 @pytest.mark.parametrize("seed", seeds())
 async def test_a_document_that_breaks_the_parser_dies_alone(chaos: Chaos, seed: int) -> None:
-    """Among others of its batch it is dead-lettered with its reason, and only it."""
+    """A document that breaks the parser is dead-lettered with its reason, and no other is."""
     async with chaos(
         seed,
         scenario="documents that break the parser",

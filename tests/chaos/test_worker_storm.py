@@ -1,4 +1,4 @@
-"""Questions while workers are killed all the time: each has exactly one terminal reply.
+"""Questions during continuous kills of workers: each has exactly one terminal reply.
 
 ``HEADRACE_TEST_QUERIES=10000`` asks as many.
 """
@@ -25,7 +25,7 @@ CHANGES_PER_SECOND = 16.0
 LONGEST_SECONDS = 60 + QUERIES / 5
 WORKERS = 3
 MANY_DELIVERIES = "100"
-"""A change may be in hand at several kills, and is not to be taken for what kills the workers."""
+"""A change may be pending during several kills, and must not be blamed for them."""
 LONGEST_LIFE_SECONDS = 1.5
 Note = Callable[[str, object], None]
 
@@ -33,7 +33,7 @@ Note = Callable[[str, object], None]
 @pytest.mark.timeout(2 * LONGEST_SECONDS)
 @pytest.mark.parametrize("seed", seeds())
 async def test_each_question_has_one_reply(chaos: Chaos, seed: int, record_property: Note) -> None:
-    """Whoever dies with it in hand, at whatever moment."""
+    """Each question has one reply, whichever workers are killed."""
     scenario = f"{QUERIES} questions, kill -9 all the time"
     async with chaos(seed, scenario=scenario, HEADRACE_MAX_DELIVERIES=MANY_DELIVERIES) as run:
         await asyncio.gather(*(run.worker() for _ in range(WORKERS)))
@@ -52,14 +52,14 @@ async def test_each_question_has_one_reply(chaos: Chaos, seed: int, record_prope
 
 
 async def _asked(run: Run) -> bool:
-    """Replies are collected meanwhile: they don't stay for ever."""
+    """Collect replies, which Redis does not keep for ever; true once all questions are asked."""
     await run.replies.collect(run.logbook.questions)
     return len(run.logbook.questions) >= QUERIES
 
 
 @asynccontextmanager
 async def _killing(run: Run, note: Note) -> AsyncIterator[None]:
-    """One worker after the other, a new one for each; all are alive in the end."""
+    """Kill and replace random workers for the length of the block."""
     stop, rng, kills = asyncio.Event(), random.Random(run.seed), 0
 
     async def kill() -> None:

@@ -1,11 +1,11 @@
-"""The one judge of a run: I1 to I5 of the fault plan, whatever was done to the servers.
+"""Verifier of a run: rules I1 to I5 of the fault plan, after any faults of the servers.
 
-I1  the index is the fold of the acknowledged changes by position; no chunk is there twice
-I2  every acknowledged change is applied, superseded or dead-lettered, and its outcome was told
-I3  every question has exactly one terminal reply, which shows what the question had to see
-I4  no byte of another project, in any row or reply
-I5  nothing waits or is pending 15 s after all is well again, and no chunk waits for its vector
-    (45 s where Redis lost the request); workers stay small
+I1  the index is the fold of the acknowledged changes by position; no chunk is stored twice
+I2  every acknowledged change is applied, superseded or dead-lettered, and has an outcome
+I3  every question has exactly one terminal reply, which contains what it had to find
+I4  no row or reply of a project contains a word of another
+I5  nothing waits or is pending 15 s after all faults end, and no chunk waits for its vector
+    (45 s if Redis lost the request); the memory of workers is limited
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Allowances", "Verifier"]
 
 SETTLED_SECONDS = 15.0
 REQUESTED_AGAIN_SECONDS = 45.0
-"""Embedders request again what Redis has lost when it is two leases old, every two leases."""
+"""Embedders repeat requests that Redis lost after two leases, every two leases."""
 MOST_MEMORY_MB = 600.0
 _MOST_LETTERS = 100_000
 _BUSY_CONNECTIONS = """
@@ -63,13 +63,12 @@ _TEXT_TABLES = {
 
 @dataclass(frozen=True)
 class Allowances:
-    """What a scenario may do to a run beyond the rule.
+    """Deviations from the rules that a scenario allows.
 
-    ``dead``: ids of the events that must lie in the dead letters, and no others. ``lost``: tokens
-    of acknowledged changes that may be gone, as the runbook says of the disaster; a change that
-    was handled before must have its effect all the same. ``lost_questions``: questions may be gone
-    with Redis, and have no reply. ``lost_outcomes``: so may what was told of changes.
-    ``settled_seconds``: another limit for I5.
+    ``dead``: ids of the events that must be the only dead letters. ``lost``: tokens of acknowledged
+    changes that may be lost, as the runbook describes; a change that was handled before must still
+    have its effect. ``lost_questions``: questions may be lost, and have no reply.
+    ``lost_outcomes``: outcomes may be lost. ``settled_seconds``: another limit for I5.
     """
 
     dead: Collection[str] = ()
@@ -81,7 +80,7 @@ class Allowances:
 
 @dataclass
 class Verifier:
-    """Looks at the servers directly, never through a proxy."""
+    """Checks the servers directly, never through a proxy."""
 
     redis: Redis
     database: Database
@@ -95,7 +94,7 @@ class Verifier:
     async def verify(
         self, workers: Sequence[Worker] = (), allowed: Allowances | None = None
     ) -> None:
-        """Call it when all faults are healed and at least one worker of each role runs."""
+        """Check all rules; call it after all faults, with a worker of each role running."""
         self.allowed = allowed or Allowances()
         assert not self.logbook.perhaps, "publish them again, and then verify"
         await self.assert_settled(self.allowed.settled_seconds)
@@ -135,13 +134,13 @@ class Verifier:
         await eventually(covered, "I5: every chunk has its vector", timeout=limit, every=0.1)
 
     def assert_bounded(self, workers: Sequence[Worker]) -> None:
-        """I5: no worker ever took more memory than a worker should."""
+        """I5: no worker's peak memory exceeds the limit."""
         for worker in workers:
             memory = worker.most_memory_mb()
             assert memory is None or memory < MOST_MEMORY_MB, f"{memory:.0f} MB\n{worker.tail()}"
 
     async def assert_handled(self, owner: asyncpg.Connection) -> None:
-        """I2: in the ledger or the dead letters, with an outcome; and no stray dead letter."""
+        """I2: each change is handled, with an outcome; there is no unexpected dead letter."""
         await self._assert_only_expected_dead()
         handled = await _ledger(owner) | await self._dead_tokens()
         told = await self._told()
@@ -149,11 +148,11 @@ class Verifier:
             token = one.position.token
             if token in self.allowed.lost:
                 continue
-            assert token in handled, f"I2: nothing became of {one}"
-            assert self.allowed.lost_outcomes or token in told, f"I2: nobody was told of {one}"
+            assert token in handled, f"I2: {one} was not handled"
+            assert self.allowed.lost_outcomes or token in told, f"I2: no outcome of {one}"
 
     def assert_answered(self) -> None:
-        """I3: one reply each, and the one that was due."""
+        """I3: each question has one reply, and the right one."""
         for question in self.logbook.questions:
             found = self.replies.by_query.get(question.id, [])
             least = 0 if self.allowed.lost_questions else 1
@@ -162,7 +161,7 @@ class Verifier:
                 _assert_answers(question, found[0].event)
 
     async def assert_apart(self, owner: asyncpg.Connection) -> None:
-        """I4: the rows and replies of a project hold no word that only another one has."""
+        """I4: the rows and replies of a project contain no word of another project."""
         for project in self.logbook.projects:
             for other in self.logbook.projects:
                 if other == project or other not in MARKERS:
@@ -179,7 +178,7 @@ class Verifier:
                     assert foreign not in reply.raw, f"I4: a foreign word in {reply.raw!r}"
 
     async def _unsettled(self) -> list[str]:
-        """What waits, in words; a server that is just coming back is a reason too."""
+        """Descriptions of waiting entries and questions, or the error of an unreachable server."""
         try:
             backlog = await read_backlog(self.redis, self.names)
             await self.replies.collect(self.logbook.questions)
@@ -191,12 +190,12 @@ class Verifier:
         return waiting
 
     async def _busy_connections(self) -> list[str]:
-        """What Postgres does and who waits for whom, where something hangs."""
+        """Activity of Postgres and its blocked sessions."""
         async with self._owner() as owner:
             return [str(dict(row)) for row in await owner.fetch(_BUSY_CONNECTIONS)]
 
     async def _lost(self, owner: asyncpg.Connection) -> set[str]:
-        """Changes that may be gone, and are: what was handled is not."""
+        """Changes that may be lost and have not been handled."""
         handled = await _ledger(owner)
         return {token for token in self.allowed.lost if token not in handled}
 
@@ -236,7 +235,7 @@ class Verifier:
 
 
 def _assert_answers(question: Question, event: object) -> None:
-    """What was answered in time shows what it had to see."""
+    """Assert that an answer that is not stale contains the document it must find."""
     if not isinstance(event, QueryAnswered):
         problem = getattr(event, "data", event)
         assert "InternalError" not in str(problem), f"I3: {problem} for {question}"
@@ -254,7 +253,7 @@ async def _ledger(owner: asyncpg.Connection) -> set[str]:
 
 
 async def _rows_with(owner: asyncpg.Connection, table: str, project: str, word: str) -> int:
-    """How many rows of a project hold a word."""
+    """Number of rows of a project that contain a word."""
     count: int = await owner.fetchval(
         f"SELECT count(*) FROM {table} t {_TEXT_TABLES[table]}"  # noqa: S608  # names from above
         " WHERE p.name = $1 AND position($2 IN t::text) > 0",

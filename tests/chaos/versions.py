@@ -1,4 +1,4 @@
-"""The next version of the code: a copy of this tree with a migration more, and a use for it."""
+"""Next version of the code: a copy of this tree with one more migration and code that uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import within
 __all__ = ["NEXT", "OLD", "NextVersion", "contracting", "expanding"]
 
 OLD, NEXT = "headrace", "headrace-next"
-"""What each version calls itself as the source of its events, and in the new column."""
+"""Name of each version as the source of its events and in the new column."""
 
 _ROOT = Path(__file__).parents[2]
 _LEFT_OUT = (".*", "__pycache__", "docs", "requirements.lock")
@@ -48,7 +48,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True)
 class NextVersion:
-    """Its migration leads to ``revision``; its workers come from ``fleet``."""
+    """Version with its migration's ``revision`` and a ``fleet`` of its workers."""
 
     revision: str
     fleet: Fleet
@@ -66,7 +66,7 @@ class NextVersion:
         assert f"at revision {self.revision}\n" in output.decode(), output.decode()
 
     async def worker(self, run: Run) -> Worker:
-        """A further worker of a run, by this version."""
+        """Start a worker of this version in a run."""
         worker = await self.fleet.start(environment=run.environment)
         run.workers.append(worker)
         return worker
@@ -74,14 +74,14 @@ class NextVersion:
 
 @contextmanager
 def expanding(directory: Path) -> Iterator[NextVersion]:
-    """One whose migration lets the code before it go on: the column has a default."""
+    """Version whose migration allows the previous code: the new column has a default."""
     with _version(directory, head_revision(), _ADD) as version:
         yield version
 
 
 @contextmanager
 def contracting(directory: Path) -> Iterator[NextVersion]:
-    """One whose migration shuts the code before it out, which doesn't know the column."""
+    """Version whose migration excludes the previous code, which does not know the new column."""
     with _version(directory, _REVISION, _ADD, _REQUIRE) as version:
         yield version
 

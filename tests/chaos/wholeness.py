@@ -1,4 +1,4 @@
-"""What must hold of a project's indexes at rest, whatever was killed before."""
+"""Rules for a project's indexes at rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.indexes import assert_equals_oracle
 __all__ = ["MODEL_TOKENS", "assert_nothing_left_over", "assert_whole", "generations", "live_digest"]
 
 MODEL_TOKENS = 254
-"""Longest text of the models that count as the built-in one does."""
+"""Longest text of the models that count tokens as the built-in one does."""
 
 _OWNED_TABLES = """
     SELECT c.table_name
@@ -33,7 +33,7 @@ async def assert_whole(
     count: CountTokens,
     limit_tokens: int = MODEL_TOKENS,
 ) -> None:
-    """The live generation is the fold of the log by its recipe, and its rows are as written.
+    """Assert that the live generation is the fold of the log, with its rows as written.
 
     Chunks, lines, vectors (I1), digests, postings.
     """
@@ -49,7 +49,7 @@ async def assert_whole(
 
 
 async def live_digest(owner: asyncpg.Connection, project: str) -> str:
-    """The digest of the live generation, computed from its rows, in hex."""
+    """Digest of the live generation, computed from its rows, in hex."""
     live = await _live(owner, project)
     async with owner.transaction():
         return index_digest([one async for one in stored_documents(owner, live["id"])]).hex()
@@ -66,7 +66,7 @@ async def generations(owner: asyncpg.Connection, project: str) -> dict[int, str]
 
 
 async def assert_nothing_left_over(owner: asyncpg.Connection) -> None:
-    """No table has rows, and no HNSW index is there, of a generation that doesn't exist."""
+    """Assert that no rows and no HNSW index of a missing generation exist."""
     tables = [row["table_name"] for row in await owner.fetch(_OWNED_TABLES)]
     assert {"documents", "chunks", "embeddings", "keyword_segments"} <= set(tables)
     for table in tables:

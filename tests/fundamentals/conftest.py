@@ -1,4 +1,4 @@
-"""One running worker per test."""
+"""Running worker for each test."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support.running import LOCAL_MODEL, Headrace, headrace
 
 @pytest.fixture
 async def running(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker on real servers, with a model that is quick."""
+    """Worker on real servers, with a fast model."""
     async with headrace(redis_url, database) as it:
         yield it
 
 
 @pytest.fixture
 async def with_model(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker with the built-in model, which knows what words mean."""
+    """Worker with the built-in model, which embeds by meaning."""
     async with headrace(redis_url, database, model=LOCAL_MODEL) as it:
         yield it

@@ -1,4 +1,4 @@
-"""Nothing vanishes: what can't be processed is kept with the reason, while the rest flows on."""
+"""Dead letters: a failed event is kept with its reason, and the others are processed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import eventually
 
 
 async def test_a_malformed_event_lies_in_the_dead_letters(running: Headrace) -> None:
-    """Bytes that are no event are kept as they came, and the next event is indexed."""
+    """A malformed event is kept unchanged, and the next event is indexed."""
     raw = b'{"specversion": "1.0", "type": "document.changed", "data": '
     await add_entry(running, {"event": raw})
     assert isinstance(await running.change("next.md", "It flows on."), DocumentIndexed)
@@ -32,14 +32,14 @@ async def test_a_malformed_event_lies_in_the_dead_letters(running: Headrace) -> 
 
 
 async def test_an_entry_without_an_event_is_kept_whole(running: Headrace) -> None:
-    """A publisher that mistook the field's name finds what it wrote."""
+    """An entry without the field ``event`` is kept with all its fields."""
     await add_entry(running, {"evnt": "{}", "by": "mistake"})
     [letter] = await eventually(lambda: letters(running), "one dead letter")
     assert json.loads(letter.event) == {"evnt": "{}", "by": "mistake"}
 
 
 async def test_a_poison_event_is_refused_with_the_reason(running: Headrace) -> None:
-    """A reference to content that nobody stored can't be indexed, now or later."""
+    """A reference to content that is not stored is rejected at the first attempt."""
     outcome = await running.change("lost.md", content_ref=reference_to("Lost."))
     assert isinstance(outcome, DocumentRejected)
     assert outcome.data.problem.type == "UnsupportedContent"
@@ -51,7 +51,7 @@ async def test_a_poison_event_is_refused_with_the_reason(running: Headrace) -> N
 async def test_a_raising_event_is_tried_again_then_kept_and_can_be_redriven(
     redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A defect costs its event five attempts; once it is mended, redriving indexes the event."""
+    """An event that raises is dead-lettered after five attempts; it can be redriven after a fix."""
     defect = Defect(monkeypatch, "unlucky.md")
     async with headrace(redis_url, database, retry_delay="0.05") as running:
         outcome = await running.change("unlucky.md", "Mended at last.")
@@ -69,7 +69,7 @@ async def test_a_raising_event_is_tried_again_then_kept_and_can_be_redriven(
 
 
 async def test_a_redriven_event_never_overwrites_a_newer_one(running: Headrace) -> None:
-    """A redrive keeps the event's place in the log, which by then is an old one."""
+    """A redriven event keeps its original position, so it doesn't replace newer text."""
     older = "The older text."
     await running.change("page.md", content_ref=reference_to(older))
     await running.change("page.md", "The newer text.")

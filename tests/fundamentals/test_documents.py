@@ -1,4 +1,4 @@
-"""What happens to documents: start reading here."""
+"""Documents, from publishing to answers: start reading here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BAKERY = "# Bread\n\nKnead the dough, let it rest, and bake it in a hot oven.\n"
 
 
 async def test_a_published_document_is_found_where_it_stands(with_model: Headrace) -> None:
-    """Publish a document, ask about it, and get the lines that hold the answer."""
+    """A question finds the published document and cites the lines that hold the answer."""
     await with_model.change("guide/river.md", RIVER)
     await with_model.change("guide/bread.md", BAKERY)
     answer = await with_model.client.ask("docs", "how does water get into the channel?")
@@ -24,7 +24,7 @@ async def test_a_published_document_is_found_where_it_stands(with_model: Headrac
 
 
 async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) -> None:
-    """The answer to a query with ``min_event`` reflects that change, without any waiting around."""
+    """The answer to a query with ``min_event`` contains that change."""
     await running.change("a.md", "The gate is painted green.")
     receipt = await running.client.upsert("docs", "a.md", "The gate is painted red.")
     answer = await running.client.ask("docs", "colour of the gate", min_event=receipt.token)
@@ -33,7 +33,7 @@ async def test_a_query_can_demand_to_be_as_new_as_a_change(running: Headrace) ->
 
 
 async def test_an_answer_says_when_it_is_stale(running: Headrace) -> None:
-    """A change that never comes makes the answer stale, not late."""
+    """A query for a change that never comes gets a stale answer after ``max_wait``."""
     await running.change("a.md", "The gate is painted green.")
     answer = await running.client.ask(
         "docs",
@@ -46,7 +46,7 @@ async def test_an_answer_says_when_it_is_stale(running: Headrace) -> None:
 
 
 async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
-    """Chunks whose text stays keep their rows and their vectors."""
+    """Chunks with unchanged text keep their rows and vectors."""
     sections = [
         f"# Part {number}\n\n" + f"Sentence {number} of the book. " * 40 for number in range(6)
     ]
@@ -60,7 +60,7 @@ async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
 
 
 async def test_a_rename_embeds_nothing(running: Headrace) -> None:
-    """A document under another name is the same text: only its citation changes."""
+    """A rename changes the citation and embeds nothing."""
     await running.change("old/river.md", RIVER)
     receipt = await running.client.rename("docs", "new/river.md", "old/river.md", RIVER)
     renamed = await running.outcome(receipt)
@@ -71,7 +71,7 @@ async def test_a_rename_embeds_nothing(running: Headrace) -> None:
 
 
 async def test_a_copy_embeds_nothing(running: Headrace) -> None:
-    """Vectors are known by what was embedded, not by where it stands."""
+    """Vectors are cached by text, so a copy under another uri needs no embedding."""
     await running.change("river.md", RIVER)
     copied = await running.change("copy/of/it.md", RIVER)
     assert isinstance(copied, DocumentIndexed)
@@ -80,7 +80,7 @@ async def test_a_copy_embeds_nothing(running: Headrace) -> None:
 
 
 async def test_a_deleted_document_is_gone(running: Headrace) -> None:
-    """No answer holds a chunk of a document that was deleted."""
+    """An answer contains no chunk of a deleted document."""
     await running.change("river.md", RIVER)
     await running.change("bread.md", BAKERY)
     await running.outcome(await running.client.delete("docs", "river.md"))

@@ -1,4 +1,4 @@
-"""Projects don't meet, and an agent's private documents are its own."""
+"""Isolation of projects, and of private documents of agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.running import Headrace
 
 
 async def test_projects_dont_meet(running: Headrace) -> None:
-    """The same question finds each project's own document, and never the other's."""
+    """A question finds documents of its own project only."""
     await running.change("a.md", "The secret of the mill is its wheel.", project="mill")
     await running.change("a.md", "The secret of the bakery is its oven.", project="bakery")
     for project, word in {"mill": "wheel", "bakery": "oven"}.items():
@@ -19,7 +19,7 @@ async def test_projects_dont_meet(running: Headrace) -> None:
 
 
 async def test_private_documents_are_their_agents_own(running: Headrace) -> None:
-    """Two agents may keep documents under one uri; nobody else sees either."""
+    """Two agents may keep private documents under one uri, and neither finds the other's."""
     await running.change("notes.md", "Everybody knows the plan.")
     await running.change("notes.md", "Ada's plan is secret.", agent="ada")
     await running.change("notes.md", "Bob's plan is secret.", agent="bob")
@@ -34,7 +34,7 @@ async def test_private_documents_are_their_agents_own(running: Headrace) -> None
 
 
 async def test_an_unknown_project_is_refused(running: Headrace) -> None:
-    """A typo in the project's name gets a clear refusal, not an empty answer."""
+    """A misspelt project is refused with an error, not with an empty answer."""
     await running.change("a.md", "Text.")
     with pytest.raises(QueryRefused, match="no project 'doc'"):
         await running.client.ask("doc", "text")

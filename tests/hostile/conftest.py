@@ -1,4 +1,4 @@
-"""What was tried and what became of it, counted; printed when these tests are run by themselves."""
+"""Tally of hostile inputs and their results, printed when these tests run by themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROPERTY = "hostile"
 
 @pytest.fixture
 def tell(record_property: Callable[[str, object], None]) -> Tell:
-    """Tells what was tried, and how often each thing became of it."""
+    """Record a kind of input with the number of each result."""
 
     def told(what: str, found: Counter[str]) -> None:
         parts = ", ".join(f"{count:,} {name}" for name, count in found.most_common())
@@ -24,7 +24,7 @@ def tell(record_property: Callable[[str, object], None]) -> Tell:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tally of a run."""
+    """Print the tally of the run."""
     reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
     lines = [
         f"{report.outcome}: {value}"

@@ -1,4 +1,4 @@
-"""500 documents that break parsers: from a directory, a repository, and as events."""
+"""Documents that break parsers (500): from a directory, a repository, and as events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BULK = Names().stream(Topic.CHANGED_BULK)
 async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
     redis_url: str, database: Database, tmp_path: Path, tell: Tell
 ) -> None:
-    """What is text is indexed as it is or refused with its reason; what isn't is not published."""
+    """Text is indexed unchanged or refused with a reason; other files are not published."""
     documents = list(hostile_documents(COUNT))
     events, found = await asyncio.to_thread(synced, tmp_path, documents)
     async with hostile_worker(
@@ -53,13 +53,13 @@ async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
         assert not suspect.defects()
     assert await stored(database) == {e.data.uri: e.data.content_hash for e in indexed}
     tell("that are no text, as events", Counter({"refused": dead, "blank": len(others) - dead}))
-    tell(f"documents, {innocents.served} innocents served meanwhile", found)
+    tell(f"documents, {innocents.served} innocents served", found)
 
 
 def synced(
     home: Path, documents: Sequence[HostileDocument]
 ) -> tuple[list[DocumentChanged], Counter[str]]:
-    """What a directory of them publishes; a repository must publish the same."""
+    """Changes that a directory of documents publishes; a repository must publish the same."""
     files: dict[str, str | bytes] = {one.name: one.raw for one in documents}
     directory = home / "plain"
     write_files(directory, files)
@@ -77,7 +77,7 @@ def synced(
 
 
 async def refused(suspect: Suspect, documents: Sequence[HostileDocument]) -> int:
-    """How many bytes that are no text were refused, in an event that says that they are."""
+    """Send bytes that are not text as events, and count those refused with a known reason."""
     for one in documents:
         content = one.raw.decode(errors="surrogateescape")
         data = {"project": "raw", "uri": one.name, "content": content}
@@ -95,7 +95,7 @@ async def fates(
     events: Sequence[DocumentChanged],
     found: Counter[str],
 ) -> list[DocumentChanged]:
-    """Count what became of each; those that were indexed."""
+    """Count the outcomes, and return the events that were indexed."""
     outcomes = await suspect.client.wait(receipts, PATIENCE)
     indexed = []
     for receipt, event in zip(receipts, events, strict=True):
@@ -111,7 +111,7 @@ async def fates(
 
 
 async def stored(database: Database) -> dict[str, str]:
-    """Hash of the content by uri, of what was published."""
+    """Hash of the stored content by uri."""
     owner = await asyncpg.connect(database.owner_url)
     rows = await owner.fetch(
         "select d.uri, d.content_hash from documents d "

@@ -1,4 +1,4 @@
-"""Envelopes that should not be sent: parsed, and sent to a worker that serves others.
+"""Malformed envelopes: parsed directly, and sent to a worker that serves others.
 
 ``HEADRACE_TEST_ENVELOPES=5000`` sends as many to the worker.
 """
@@ -33,16 +33,16 @@ from tests.support.tally import Tell
 COUNT = 5_000
 SENT = int(os.environ.get("HEADRACE_TEST_ENVELOPES", "2000"))
 SEEDS = int(os.environ.get("HEADRACE_TEST_SEEDS", "1"))
-"""How often so many are made; the first ones are those of every run."""
+"""Number of sets of envelopes; the first set is the same in every run."""
 AT_ONCE = 500
-"""So many lie before an innocent change in its lane, at most."""
+"""Most envelopes that precede an innocent change in its lane."""
 
 NAMES = Names()
 MOST_RSS_BYTES = 600 * 2**20
 
 
 def parsed(envelope: Envelope) -> DocumentChanged | QueryRequested | None:
-    """The event, or None for what must be refused."""
+    """The event, or None if the envelope must be refused."""
     event = QueryRequested if envelope.topic is Topic.QUERY else DocumentChanged
     try:
         return event.from_bytes(envelope.raw)
@@ -54,7 +54,7 @@ def parsed(envelope: Envelope) -> DocumentChanged | QueryRequested | None:
 
 
 def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
-    """Nothing but ``MalformedEvent``, in one printable line; what passes comes back the same."""
+    """Parsing raises ``MalformedEvent`` in one printable line; events survive a round trip."""
     found: Counter[str] = Counter()
     for seed in range(SEEDS):
         for envelope in corpus(COUNT, seed):
@@ -68,7 +68,7 @@ def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
 async def test_a_worker_survives_them_and_serves_others(
     redis_url: str, database: Database, tmp_path: Path, tell: Tell
 ) -> None:
-    """Each is applied, answered or dead-lettered with its reason; others are served meanwhile."""
+    """Each envelope is applied, answered or dead-lettered with a reason, and others are served."""
     envelopes = [one for seed in range(SEEDS) for one in corpus(SENT, seed)]
     async with hostile_worker(redis_url, database, tmp_path / "home") as suspect:
         innocents = Innocents(suspect.client)
@@ -82,11 +82,11 @@ async def test_a_worker_survives_them_and_serves_others(
         found = await fates(suspect, entries)
         assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
         assert not suspect.defects()
-    tell(f"envelopes sent, {innocents.served} innocents served meanwhile", found)
+    tell(f"envelopes sent, {innocents.served} innocents served", found)
 
 
 async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic, str], Envelope]:
-    """The entries that hold them, by topic and entry id."""
+    """Add the envelopes to their streams; by topic and entry id."""
     async with redis.pipeline(transaction=False) as pipeline:
         for one in envelopes:
             fields: Any = one.fields
@@ -98,7 +98,7 @@ async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic,
 
 
 async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) -> Counter[str]:
-    """What became of each entry; asserts that it is what should."""
+    """Count the result of each entry, and assert that it is an allowed one."""
     dead: dict[tuple[Topic, str], str] = {}
     for letter, kept in await suspect.letters():
         dead[Topic(letter.topic), letter.entry_id] = letter.error
@@ -119,7 +119,7 @@ async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) ->
             assert event is None or can_be_refused(envelope, event), (reason, envelope)
         elif isinstance(event, QueryRequested):
             found["answered"] += 1
-            if "id" in event.model_fields_set:  # nobody waits for one without
+            if "id" in event.model_fields_set:  # without an id no client waits
                 answered.add(event.id)
         else:
             assert event is not None, f"{envelope} was neither refused nor dead-lettered"
@@ -130,7 +130,7 @@ async def fates(suspect: Suspect, entries: dict[tuple[Topic, str], Envelope]) ->
 
 
 def token_of(topic: Topic, entry_id: str, envelope: Envelope) -> str:
-    """What the outcome is told under: the place that the entry had before, where it says so."""
+    """Token of the entry's outcome: of the asserted position, if there is one."""
     kept = envelope.fields.get(b"position")
     if kept is not None:
         return LogPosition(int(kept), 0).token
@@ -138,14 +138,14 @@ def token_of(topic: Topic, entry_id: str, envelope: Envelope) -> str:
 
 
 def can_be_refused(envelope: Envelope, event: DocumentChanged | QueryRequested) -> bool:
-    """Whether something other than its form is wrong with it."""
+    """True if the event may be refused for another reason than its form."""
     if isinstance(event, QueryRequested):
         return not NAMES.is_replies(event.data.reply_to, 0)
     return b"position" in envelope.fields or event.data.content_ref is not None
 
 
 async def outcomes_of(redis: Redis) -> dict[str, str]:
-    """Outcome by token."""
+    """Outcome by token of each indexed change."""
     entries: list[Entry] = await read_stream(redis, NAMES.stream(Topic.OUTCOME))
     events = [
         DocumentIndexed.from_bytes(one.fields[b"event"]) for one in entries if is_indexed(one)

@@ -1,4 +1,4 @@
-"""Keys of Redis that hold something else than what is expected there."""
+"""Redis keys that hold another type than expected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def suspect(redis_url: str, database: Database, tmp_path: Path) -> AsyncIt
 
 
 async def test_a_reply_that_can_not_be_added_ends_as_a_dead_letter(suspect: Suspect) -> None:
-    """A key that is no stream where a question wants its reply keeps nobody busy for ever."""
+    """A question whose reply key is not a stream becomes a dead letter."""
     reply_to = NAMES.replies("occupied")
     await suspect.redis.set(reply_to, "not a stream")
     data = {"project": "innocents", "text": "mill", "reply_to": reply_to}
@@ -41,7 +41,7 @@ async def test_a_reply_that_can_not_be_added_ends_as_a_dead_letter(suspect: Susp
 async def test_what_is_no_dead_letter_hides_no_other(
     suspect: Suspect, redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Whatever somebody adds to a stream of dead letters is listed, shown and redriven like one."""
+    """Malformed dead letters are listed, shown and redriven like others."""
     key = NAMES.dead(Topic.CHANGED_LIVE)
     odd: list[dict[Any, Any]] = [{"a": "b"}, {"event": b"\xff", "attempts": "many", b"\xff": ""}]
     for fields in odd:

@@ -1,4 +1,4 @@
-"""What is too large is refused before any work is done for it."""
+"""Oversized input: refused before any work is done for it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MOST_RSS_BYTES = 900 * 2**20
 async def test_a_body_of_64_mb(
     redis_url: str, database: Database, tmp_path: Path, tell: Tell
 ) -> None:
-    """By a stream it is a dead letter, by the command line one line; others are served."""
+    """An event of 64 MB becomes a dead letter, and the command line refuses it in one line."""
     head = b'{"type": "document.changed", "data": {"project": "big", "uri": "u", "content": "'
     body = head + b"x" * BODY_BYTES + b'"}}'
     async with hostile_worker(redis_url, database, tmp_path / "home") as suspect:
         async with Innocents(suspect.client).at_work():
             key = Names().stream(Topic.CHANGED_LIVE)
-            # not by a client of ours, which gives up a write after some seconds
+            # the public client would give up the write after a few seconds
             async with Redis.from_url(redis_url) as patient:
                 entry_id: Any = await patient.xadd(key, {"event": body})
             await suspect.passed({Topic.CHANGED_LIVE: entry_id.decode()})
@@ -52,7 +52,7 @@ async def test_a_body_of_64_mb(
 
 
 async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_large() -> None:
-    """And when it says less than it is, it goes no further than to the worker."""
+    """Content larger than its stated size is fetched once and refused."""
 
     async def fetch(project: str, sha256: str) -> str:
         fetched.append(sha256)

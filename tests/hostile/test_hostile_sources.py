@@ -1,4 +1,4 @@
-"""Directories and repositories that were made to harm whoever syncs them."""
+"""Directories and repositories that are made to harm the syncing process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = "the-hook-ran"
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file that no source below may give away."""
+    """A file outside, which no source below may reveal."""
     path = tmp_path / "outside" / "secret.txt"
     path.parent.mkdir()
     path.write_text("what nobody may see")
@@ -32,21 +32,21 @@ def outside(tmp_path: Path) -> Path:
 
 
 def published(path: Path) -> tuple[dict[str, str | None], Counter[Skip]]:
-    """Content by uri of what a sync would publish, as events; and what it skips."""
+    """Content by uri that a sync would publish, and the skipped files by reason."""
     run = begin(open_source(path), max_bytes=LIMIT_BYTES)
     events = [document_changed(change, "project") for change in run]
     return {one.data.uri: one.data.content for one in events}, run.report.skipped
 
 
 def hash_object(repository: Repository, raw: bytes, kind: str = "blob") -> str:
-    """Write an object that ``git add`` would never write; its id."""
+    """Write an object that ``git add`` would refuse, and return its id."""
     command = ["git", "-C", str(repository.path), "hash-object", "-w", "-t", kind, "--literally"]
     found = subprocess.run([*command, "--stdin"], input=raw, capture_output=True, check=True)
     return found.stdout.decode().strip()
 
 
 def commit_tree(repository: Repository, entries: list[tuple[str, bytes, str]]) -> None:
-    """Make HEAD a tree of (mode, name, object id), whatever git thinks of it."""
+    """Point HEAD to a tree of (mode, name, object id), even if git considers it invalid."""
     raw = b"".join(
         mode.encode() + b" " + name + b"\0" + bytes.fromhex(one) for mode, name, one in entries
     )
@@ -56,7 +56,7 @@ def commit_tree(repository: Repository, entries: list[tuple[str, bytes, str]]) -
 
 
 def test_odd_names_are_published_or_skipped(tmp_path: Path, tell: Tell) -> None:
-    """Control characters, option-like names, names that are too long: never a crash."""
+    """Names with control characters, option-like names and long names are published or skipped."""
     names = [
         *(control.replace("/", "") for control in CONTROLS),
         *("-rf", "--", "--help", "$(reboot)", "`id`", ";ls", "a b", "'", '"', "\\", "%s", "*", "?"),
@@ -85,7 +85,7 @@ def test_odd_names_are_published_or_skipped(tmp_path: Path, tell: Tell) -> None:
 
 
 def test_a_path_at_the_end_of_what_the_system_can_open(tmp_path: Path) -> None:
-    """Files further down are skipped; the others are published."""
+    """Files with longer paths than the system can open are skipped, and the others published."""
     (tmp_path / "near.txt").write_text("near")
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(30):
@@ -101,7 +101,7 @@ def test_a_path_at_the_end_of_what_the_system_can_open(tmp_path: Path) -> None:
 
 
 def test_no_link_leads_out(tmp_path: Path, outside: Path) -> None:
-    """Neither a file's, a directory's, nor one that takes the place of a file meanwhile."""
+    """No symbolic link is followed, even if it replaces a file during a sync."""
     directory = tmp_path / "plain"
     directory.mkdir()
     (directory / "a.txt").write_text("inside")
@@ -123,7 +123,7 @@ def test_no_link_leads_out(tmp_path: Path, outside: Path) -> None:
 
 
 def test_a_tree_that_points_out_stays_inside(tmp_path: Path, outside: Path, tell: Tell) -> None:
-    """``..``, ``.git``, absolute names and empty ones are only names: nothing is opened by them."""
+    """Names such as ``..``, ``.git`` and absolute paths of a git tree open no file outside."""
     repository = create_repository(tmp_path / "git")
     blob = hash_object(repository, b"inside")
     names = [b"", b".", b"..", b"../outside/secret.txt", b".git", str(outside).encode(), b"a//b"]
@@ -140,7 +140,7 @@ def test_a_tree_that_points_out_stays_inside(tmp_path: Path, outside: Path, tell
 
 
 def test_nothing_of_a_repository_is_run(tmp_path: Path) -> None:
-    """Hooks, filters, the file system monitor, textconv, pagers, ssh commands, aliases."""
+    """A sync runs no hook, filter, monitor, diff driver or alias of a repository."""
     repository = create_repository(tmp_path / "git", {"a.txt": "content", "b.md": "# B"})
     mark = tmp_path / MARK
     script = tmp_path / "script"
@@ -177,7 +177,7 @@ def test_nothing_of_a_repository_is_run(tmp_path: Path) -> None:
 
 
 def test_a_git_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten trees of ten times the same tree name ten billion files in two kilobytes."""
+    """A repository whose trees name ten billion files in two kilobytes is refused."""
     monkeypatch.setattr(git_process, "LARGEST_OUTPUT_BYTES", 2**20)
     repository = create_repository(tmp_path)
     one = hash_object(repository, b"content")
@@ -195,7 +195,7 @@ def test_a_git_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """In place of a file of git's, in a config that is included, or in place of an object."""
+    """A pipe instead of a git file, an included config or an object doesn't block a sync."""
     monkeypatch.setattr(git_process, "LONGEST_WAIT", timedelta(seconds=1))
     repository = create_repository(tmp_path, {"a.txt": "content"})
     blob = repository.git("rev-parse", "HEAD:a.txt")
@@ -216,7 +216,7 @@ def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(
 
 
 def test_rules_that_are_too_large_or_make_no_sense(tmp_path: Path) -> None:
-    """A committed file of rules that unpacks to gigabytes isn't even read."""
+    """Rules above the size limit are ignored; rules with too many stars are refused."""
     large = b"*.md\n" * 300_000
     repository = create_repository(tmp_path, {"a.md": "# A", ".headraceignore": large})
     assert set(published(tmp_path)[0]) == {"a.md"}
@@ -228,7 +228,7 @@ def test_rules_that_are_too_large_or_make_no_sense(tmp_path: Path) -> None:
 
 
 def test_a_remote_with_an_endless_address(tmp_path: Path) -> None:
-    """No link is made of it, and the documents are published without."""
+    """Documents of a repository with an overlong remote address are published."""
     repository = create_repository(tmp_path, {"a.md": "# A"})
     repository.git("remote", "add", "origin", f"https://github.com/owner/{'n' * 3000}")
     assert published(tmp_path)[0] == {"a.md": "# A"}

@@ -1,4 +1,4 @@
-"""Texts that break out of quotes, patterns, formats and markup, in every field that takes text."""
+"""Injections: texts that break out of quotes, patterns, formats and markup, in every text field."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LONG = [f"{text} " * (100 // len(text) + 1) for text in INJECTIONS]
 
 
 def change_with(text: str, number: int) -> DocumentChange:
-    """A document that has the text in every field that holds any text."""
+    """Change with the text in every text field."""
     return DocumentChange(
         project=PROJECT,
         uri=f"{text}{number}",
@@ -57,7 +57,7 @@ def change_with(text: str, number: int) -> DocumentChange:
 async def test_each_is_stored_as_it_is_and_found_as_it_is(
     redis_url: str, database: Database, tmp_path: Path, tell: Tell
 ) -> None:
-    """In uris, titles, contents, metadata, permalinks; as filters, and as questions."""
+    """Injections are stored unchanged and work as filters and as questions."""
     changes = [change_with(text, number) for number, text in enumerate(INJECTIONS)]
     async with headrace(redis_url, database, model=HASHING_MODEL) as running:
         events = [DocumentChanged(data=change) for change in changes]
@@ -98,7 +98,7 @@ async def found_by_every_filter(
 
 
 async def asked(running: Headrace, question: str, **filters: Any) -> tuple[SearchResult, ...]:
-    """Results of a question with filters; nothing may fail on the way."""
+    """Results of a question with filters, none of which may fail."""
     answer = await running.client.ask(
         PROJECT, question[:2000], filters=Filters(**filters), limit=100, explain=True
     )
@@ -107,7 +107,7 @@ async def asked(running: Headrace, question: str, **filters: Any) -> tuple[Searc
 
 
 def filled_in(text: str, result: SearchResult) -> str:
-    """A template's own places are filled in once; what is put there is no template."""
+    """Expected end of the permalink; empty if the text has braces, which may be filled in."""
     return text if "{" not in text else ""
 
 
@@ -115,7 +115,7 @@ def filled_in(text: str, result: SearchResult) -> str:
     "field", ["project", "agent", "collections", "media_type", "commit", "kind"]
 )
 def test_names_take_no_injection(field: str, tell: Tell) -> None:
-    """A name is refused, or it is made of letters, digits and a few marks."""
+    """A name with an injection is refused unless it consists of harmless characters."""
     found: Counter[str] = Counter()
     for text in (*INJECTIONS, *LONG):
         values: dict[str, Any] = {"project": PROJECT, "uri": "u", "content": "c"}
@@ -131,7 +131,7 @@ def test_names_take_no_injection(field: str, tell: Tell) -> None:
 
 @pytest.mark.parametrize("field", ["project", "agent", "min_event", "reply_to", "mode"])
 def test_questions_take_no_injection(field: str, tell: Tell) -> None:
-    """What a question is addressed by is refused, or can only be a name."""
+    """A question's names are refused unless they consist of harmless characters."""
     found: Counter[str] = Counter()
     for text in (*INJECTIONS, *LONG):
         values = {"project": PROJECT, "text": "mill", "reply_to": Names().replies("me")}
@@ -147,7 +147,7 @@ def test_questions_take_no_injection(field: str, tell: Tell) -> None:
 
 
 async def test_models_keep_their_names(database: Database, tell: Tell) -> None:
-    """The name of a model is any text: it is stored as it is, and leads to itself."""
+    """A model's name is stored unchanged, whatever characters it contains."""
     async with opened(database.worker_url) as worker:
         for number, text in enumerate(INJECTIONS):
             project = f"project-{number}"
@@ -159,7 +159,7 @@ async def test_models_keep_their_names(database: Database, tell: Tell) -> None:
 
 
 async def test_a_client_says_what_is_wrong(redis_url: str, database: Database) -> None:
-    """Before anything is sent, in a line that a terminal can show."""
+    """The client refuses an invalid project with a printable error."""
     async with headrace(redis_url, database, only=["answerer"], model=HASHING_MODEL) as running:
         for text in INJECTIONS:
             with pytest.raises(UsageError) as caught:

@@ -1,4 +1,4 @@
-"""1,000 probes of one project's people at another's documents, through every door there is."""
+"""Isolation of projects: 1,000 probes from one project at the documents of another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.writes import RECIPE, opened
 
 MINE, THEIRS = "alpha", "beta"
 MARKS = ("zephyrbeta", "zephyrann")
-"""Words of the other project, and of another agent of mine: no probe may bring them back."""
+"""Words of the other project and of another agent; no probe may return them."""
 
 QUESTIONS = 600
 CHANGES = 100
@@ -58,7 +58,7 @@ TARGETS = (
 
 @dataclass
 class Doors:
-    """A worker with two projects, and what a prober of one knows of the other."""
+    """Worker with two projects, and facts of one that a prober from the other uses."""
 
     suspect: Suspect
     cli: Cli
@@ -92,7 +92,7 @@ async def doors(redis_url: str, database: Database, tmp_path: Path) -> AsyncIter
 
 
 def question(rng: random.Random, number: int, token: str) -> dict[str, Any]:
-    """A query of my project that asks for what is theirs, in one way or several."""
+    """Random query of my project that asks for documents of the other project."""
     filters: dict[str, Any] = rng.choice(
         [
             {},
@@ -130,7 +130,7 @@ def question(rng: random.Random, number: int, token: str) -> dict[str, Any]:
 
 
 async def test_no_question_brings_anything_of_theirs(doors: Doors, tell: Tell) -> None:
-    """Whatever it filters by, names or waits for; and no reply goes to a key of somebody else's."""
+    """No reply contains the other project's text, and no query changes a key of others."""
     rng, names, redis = random.Random(5), Names(), doors.suspect.redis
     await doors.suspect.settled()
     before = await keys_of(doors.suspect)
@@ -150,7 +150,7 @@ async def test_no_question_brings_anything_of_theirs(doors: Doors, tell: Tell) -
 
 
 def assert_clean(replies: Sequence[Entry], events: Sequence[dict[str, Any]]) -> None:
-    """What was asked for comes back as the asker's own words at most, never in a result."""
+    """Assert that the marks appear only where a reply repeats the question."""
     asked = {event["id"]: event for event in events}
     for entry in replies:
         reply = json.loads(entry.fields[b"event"])["data"]
@@ -162,7 +162,7 @@ def assert_clean(replies: Sequence[Entry], events: Sequence[dict[str, Any]]) -> 
 
 
 async def keys_of(suspect: Suspect) -> dict[str, int]:
-    """Every key but those of questions and of the prober; how many entries each stream has."""
+    """Number of entries by key, without the keys of questions and of the prober."""
     own = (":requested", ":replied:", REPLY_TO)
     found = {}
     async for key in suspect.redis.scan_iter("*", count=1000):
@@ -174,7 +174,7 @@ async def keys_of(suspect: Suspect) -> dict[str, int]:
 
 
 async def test_no_change_touches_or_takes_what_is_theirs(doors: Doors, tell: Tell) -> None:
-    """Their uris, their contents by hash, their event ids: in my project they are my own."""
+    """Changes with the other project's uris, content hashes and event ids leave it unchanged."""
     client, found = doors.suspect.client, Counter[str]()
     theirs = document(THEIRS, "docs/0.md", MARKS[0])
     events = []
@@ -218,7 +218,7 @@ SCOPES = ("none", "mine", "mine, their generation", "mine, as agent bob")
 async def test_no_statement_of_a_worker_shows_theirs(
     doors: Doors, database: Database, role: str, tell: Tell
 ) -> None:
-    """Every table, every way to read it, in no scope, in mine, and with their generation in it."""
+    """No statement shows the other project's rows: on every table, in every scope."""
     owner = await asyncpg.connect(database.owner_url)
     tables = await owner.fetch(
         "select c.relname as table, (select attname from pg_attribute a where a.attrelid = c.oid "
@@ -253,7 +253,7 @@ async def test_no_statement_of_a_worker_shows_theirs(
 
 
 async def probed(connection: asyncpg.Connection, sql: str, scope: Sequence[object]) -> str:
-    """Run it, see what comes, and take it back."""
+    """Run a statement, classify its result, and roll back."""
     transaction = connection.transaction()
     await transaction.start()
     try:
@@ -269,7 +269,7 @@ async def probed(connection: asyncpg.Connection, sql: str, scope: Sequence[objec
         shown = "shown" if any(rows) else "empty"
     finally:
         await transaction.rollback()
-    # words for the correction of spelling are a project's; questions look who may see them
+    # the words for spelling corrections belong to the project; queries check agents themselves
     marks = MARKS[:1] if " keyword_" in sql else MARKS
     assert not any(mark in row for row in rows for mark in marks), sql
     return shown
@@ -287,7 +287,7 @@ async def copied(connection: asyncpg.Connection, sql: str) -> str:
 
 
 async def test_no_command_shows_theirs(doors: Doors, tmp_path: Path, tell: Tell) -> None:
-    """Each command that takes a project, told mine and asked for theirs."""
+    """No command for one project prints text of the other."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.md").write_text("# Mine\n")
     event = {"project": MINE, "uri": "docs/1.md", "content_ref": doors.stored.model_dump()}

@@ -1,4 +1,4 @@
-"""What several of these tests stand on: a worker's database, an archive, a Redis to break."""
+"""Fixtures of several integration tests: a worker's database, an archive, a Redis to break."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tests.support.writes import RECIPE, opened
 
 @pytest.fixture
 async def worker(database: FreshDatabase) -> AsyncIterator[Database]:
-    """The fresh database as an operator opens it, who may all that a worker may, and replay."""
+    """The fresh database, opened as an operator, who has a worker's rights and may replay."""
     async with opened(database.operator_url) as opened_database:
         yield opened_database
 
 
 @pytest.fixture
 async def store(worker: Database) -> Store:
-    """What a worker writes to and reads from."""
+    """Store of a worker."""
     return Store(worker, RECIPE)
 
 
 @pytest.fixture
 def kept(worker: Database, tmp_path: Path) -> ArchiveAt:
-    """An empty archive, with its files."""
+    """Empty archive, with access to its files."""
     return ArchiveAt.of(worker, tmp_path / "archive")
 
 
 @pytest.fixture
 def archive(kept: ArchiveAt) -> Archive:
-    """The same archive, as a worker sees it."""
+    """The same archive, as a worker uses it."""
     return kept.archive
 
 
@@ -48,7 +48,7 @@ def archive(kept: ArchiveAt) -> Archive:
 async def own_redis(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[CrashableRedis]:
-    """A server of this test alone, empty; once per server binary that is here."""
+    """Empty server for one test; the test runs once per installed server version."""
     server = CrashableRedis(request.param, tmp_path_factory.mktemp("redis"))
     await server.start()
     yield server
@@ -57,14 +57,14 @@ async def own_redis(
 
 @pytest.fixture
 async def own_client(own_redis: CrashableRedis) -> AsyncIterator[Redis]:
-    """A client of ``own_redis``."""
+    """Client of ``own_redis``."""
     async with Redis.from_url(own_redis.url) as client:
         yield client
 
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    """A connection to the run's Redis."""
+    """Connection to the run's Redis."""
     client = connect(redis_url)
     yield client
     await client.aclose()
@@ -72,5 +72,5 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 def durable(redis: Redis, worker: Database) -> Durable:
-    """A publisher with an outbox, and what looks into both."""
+    """Publisher with an outbox, and access to outbox and streams."""
     return Durable.at(redis, worker)

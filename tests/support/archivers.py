@@ -1,4 +1,4 @@
-"""An archiver without its loop, and what a test wants to know of its group."""
+"""Archivers without their loop, and the state of their group."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STREAM = NAMES.stream(Topic.of_lane(Lane.LIVE))
 
 
 def archiver(redis: Redis, worker: Database, archive: Archive) -> tuple[LogGroup, Archiver]:
-    """As a process makes it that starts now."""
+    """Archiver and group of a newly started process."""
     group = LogGroup(redis, NAMES)
     return group, Archiver(worker, NAMES.prefix, group, archive, intake(worker))
 
 
 def intake(worker: Database) -> Intake:
-    """Takes what counts by the keys in the database."""
+    """Intake that admits changes by the keys in the database."""
     projects = Projects(worker)
     key_ring = KeyRing(PublisherKeys(worker, projects).read)
     admission = Admission(key_ring, projects, DocumentPositions(worker))
@@ -41,7 +41,7 @@ def intake(worker: Database) -> Intake:
 
 
 async def archive_all(redis: Redis, worker: Database, archive: Archive) -> None:
-    """What a process does that starts now: take over what is pending, and read on to the end."""
+    """Archive pending entries and all others, as a newly started process does."""
     group, one = archiver(redis, worker, archive)
     await group.begin()
     while await one.archive_batch():
@@ -60,6 +60,6 @@ async def publish(
 
 
 async def pending(redis: Redis) -> int:
-    """How many entries the archiver has in hand."""
+    """Number of entries that are pending for the archiver."""
     reply: Any = await redis.xpending(STREAM, ARCHIVER)
     return int(reply["pending"])

@@ -1,4 +1,4 @@
-"""An archive in a directory of its own, and a way to damage it."""
+"""Archives in a directory, and damage to their files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ArchiveAt", "flip"]
 
 @dataclass(frozen=True)
 class ArchiveAt:
-    """The archive under a directory, and its files."""
+    """Archive under a directory, with access to its files."""
 
     archive: Archive
     projects: Projects
@@ -28,11 +28,11 @@ class ArchiveAt:
         return cls(Archive(worker, projects, str(directory)), projects, directory)
 
     async def changes(self, after: int = -1, project: str = "alpha") -> list[LoggedChange]:
-        """All that is archived."""
+        """All archived changes."""
         return [change async for change in self.archive.events(project, after)]
 
     async def positions(self) -> list[int]:
-        """Where the changes stand that are archived."""
+        """Positions of the archived changes."""
         return [change.position for change in await self.changes()]
 
     def files(self, kind: str) -> list[Path]:
@@ -41,7 +41,7 @@ class ArchiveAt:
 
 
 def flip(path: Path, at_byte: int) -> None:
-    """Change one bit of a file; a negative place counts from the end."""
+    """Change one bit of a file; a negative offset counts from the end."""
     data = bytearray(path.read_bytes())
     data[at_byte] ^= 0x10
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Changes as they lie in the log."""
+"""Changes of the log, for tests."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(seconds: float) -> int:
-    """A position so many seconds after a moment that all tests share."""
+    """Position ``seconds`` after a moment that all tests share."""
     return int(moment(seconds).timestamp() * 1000) << 21
 
 
 def moment(seconds: float) -> datetime:
-    """The time of a position."""
+    """Time of that position."""
     return MOMENT + timedelta(seconds=seconds)
 
 
 def sha256_of(text: str) -> str:
-    """Hash in hex, as content is called by."""
+    """SHA-256 of the text in hex."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def reference_to(text: str) -> ContentReference:
-    """What an event says of content that travels apart."""
+    """Reference to the text as content outside its event."""
     return ContentReference(sha256=sha256_of(text), size_bytes=len(text.encode()))
 
 
@@ -45,7 +45,7 @@ def logged(
     event_id: str | None = None,
     **fields: Any,
 ) -> LoggedChange:
-    """A change of a document; one without any content is a delete."""
+    """Change of a document; a delete if there is no content."""
     has_body = content is not None or "content_ref" in fields
     change = "upsert" if has_body else "delete"
     values: dict[str, Any] = {"change": change, "content": content} | fields

@@ -1,4 +1,4 @@
-"""What every list of chunks must fulfil, whoever cut it."""
+"""Rules for every list of chunks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LIMIT_TOKENS = 254
 
 @functools.cache
 def counter() -> CountTokens:
-    """The local model's counter, one for the whole run."""
+    """Counter of the local model, one for the whole run."""
     return WordwiseCounter(TokenCounter(tokenizer_path(None)))
 
 
 def cut(uri: str, content: str, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]:
-    """Chunks of a document as the pipeline would cut it, checked."""
+    """Checked chunks of a document, as the pipeline cuts it."""
     source = Source(uri, content, kind_of(uri, None, content), language_of(uri, None, content))
     chunks = chunk(source, limit_tokens, counter())
     check(content, chunks, limit_tokens)
@@ -30,7 +30,7 @@ def cut(uri: str, content: str, limit_tokens: int = LIMIT_TOKENS) -> list[Chunk]
 
 
 def check(content: str, chunks: Sequence[Chunk], limit_tokens: int) -> None:
-    """In order, no overlap, every non-blank line covered, true to the source, within the limit."""
+    """Assert order, no overlap, coverage of every non-blank line, original text and the limit."""
     lines = content.split("\n")
     parts: dict[tuple[int, int], str] = {}
     covered: list[int] = []

@@ -1,4 +1,4 @@
-"""The command line as a person runs it: another process, its output and its exit code."""
+"""Command line as a separate process: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_SECONDS = 100.0
 
 @dataclass(frozen=True)
 class Result:
-    """What a command printed, and how it ended."""
+    """Output and exit code of a command."""
 
     code: int
     stdout: str
@@ -34,23 +34,23 @@ class Result:
 
     @property
     def json(self) -> Any:
-        """The last line of stdout."""
+        """JSON of the last line of stdout."""
         return json.loads(self.stdout.splitlines()[-1])
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """Every line of stdout."""
+        """JSON of every line of stdout."""
         return [json.loads(line) for line in self.stdout.splitlines()]
 
     @property
     def line(self) -> str:
-        """The one line of stderr of a failed command; what it takes to be one is checked."""
+        """Only line of stderr of a failed command, checked to be its error."""
         assert len(self.stderr.strip().splitlines()) == 1, self.stderr
         return self.last_line
 
     @property
     def last_line(self) -> str:
-        """As ``line``, for a command that told its progress before."""
+        """Last line of stderr of a failed command that may have printed progress before."""
         assert self.code == 1, self
         line = self.stderr.strip().splitlines()[-1]
         assert line.startswith("headrace: ")
@@ -59,7 +59,7 @@ class Result:
 
 
 class Command:
-    """``headrace ARGUMENTS`` in a process from the fork server, and what it prints."""
+    """``headrace ARGUMENTS`` in a process from the fork server, with its output."""
 
     def __init__(self, process: Forked, printed: Sequence[IO[bytes]]) -> None:
         self._process = process
@@ -73,7 +73,7 @@ class Command:
         stdin: bytes = b"",
         strike: Sequence[str] = (),
     ) -> Command:
-        """Start it; ``strike`` as ``arm_with`` takes it, empty for none."""
+        """Start a command; ``strike``: arguments of ``arm_with``, empty for none."""
         order = Order([*arguments], {**os.environ, **environment}, [*strike])
         given, *printed = (TemporaryFile() for _ in range(3))  # noqa: SIM115  # result closes them
         with given:
@@ -85,24 +85,24 @@ class Command:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """True until the process has ended."""
         return self._process.exit_code is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         self._process.send(number)
 
     def printed(self) -> str:
-        """What it has printed until now, to both streams."""
+        """Output to both streams so far."""
         return "".join(map(_text, self._printed))
 
     async def result(self, timeout: float) -> Result:
-        """Wait for its end; it is killed where that takes longer than ``timeout`` seconds."""
+        """Wait for the end of the process; it is killed after ``timeout`` seconds."""
         try:
             async with within(timeout):
                 code = await self._process.wait()
@@ -115,7 +115,7 @@ class Command:
 
 
 def _text(printed: IO[bytes]) -> str:
-    """All of it; a seek would move the place where the process writes."""
+    """Whole output, read without a seek, which would move the position for writes."""
     return os.pread(printed.fileno(), os.fstat(printed.fileno()).st_size, 0).decode(
         errors="replace"
     )
@@ -125,8 +125,8 @@ def _text(printed: IO[bytes]) -> str:
 class Cli:
     """``headrace`` in an environment.
 
-    It is forked with its modules loaded, which takes a tenth of the time of a start. With
-    ``as_typed`` it is started as a shell starts it.
+    The process is forked with all modules loaded, which takes a tenth of the time of a start. With
+    ``as_typed`` it is started as from a shell.
     """
 
     environment: dict[str, str]
@@ -134,7 +134,7 @@ class Cli:
 
     @property
     def typed(self) -> Cli:
-        """The same, started as a shell starts it."""
+        """The same, started as from a shell."""
         return replace(self, as_typed=True)
 
     async def __call__(
@@ -163,7 +163,7 @@ async def _typed(arguments: Sequence[str], environment: Mapping[str, str], stdin
 
 
 def environment_of(redis_url: str, database: Database, home: Path) -> dict[str, str]:
-    """Settings for servers that are there, a home with nothing in it, and a quick model."""
+    """Settings for existing servers, an empty home and a fast model."""
     return {
         "HEADRACE_MODEL": HASHING_MODEL,
         "HEADRACE_HOME": str(home),

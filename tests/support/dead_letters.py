@@ -72,7 +72,7 @@ async def redrive(running: Headrace, letter: DeadLetter) -> None:
 
 
 async def is_handled(running: Headrace, project: str, letter: DeadLetter) -> bool:
-    """Whether the change of a letter is applied or superseded."""
+    """True if the change of a letter is applied or superseded."""
     assert letter.position is not None
     change = (project, LogPosition(letter.position, letter.partition))
     async with _store(running) as store:

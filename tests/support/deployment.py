@@ -1,4 +1,4 @@
-"""What docker-compose.yml says."""
+"""Parsed docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from typing import Any
 
 __all__ = ["COMPOSE"]
 
-_yaml: Any = import_module("yaml")  # it comes with no types
+_yaml: Any = import_module("yaml")  # it has no types
 
 COMPOSE: Any = _yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text())

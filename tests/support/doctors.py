@@ -1,4 +1,4 @@
-"""The doctor inside a test's event loop, at an index that a worker has made."""
+"""Doctor inside a test's event loop, with an index that a worker has made."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ LEASE = timedelta()
 async def indexed(
     redis_url: str, database: Database, home: Path, **settings: Any
 ) -> AsyncIterator[Tools]:
-    """Tools at the project ``docs``, with thirteen documents; the worker that made it has ended.
-
-    Everything is archived.
-    """
+    """Tools for the project ``docs`` with thirteen archived documents; their worker has ended."""
     async with (
         headrace(redis_url, database, model=HASHING, home=home) as worker,
         tools(redis_url, database, home=home) as opened,
@@ -44,28 +41,28 @@ async def indexed(
 
 
 async def is_archived(tools: Tools) -> bool:
-    """Whether the archiver has nothing of ``docs`` in hand or before it."""
+    """True if the archiver has handled every entry of ``docs``."""
     streams = await read_streams(tools.redis, tools.names)
     return all(streams.handled(ARCHIVER, entry) for entry in streams.of("docs"))
 
 
 async def forget_archive(database: Database) -> None:
-    """Let the archive's index be empty, as if nothing had ever been archived."""
+    """Empty the archive's index of files."""
     for table in ("archive_contents", "archive_segments"):
         await damage(database, f"delete from {table} where $1::int > 0")  # noqa: S608 - two names
 
 
 def doctor_at(tools: Tools) -> Doctor:
-    """A doctor who doesn't wait for long."""
+    """Doctor with short waits."""
     return Doctor(Desk(tools, None, LEASE), SETTLE)
 
 
 async def examine(tools: Tools, *, repair: bool = False) -> Health:
-    """The health of ``docs``."""
+    """Health of ``docs``."""
     [health] = await doctor_at(tools).examine(["docs"], repair=repair)
     return health
 
 
 def drift_names(health: Health) -> set[str]:
-    """What was found at first."""
+    """Names of the drifts that were found."""
     return {drift.name for drift in health.drifts}

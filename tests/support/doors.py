@@ -18,20 +18,20 @@ _PASSWORD = "no-secret-at-all"  # noqa: S105 - of servers that end with their te
 
 @dataclass(frozen=True)
 class Doors:
-    """A Redis with users. ``ties_keys``: its users may run each command on keys of its own."""
+    """Redis with users. ``ties_keys``: its rules can limit a command to some keys."""
 
     admin_url: str
     ties_keys: bool
 
     def url(self, role: Role) -> str:
-        """Of the server, as one role."""
+        """URL of the server as a role."""
         user = f"{user_name(role, NAMES.prefix)}:{_PASSWORD}@"
         scheme, _, rest = self.admin_url.partition("://")
         return f"{scheme}://{user}{rest.rpartition('@')[2]}"
 
 
 async def open_doors(redis_url: str) -> Doors:
-    """Make the users of all roles at a server."""
+    """Make the users of all roles on a server."""
     async with Redis.from_url(redis_url) as admin:
         version = (await check_server(admin)).version
         for role in Role:

@@ -1,4 +1,4 @@
-"""Drifts made by hand, as nobody should: what is done to the live generation, and its name."""
+"""Drifts made by SQL statements on the live generation, with the names of their findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DRIFTS", "Made"]
 
 
 class Made(NamedTuple):
-    """The drifts that a statement makes; ``$1`` is the generation."""
+    """Statement (``$1`` is the generation) and the names of the drifts that it causes."""
 
     names: frozenset[str]
     statement: str

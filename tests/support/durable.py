@@ -36,19 +36,19 @@ RECIPE = Recipe(LOCAL_MODEL)
 
 
 def change(uri: str = "a.md", content: str | None = "text", **data: Any) -> DocumentChanged:
-    """A change of the project ``docs``."""
+    """Change in the project ``docs``."""
     values = {"project": PROJECT, "uri": uri, "content": content, **data}
     return DocumentChanged(data=DocumentChange(**values))
 
 
 def number_of(receipt: Receipt) -> int:
-    """The position that a receipt stands for."""
+    """Position of the receipt's change."""
     return LogPosition.from_token(receipt.token).position
 
 
 @dataclass(frozen=True)
 class Durable:
-    """A publisher with an outbox, and what takes care of the outbox; nothing is young here."""
+    """Publisher with an outbox, and a relay that republishes events of any age."""
 
     redis: Redis
     database: Database
@@ -57,7 +57,7 @@ class Durable:
 
     @classmethod
     def at(cls, redis: Redis, database: Database, **options: Any) -> Durable:
-        """With options of the publisher."""
+        """Create it with options of the publisher."""
         outbox = PostgresOutbox(database, Projects(database, RECIPE))
         store = Store(database, RECIPE)
         publisher = Publisher(redis, NAMES, content_store=store, outbox=outbox, **options)
@@ -68,21 +68,21 @@ class Durable:
         return await self.publisher.publish(event, lane, durable=True)
 
     async def keep(self, *events: DocumentChanged, lane: Lane = Lane.LIVE) -> None:
-        """All that a publisher did that died before it came to Redis."""
+        """Store events in the outbox only, as a publisher that dies before it reaches Redis."""
         await self.outbox.keep(
             [KeptEvent(PROJECT, event.id, lane, 0, event.to_bytes()) for event in events]
         )
 
     def outbox_relay(self) -> OutboxRelay:
-        """One that takes every event for overdue."""
+        """Relay that republishes events of any age."""
         return OutboxRelay(Republishing(self.redis, NAMES), self.outbox, age=timedelta())
 
     async def republish(self) -> int:
-        """Look once; how many events were published again."""
+        """Run the relay once; returns the number of republished events."""
         return await self.outbox_relay().run_once()
 
     async def archive(self, archive: Archive) -> None:
-        """Archive everything that is in the streams."""
+        """Archive all entries of the streams."""
         group = LogGroup(self.redis, NAMES)
         await group.begin()
         archiver = Archiver(self.database, NAMES.prefix, group, archive, intake(self.database))
@@ -90,7 +90,7 @@ class Durable:
             pass
 
     async def rows(self) -> dict[str, asyncpg.Record]:
-        """What is in the outbox, by event id."""
+        """Rows of the outbox by event id."""
         project_id = await Projects(self.database).find(PROJECT)
         if project_id is None:
             return {}
@@ -99,20 +99,20 @@ class Durable:
         return {row["event_id"]: row for row in rows}
 
     async def execute(self, statement: str, *arguments: object) -> None:
-        """Change something of the project."""
+        """Run a statement in the scope of the project."""
         project_id = await Projects(self.database).find(PROJECT)
         assert project_id is not None
         async with self.database.scope(project_id) as connection:
             await connection.execute(statement, *arguments)
 
     async def log(self) -> list[LoggedChange]:
-        """What the streams hold."""
+        """Changes in the streams."""
         return [found async for found in read_changes(self.redis, NAMES)]
 
     async def forget(self, event: DocumentChanged) -> None:
-        """Let Redis forget that an event was published, as it does after a day."""
+        """Delete the trace of an event in Redis, as after a day."""
         await self.redis.delete(NAMES.seen(PROJECT, event.id, 0))
 
     async def length(self, lane: Lane = Lane.LIVE) -> int:
-        """Entries of a stream."""
+        """Number of entries of a lane's stream."""
         return int(await self.redis.xlen(NAMES.stream(Topic.of_lane(lane))))

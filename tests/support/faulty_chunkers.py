@@ -14,7 +14,7 @@ __all__ = ["chunk"]
 
 
 def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Cut, unless the kind of the document, or its file below ``faulty/``, names a fault."""
+    """Chunk a document, unless its kind, or its file below ``faulty/``, names a fault."""
     directory, _, file = source.uri.rpartition("/")
     name = file.partition(".")[0] if directory == "faulty" else source.kind
     fault = _FAULTS.get(name)
@@ -37,7 +37,7 @@ def _sleep() -> None:
 
 
 def _dawdle() -> None:
-    """As on a machine that is so busy that a parser gets little of it."""
+    """Imitate a parser that gets little processor time."""
     for _ in range(18):
         time.sleep(0.2)
         until = time.process_time() + 0.02

@@ -1,9 +1,9 @@
-"""Forks processes that have all their modules loaded already: ``python -P fork_server.py SOCKET``.
+"""Server that forks processes with all modules loaded: ``python -P fork_server.py SOCKET``.
 
 A command spends most of its start on imports, and the tests start thousands. Each connection asks
-for one process, in one line of JSON (``Order``) with its standard streams beside it (SCM_RIGHTS).
-The answer is its process id in a line, and its exit code in another once it has ended. The server
-ends, and its processes with it, when its standard input does.
+for one process, in one line of JSON (``Order``) with its standard streams (SCM_RIGHTS). The reply
+is its process id in a line, and its exit code in another once it has ended. The server and its
+processes end when its standard input ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class _Server:
-    """Forks one process for each connection, and says how it ended."""
+    """Forks a process for each connection, and reports its exit code."""
 
     def __init__(self, path: str) -> None:
         self._clients: dict[int, socket.socket] = {}
@@ -55,7 +55,7 @@ class _Server:
         self._path = path
 
     def serve(self) -> None:
-        """Never returns."""
+        """Serve without end."""
         for end in (self._bell, self._ringer):
             end.setblocking(False)
         signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
@@ -86,7 +86,7 @@ class _Server:
         _say(client, pid)
 
     def _leave(self, client: socket.socket) -> None:
-        """Close in the child what belongs to the server."""
+        """Close the server's resources in the child."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -103,7 +103,7 @@ class _Server:
 
 
 def main(path: str) -> None:
-    """Serve until the parent is gone."""
+    """Serve until the parent has ended."""
     commands = pkgutil.iter_modules(gateway.commands.__path__, "gateway.commands.")
     for name in (*_PRELOADED, *(command.name for command in commands)):
         import_module(name)
@@ -115,12 +115,12 @@ def main(path: str) -> None:
 
 
 def _say(client: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # it may have lost interest
+    with contextlib.suppress(OSError):  # the client may be gone
         client.sendall(b"%d\n" % number)
 
 
 def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> None:
-    """Never returns, in the child."""
+    """Run the order in the child, without returning."""
     code = 70
     try:
         _detach(streams, parent)
@@ -143,7 +143,7 @@ def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> N
 
 
 def _run(order: Order, server: str) -> None:
-    """``headrace``, as the order says; its parsers come from the server too."""
+    """Run ``headrace`` as the order says; its parsers are forked from the server too."""
     if order.strike:
         point, *numbers = order.strike
         arm_with(point, *map(int, numbers))
@@ -157,7 +157,7 @@ def _chunkers(module: str) -> AbstractContextManager[object]:
 
 
 def _detach(streams: Sequence[int], parent: int) -> None:
-    """A session and streams of its own; it dies with the server."""
+    """Give the process its own session and streams, and end it with the server."""
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""Parser processes from the fork server, for tests that are about something else."""
+"""Parser processes from the fork server, for tests of other things."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ROOM_BYTES = ChunkingLimits().memory_bytes
 
 @contextmanager
 def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
-    """Let workers and replays of this process fork their parsers: a start costs a tenth.
+    """Fork the parsers of this process's workers and replays, which takes a tenth of a start.
 
-    ``server``: socket of the fork server; None: that of this run.
+    ``server``: socket of the fork server; None for that of this run.
     """
 
     class ForkedParsers(ChunkingPool):
@@ -46,7 +46,7 @@ def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
 
 
 class _ForkedParser(Parser):
-    """A parser whose process is forked, unless its room or its chunkers are a test's own."""
+    """Parser with a forked process, unless a test sets its memory limit or chunkers."""
 
     def __init__(self, server: Path | None, settings: ParserSettings) -> None:
         super().__init__(settings)
@@ -60,12 +60,12 @@ class _ForkedParser(Parser):
         server = self._server
         if server is None:
             server = await asyncio.to_thread(fork_server)
-        # it has what a parser uses of a process
+        # it has the methods that are used
         return cast("Process", await _ForkedProcess.start(server, settings.argument()))
 
 
 class _ForkedProcess:
-    """As much of ``asyncio.subprocess.Process`` as a parser's owner uses."""
+    """Part of ``asyncio.subprocess.Process`` that the owner of a parser uses."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _ForkedProcess:
 
     @classmethod
     async def start(cls, server: Path, argument: str) -> _ForkedProcess:
-        """Fork one, with pipes to it."""
+        """Fork a parser, connected by pipes."""
         requests, answers = os.pipe(), os.pipe()
         null = os.open(os.devnull, os.O_WRONLY)
         streams = (requests[0], answers[1], null)
@@ -101,23 +101,23 @@ class _ForkedProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
+        """Exit code; None while the process runs."""
         return self._process.exit_code
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         self._process.send(signal.SIGKILL)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end; returns the exit code."""
         return await self._process.wait()
 
     async def communicate(self) -> None:
-        """Close what is left of it."""
+        """Wait for the end, and close the pipe."""
         await self.wait()
         self._reading.close()

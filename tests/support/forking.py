@@ -1,4 +1,4 @@
-"""Processes of the fork server: started, waited for, ended."""
+"""Processes of the fork server: start, wait and end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _starting = threading.Lock()
 
 
 class Forked:
-    """A process that the fork server started."""
+    """Process that the fork server started."""
 
     def __init__(self, pid: int, server: socket.socket) -> None:
         self.pid = pid
@@ -38,29 +38,29 @@ class Forked:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; the negative number of the signal that killed it."""
+        """Exit code, or the negative number of the fatal signal; None while the process runs."""
         if self._exit_code is None:
             with suppress(BlockingIOError):
-                # no answer: the server is gone, and took the process along
+                # without a reply the server, and so the process, has ended
                 self._exit_code = int(self._server.recv(16) or -signal.SIGKILL)
                 self._server.close()
         return self._exit_code
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.exit_code is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the end; returns the exit code."""
         while (code := self.exit_code) is None:  # noqa: ASYNC110  # it may outlive the loop
             await asyncio.sleep(_POLL_SECONDS)
         return code
 
 
 def fork(server: Path, order: Order, streams: Sequence[int]) -> Forked:
-    """A process with these file descriptors as its standard streams, from a server's socket."""
+    """Fork a process from a server's socket, with the file descriptors as its standard streams."""
     client = socket.socket(socket.AF_UNIX)
     try:
         client.settimeout(_START_SECONDS)
@@ -73,7 +73,7 @@ def fork(server: Path, order: Order, streams: Sequence[int]) -> Forked:
 
 
 def _line(client: socket.socket) -> int:
-    """A number in a line; read by the byte, since another line may follow."""
+    """Number in a line; read by the byte, since another line may follow."""
     text = b""
     while not text.endswith(b"\n"):
         text += client.recv(1) or b"-1\n"
@@ -81,7 +81,7 @@ def _line(client: socket.socket) -> int:
 
 
 def fork_server() -> Path:
-    """Socket of the fork server of this tree, started by the first call; it ends with us."""
+    """Socket of this tree's fork server, started by the first call; it ends with this process."""
     with _starting:
         return _shared_server()
 
@@ -95,7 +95,7 @@ def _shared_server() -> Path:
 
 @contextmanager
 def forks_from(root: Path) -> Iterator[Path]:
-    """Socket of a fork server of a tree; it and its processes end with the context."""
+    """Socket of a tree's fork server; it and its processes end with the context."""
     with tempfile.TemporaryDirectory(prefix="hr-") as directory:
         path = Path(directory) / "socket"
         command = [sys.executable, "-P", str(root / _SERVER), str(path)]

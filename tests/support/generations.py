@@ -1,4 +1,4 @@
-"""Generations made and switched by hand, as a replay would."""
+"""Generations made and switched by SQL, as a replay would."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Switchboard", "switchboard"]
 
 
 class Switchboard:
-    """The generations of one project, as the owner of the tables sees them."""
+    """Generations of one project, with the rights of the tables' owner."""
 
     def __init__(self, connection: asyncpg.Connection, project_id: int) -> None:
         self._connection = connection
         self._project_id = project_id
 
     async def switch(self, recipe: Recipe) -> int:
-        """Put a new generation with nothing in it in the place of the live one; its id."""
+        """Replace the live generation by an empty one; returns its id."""
         async with self._connection.transaction():
             await self._connection.execute(
                 "select pg_advisory_xact_lock($1, $2)", SWITCH, self._project_id
@@ -44,7 +44,7 @@ class Switchboard:
         return generation_id
 
     async def rename(self, generation_id: int, recipe: Recipe) -> None:
-        """Say that a generation was made by other models than it was."""
+        """Change the models that a generation records, and nothing else."""
         await self._connection.execute(
             "update generations set model = $2, models = $3 where id = $1",
             generation_id,
@@ -53,7 +53,7 @@ class Switchboard:
         )
 
     async def empty(self, generation_id: int) -> None:
-        """Delete the chunks of a generation, as its drop does."""
+        """Delete the chunks of a generation, as a drop does."""
         await self._enter(generation_id)
         await self._connection.execute("delete from chunks where generation_id = $1", generation_id)
 
@@ -78,7 +78,7 @@ class Switchboard:
 
 @asynccontextmanager
 async def switchboard(database: Database, project: str) -> AsyncIterator[Switchboard]:
-    """For a project that is there."""
+    """Switchboard of an existing project."""
     connection = await asyncpg.connect(database.owner_url)
     try:
         project_id = await connection.fetchval("select id from projects where name = $1", project)

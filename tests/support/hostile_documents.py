@@ -1,4 +1,4 @@
-"""500 documents that break parsers: each bomb in the clothes of each language."""
+"""Documents that break parsers (500): each bomb in a file of each language."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.hostile_values import CONTROLS, INJECTIONS
 __all__ = ["HostileDocument", "hostile_documents"]
 
 Bomb = Callable[[str, int], bytes]
-"""Makes the content of a file with a suffix, of a size in characters or so."""
+"""Function that makes the content of a file, by its suffix and approximate size in characters."""
 
 _DEPTH = 50_000
 _SHORT = 2_000
@@ -28,7 +28,7 @@ _SUFFIXES = (
 
 @dataclass(frozen=True)
 class HostileDocument:
-    """A file: its name, and its bytes."""
+    """Name and bytes of a file."""
 
     name: str
     raw: bytes
@@ -44,7 +44,7 @@ def _nested(suffix: str, size: int) -> bytes:
 
 
 def _deep_blocks(suffix: str, size: int) -> bytes:
-    """As deep as the language's own way of nesting goes."""
+    """Nested blocks of the language, as deep as its syntax allows."""
     if suffix in {"py", "yaml"}:
         step = "if a:" if suffix == "py" else "a:"
         return "".join(f"{' ' * depth}{step}\n" for depth in range(size // 80)).encode()
@@ -133,7 +133,7 @@ _BOMBS: tuple[Bomb, ...] = (
 
 
 def hostile_documents(count: int = 500) -> Iterator[HostileDocument]:
-    """Every bomb as every kind of file, and a few that are what their kind fears most."""
+    """Every bomb in every kind of file, and special bombs for some kinds."""
     special = [
         HostileDocument("ten-megabytes.txt", b"x" * 10 * 2**20),
         HostileDocument("bomb.zip", _zip_bomb()),
@@ -155,5 +155,5 @@ def hostile_documents(count: int = 500) -> Iterator[HostileDocument]:
 
 
 def _size(bomb: int, suffix: int) -> int:
-    """Each bomb is large in two kinds of files, and short in the others, or it would take long."""
+    """Size of a bomb: large in two kinds of files, and small in the others to save time."""
     return _DEPTH if (bomb - suffix) % (len(_SUFFIXES) // 2) == 0 else _SHORT

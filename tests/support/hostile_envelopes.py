@@ -1,7 +1,7 @@
-"""Envelopes that nobody should send: valid events, mutated in one place or several, and raw bytes.
+"""Invalid envelopes: valid events with mutations, and raw bytes.
 
-All come from one hypothesis strategy, so that the same ones are parsed, shrunk where a parser lets
-one through, and sent to a worker in bulk.
+All come from one hypothesis strategy, so that the same envelopes are parsed, shrunk after a
+failure, and sent to a worker in bulk.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NOTHINGS = (b"", b"{}", b"[]", b"\xef\xbb\xbf{}", b"{" * 500, b'{"a":' * 500, b
 
 @dataclass(frozen=True)
 class Envelope:
-    """Fields of an entry, and the stream that it is added to."""
+    """Fields of an entry, and the topic of its stream."""
 
     topic: Topic
     fields: dict[bytes, bytes]
 
     @property
     def raw(self) -> bytes:
-        """What a worker takes for the event."""
+        """Bytes of the event."""
         return self.fields.get(b"event", b"")
 
 
@@ -93,7 +93,7 @@ _MAKERS = {
 
 
 def _structured(random: Random, topic: Topic) -> bytes:
-    """An event with up to three values replaced, dropped, wrapped or added."""
+    """Event with up to three values replaced, dropped, wrapped or added."""
     event = random.choice(_MAKERS[topic])(random.randrange(10**6))
     for _ in range(random.randrange(4)):
         _mutate(random, event)
@@ -115,7 +115,7 @@ def _mutate(random: Random, event: dict[str, Any]) -> None:
 
 
 def _damaged(random: Random, topic: Topic) -> bytes:
-    """The bytes of an event with some lost, doubled, changed or put in between."""
+    """Bytes of an event, some of them lost, doubled, changed or inserted."""
     raw = bytearray(_structured(random, topic))
     for _ in range(random.randrange(1, 4)):
         at = random.randrange(len(raw) + 1)
@@ -138,7 +138,7 @@ def _noise(random: Random, topic: Topic) -> bytes:
 
 
 def _envelope(random: Random) -> Envelope:
-    """An entry as a stranger may add it to any stream that workers read."""
+    """Entry that any client may add to a stream of workers."""
     topic = random.choice(_TOPICS)
     make = random.choices([_structured, _damaged, _noise], [7, 2, 1])[0]
     kind = topic if random.random() < 0.95 else random.choice(_TOPICS)
@@ -152,12 +152,12 @@ def _envelope(random: Random) -> Envelope:
 
 
 def envelopes() -> st.SearchStrategy[Envelope]:
-    """Any of them. Their bytes come from one seed each: thousands are made in a second or two."""
+    """Strategy of all envelopes. Each is made from one seed, so thousands take a second or two."""
     return st.randoms(use_true_random=True).map(_envelope)
 
 
 def corpus(count: int, of_seed: int = 0) -> Sequence[Envelope]:
-    """So many envelopes, the same for the same seed."""
+    """Sequence of ``count`` envelopes, the same for the same seed."""
     found: list[Envelope] = []
 
     @seed(of_seed)

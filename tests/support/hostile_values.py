@@ -1,4 +1,4 @@
-"""Values and texts that break those who don't expect them."""
+"""Values and texts that break naive code."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ VALUES: tuple[Any, ...] = (
 
 
 def hostile_text(random: Random, longest: int) -> str:
-    """Any text, lone surrogates and NUL too, or one that injections are made of."""
+    """Random text with lone surrogates and NUL, or an injection."""
     if random.random() < 0.5:
         return random.choice(INJECTIONS)[:longest]
     highest = random.choice([0x20, 0x7F, 0xFFFF, 0x10FFFF])

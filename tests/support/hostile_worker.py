@@ -1,4 +1,4 @@
-"""A real worker that is fed what is hostile, and innocents who use it all the while."""
+"""Real worker that receives hostile input, and clients that use it at the same time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 __all__ = ["REASONS", "Innocents", "Suspect", "hostile_worker", "reply_counts"]
 
 REASONS = frozenset({"MalformedEvent", "LimitExceeded", "UnsupportedContent"})
-"""Codes of the errors that a hostile event may die of; any other is a defect."""
+"""Errors that a hostile event may cause; any other is a defect."""
 
 _PATIENCE = timedelta(minutes=2)
 _DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|event\.failed")
@@ -38,7 +38,7 @@ _DEFECTS = re.compile(r"agent\.broken|query\.crashed|Traceback|event\.failed")
 
 @dataclass
 class Suspect:
-    """The worker, its streams, and what can be told of it from outside."""
+    """Worker with its streams, and observations from outside."""
 
     process: WorkerProcess
     redis: Redis
@@ -46,12 +46,16 @@ class Suspect:
     names: Names = field(default_factory=Names)
 
     def peak_rss_bytes(self) -> int:
-        """The most memory that the worker has had; raises when it has ended."""
+        """Peak of the worker's memory in bytes.
+
+        Raises:
+            OSError: the worker has ended.
+        """
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def defects(self) -> list[str]:
-        """Lines of its log that tell of an error that wasn't foreseen."""
+        """Lines of its log about unexpected errors."""
         return [line for line in self.process.log().splitlines() if _DEFECTS.search(line)]
 
     async def letters(self) -> list[tuple[DeadLetter, Entry]]:
@@ -64,7 +68,7 @@ class Suspect:
         return [(DeadLetter.from_fields(entry.fields, entry.id), entry) for entry in entries]
 
     async def passed(self, last: Mapping[Topic, str], timeout: float = 60) -> None:
-        """Wait until the workers have settled everything up to an entry of each topic."""
+        """Wait until the workers have settled all entries up to the given one of each topic."""
         for topic, entry_id in last.items():
             await eventually(
                 partial(self._has_passed, topic, entry_id),
@@ -84,7 +88,7 @@ class Suspect:
         return delivered and (oldest is None or order(oldest.decode()) > order(entry_id))
 
     async def settled(self, timeout: float = 60) -> None:
-        """Wait until no group has anything to do, the archiver neither."""
+        """Wait until no group has work left, the archiver included."""
         await eventually(self._is_settled, "nothing waits", timeout=timeout, every=0.05)
 
     async def _is_settled(self) -> bool:
@@ -100,7 +104,7 @@ class Suspect:
 async def hostile_worker(
     redis_url: str, database: Database, home: Path, **settings: str
 ) -> AsyncIterator[Suspect]:
-    """A worker with all roles, told to log everything; both end with the context."""
+    """Worker with all roles, and a client; both end with the context."""
     environment = {
         "HEADRACE_HOME": str(home),
         "HEADRACE_LOG_LEVEL": "warning",
@@ -116,9 +120,9 @@ async def hostile_worker(
 
 @dataclass
 class Innocents:
-    """Publish and ask, one after the other, for as long as the context lasts.
+    """Clients that publish and ask in turn for the length of the context.
 
-    ``served`` counts rounds. One whose change or question takes over two minutes fails.
+    ``served`` counts rounds. A round fails if its change or question takes over two minutes.
     """
 
     client: Client
@@ -126,7 +130,7 @@ class Innocents:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Whatever goes wrong for them comes out of this."""
+        """Run rounds for the length of the block; their errors are raised at its end."""
         stop = asyncio.Event()
         task = asyncio.create_task(self._go_on(stop))
         try:
@@ -158,7 +162,7 @@ class Innocents:
 
 
 def reply_counts(entries: Sequence[Entry]) -> dict[str, int]:
-    """How many terminal replies each query id has in a reply stream."""
+    """Number of terminal replies by query id in a reply stream."""
     counts: dict[str, int] = {}
     for entry in entries:
         query_id = json.loads(entry.fields[b"event"])["data"]["query_id"]

@@ -1,4 +1,4 @@
-"""What an index must look like: invariants I1, I2 and I5 of the fault plan."""
+"""Invariants I1, I2 and I5 of the fault plan, for an index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def assert_equals_oracle(
     limit_tokens: int,
     count: CountTokens,
 ) -> None:
-    """I1: exactly the chunks that the last change of each document gives, each with one vector."""
+    """I1: the chunks are those of each document's last change, each with one vector."""
     expected = {
         (uri, one.start_line, one.end_line, one.content)
         for uri, content in oracle.items()
@@ -52,7 +52,7 @@ def _chunks(uri: str, content: str, limit_tokens: int, count: CountTokens) -> Se
 
 
 async def _stored_chunks(connection: asyncpg.Connection, project: str) -> list[Place]:
-    """Joined with embeddings: a chunk without a vector is missing, with two it is there twice."""
+    """Chunks joined with embeddings, so that only a chunk with one vector appears once."""
     rows = await connection.fetch(
         """
         SELECT d.uri, c.start_line, c.end_line, c.content
@@ -92,7 +92,7 @@ async def assert_all_handled(connection: asyncpg.Connection, receipts: Sequence[
 
 
 async def assert_nothing_pending(redis: Redis, names: Names) -> None:
-    """I5: nothing waits, nothing is pending, nothing died."""
+    """I5: there are no waiting entries, pending entries or dead letters."""
     for one in await read_backlog(redis, names):
         assert one.oldest_unacknowledged is None, one
         assert one.dead_letters == 0, one

@@ -1,4 +1,4 @@
-"""Limits that an operator has lowered, and what is over each of them."""
+"""Lowered limits of an operator, and fields that exceed each of them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LOWERED: dict[str, Any] = {
     "results": 10,
     "context_tokens": 100,
 }
-"""By key of the setting ``HEADRACE_LIMITS``."""
+"""Limits by key of the setting ``HEADRACE_LIMITS``."""
 
 Case = tuple[str, dict[str, Any], str]
-"""Name of a limit, fields that are over it, and what is told of them."""
+"""Name of a limit, fields that exceed it, and part of the error."""
 
 CHANGED: list[Case] = [
     ("uri_bytes", {"uri": "ü" * 21}, "uri: 42 bytes, over the limit of 40 bytes"),

@@ -1,4 +1,4 @@
-"""Databases as former versions left them."""
+"""Databases of former versions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.support.writes import chunk_write, vector_of
 __all__ = ["Leftover", "fill_0002", "migrate_to", "plain_owner_url"]
 
 Leftover = tuple[int, str, str, str, str]
-"""Project's id, agent, uri, kind and text of a document with one chunk; text kinds have model 1."""
+"""Project id, agent, uri, kind and text of a document with one chunk."""
 
 
 async def migrate_to(owner_url: str, revision: str) -> None:
-    """Apply the migrations up to one, as its version did."""
+    """Apply the migrations up to a revision."""
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
     )
@@ -45,7 +45,7 @@ def _migrate_to(revision: str, connection: Connection) -> None:
 
 
 async def plain_owner_url(server: EmbeddedPostgres, database: str) -> str:
-    """Create a database that belongs to a role without any privileges; the role's URL."""
+    """Create a database that belongs to a role without privileges; returns the role's URL."""
     role = f"owner_of_{database}"
     await create_database(server, database)
     connection = await asyncpg.connect(server.urls(database).owner)
@@ -68,9 +68,9 @@ async def plain_owner_url(server: EmbeddedPostgres, database: str) -> str:
 async def fill_0002(
     superuser_url: str, projects: tuple[str, ...], documents: tuple[Leftover, ...]
 ) -> None:
-    """Rows as version 0.2 wrote them: code by the model ``test/code``, the rest by ``test/model``.
+    """Insert rows of version 0.2: code with the model ``test/code``, others with ``test/model``.
 
-    With an HNSW index over all vectors of the first project's ``test/model``.
+    The vectors of the first project's ``test/model`` have an HNSW index.
     """
     connection = await asyncpg.connect(superuser_url)
     for project in projects:

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible embedding server that misbehaves on order."""
+"""Small OpenAI-compatible embedding server with scripted faults."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Fault = Callable[["ModelServer", list[str]], Any]
 
 
 def vector_of(text: str, width: int = DIMENSIONS) -> list[float]:
-    """A vector that tells its text: its length, then its first character codes. Not unit length."""
+    """Vector that identifies its text by length and first character codes; not of unit length."""
     codes = [float(ord(character)) for character in text[: width - 1]]
     return [float(len(text) + 1), *codes, *[0.0] * (width - 1 - len(codes))]
 
 
 def body(vectors: list[list[float]]) -> dict[str, Any]:
-    """An OpenAI embedding response."""
+    """OpenAI embedding response."""
     data = [
         {"object": "embedding", "index": index, "embedding": vector}
         for index, vector in enumerate(vectors)
@@ -36,7 +36,7 @@ def body(vectors: list[list[float]]) -> dict[str, Any]:
 
 @dataclass
 class ModelServer:
-    """``faults`` are used up one per request; when none is left, answers are right."""
+    """Server whose requests use up one of ``faults`` each; without a fault the answer is right."""
 
     key: str = "right-key"
     base_url: str = ""
@@ -67,14 +67,14 @@ def correct(_: ModelServer, texts: list[str]) -> dict[str, Any]:
 
 
 def status(code: int, **headers: str) -> Fault:
-    """An error response; underscores in header names become hyphens."""
+    """Error response; underscores in header names become hyphens."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     error = {"error": {"message": f"status {code}", "type": "test", "code": str(code)}}
     return lambda _, __: web.json_response(error, status=code, headers=named)
 
 
 def unless(word: str, code: int) -> Fault:
-    """An error response to requests with a word in a text; the others are answered."""
+    """Error response to requests with a word in a text; the others are answered."""
     refusal = status(code)
     return lambda server, texts: (
         refusal(server, texts) if any(word in text for text in texts) else correct(server, texts)
@@ -82,7 +82,7 @@ def unless(word: str, code: int) -> Fault:
 
 
 async def stall(server: ModelServer, texts: list[str]) -> dict[str, Any]:
-    """Answers only when the gate opens."""
+    """Answer when the gate opens."""
     await server.gate.wait()
     return correct(server, texts)
 
@@ -122,12 +122,12 @@ def not_json(_: ModelServer, __: list[str]) -> web.Response:
 
 
 def sends(answer: Any) -> Fault:
-    """Any JSON at all."""
+    """Any JSON."""
     return lambda _, __: web.json_response(answer)
 
 
 def miscounted(tokens: Any) -> Fault:
-    """Right vectors, and a count of tokens that is none."""
+    """Right vectors with an invalid count of tokens."""
     return lambda server, texts: (
         correct(server, texts) | {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
     )
@@ -135,7 +135,7 @@ def miscounted(tokens: Any) -> Fault:
 
 @asynccontextmanager
 async def running_server() -> AsyncIterator[ModelServer]:
-    """The server on a free port of this machine."""
+    """Server on a free port of this machine."""
     server = ModelServer()
     application = web.Application()
     application.router.add_post("/v1/embeddings", server.embeddings)

@@ -1,4 +1,4 @@
-"""Orders to the fork server, as both ends know them."""
+"""Orders to the fork server."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import asdict, dataclass, field
 __all__ = ["LISTENING", "PARSER", "Order"]
 
 LISTENING = b"listening\n"
-"""Line that the server prints once it takes orders."""
+"""Line that the server prints once it accepts orders."""
 
 PARSER = "parser"
-"""The program that cuts documents; every other order is for ``headrace``."""
+"""Program that chunks documents; every other order is for ``headrace``."""
 
 _STREAMS = 3
 
 
 @dataclass(frozen=True)
 class Order:
-    """A process to fork: ``headrace ARGUMENTS`` or a parser, with this whole environment.
+    """Process to fork: ``headrace ARGUMENTS`` or a parser, with its whole environment.
 
-    ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
-    ``chunkers``: the module that cuts documents, where a test has its own.
+    ``strike``: failpoint, pass, victim and signal for ``arm_with``; empty for none. ``chunkers``:
+    module of the chunkers, if a test has its own.
     """
 
     arguments: list[str]
@@ -33,13 +33,13 @@ class Order:
     program: str = "headrace"
 
     def send(self, server: socket.socket, streams: Sequence[int]) -> None:
-        """Ask for it, with these file descriptors as its standard streams."""
+        """Send the order, with the file descriptors as standard streams."""
         socket.send_fds(server, [b"\n"], streams)
         server.sendall(json.dumps(asdict(self)).encode() + b"\n")
 
     @classmethod
     def receive(cls, client: socket.socket) -> tuple[Order, list[int]]:
-        """What a client asks for, and the streams."""
+        """Order of a client, and its streams."""
         _, streams, _, _ = socket.recv_fds(client, 1, _STREAMS)
         with client.makefile("rb") as file:
             return cls(**json.loads(file.readline())), streams

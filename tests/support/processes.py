@@ -18,11 +18,11 @@ from tests.support.waiting import eventually
 __all__ = ["WorkerProcess", "tree"]
 
 _STOP_SECONDS = 600.0
-"""Longer than a test may take: a worker that doesn't end fails the test."""
+"""Longer than a test may take, so that a worker that does not end fails the test."""
 
 
 class WorkerProcess:
-    """``headrace worker`` from the fork server, ready when entered, ended when left."""
+    """``headrace worker`` from the fork server, started and stopped with the context."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         assert self._command is not None
         return self._command.pid
 
@@ -68,21 +68,21 @@ class WorkerProcess:
         assert self._command is not None
         self._command.send(signal.SIGTERM)
         ended = await self._command.result(_STOP_SECONDS)
-        sys.stderr.write(ended.stderr)  # for the report of a test that fails
+        sys.stderr.write(ended.stderr)  # shown in the report of a failed test
 
     def log(self) -> str:
-        """What it has logged until now."""
+        """Log so far."""
         assert self._command is not None
         return self._command.printed()
 
     def kill(self) -> None:
-        """End it as the kernel would, in the middle of whatever it does."""
+        """Kill the worker."""
         assert self._command is not None
         self._command.send(signal.SIGKILL)
 
 
 def tree(pid: int) -> set[int]:
-    """A process and everything below it."""
+    """Process ids of a process and its descendants."""
     found = {pid}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

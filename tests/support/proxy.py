@@ -1,9 +1,9 @@
-"""A network that fails on order: a TCP proxy before Redis, Postgres or anything else.
+"""TCP proxy with scripted network faults, for Redis, Postgres or another server.
 
-Faults of the whole network: ``delay``, ``stall`` (a partition that TCP survives: what was sent
-arrives when it is healed), ``blackhole`` (a firewall that forgets: connections stay dead after it
-is healed), ``reset``. ``trap`` waits for some bytes, and fails the connection that carries them;
-``brake`` waits for them to stop the client.
+Faults of the whole network: ``delay``, ``stall`` (a partition that TCP survives: data arrives after
+``heal``), ``blackhole`` (a firewall that drops its state: connections stay dead after ``heal``),
+``reset``. ``trap`` waits for some bytes, and fails their connection; ``brake`` waits for them and
+stops the client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POSTGRES_PORT = 5432
 
 
 class Way(Enum):
-    """Which way bytes go."""
+    """Direction of bytes."""
 
     TO_SERVER = "to the server"
     TO_CLIENT = "to the client"
@@ -37,7 +37,7 @@ _BACK = {Way.TO_SERVER: Way.TO_CLIENT, Way.TO_CLIENT: Way.TO_SERVER}
 
 
 class Fault(Enum):
-    """What becomes of the connection that walks into a trap."""
+    """Fault of a connection that a trap catches."""
 
     CUT = "reset in the middle of a message: nothing behind the trap's bytes arrives"
     RESET = "reset before any of them arrives"
@@ -47,7 +47,7 @@ class Fault(Enum):
 
 @dataclass
 class Trap:
-    """Waits for ``pattern``, which must lie in one piece; ``struck`` counts what it caught."""
+    """Trap for a ``pattern`` within one piece; ``struck`` counts the catches."""
 
     way: Way
     pattern: bytes
@@ -57,17 +57,17 @@ class Trap:
 
     @property
     def is_set(self) -> bool:
-        """Whether it would still strike."""
+        """True while the trap can strike."""
         return self.struck < self.times
 
 
 @dataclass
 class Brake:
-    """Calls ``pull`` when a connection is about to carry a piece to the server.
+    """Brake that calls ``pull`` when a connection is about to carry a piece to the server.
 
-    It is the piece that follows the one with ``pattern`` by ``pieces``, or the one with ``last``
-    where that comes before. A ``share`` of it, from 0 to 1, arrives; the rest does when the network
-    is healed, as if the client had stopped while it wrote.
+    The piece is the one ``pieces`` after the one with ``pattern``, or an earlier one with ``last``.
+    A ``share`` of it, from 0 to 1, arrives at once and the rest after ``heal``, as if the client
+    had stopped while writing.
     """
 
     pattern: bytes
@@ -77,10 +77,10 @@ class Brake:
     pull: Callable[[], None]
     is_pulled: bool = False
     link: _Link | None = None
-    """The connection that carried the pattern."""
+    """Connection that carried the pattern."""
 
     def meets(self, link: _Link, piece: bytes) -> bool:
-        """Count a piece; whether it is the one."""
+        """Count a piece; true if it is the one to brake."""
         if self.link is None and self.pattern in piece:
             self.link = link
         if self.is_pulled or self.link is not link:
@@ -92,7 +92,7 @@ class Brake:
 
 @dataclass(eq=False)
 class _Link:
-    """One client's connection, and ours to the server for it; ``silent`` ways swallow it all."""
+    """Client's connection with the one to the server; ``silent`` directions drop all data."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
@@ -110,7 +110,7 @@ class _Link:
 
 
 class Proxy:
-    """A door to the server at ``upstream_url``; ``accepted`` counts the connections through it."""
+    """Proxy of the server at ``upstream_url``; ``accepted`` counts its connections."""
 
     def __init__(self, upstream_url: str) -> None:
         self.port = 0
@@ -126,11 +126,11 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The server's URL, by this door."""
+        """URL of the server through the proxy."""
         return self.through(self._upstream_url)
 
     def through(self, url: str) -> str:
-        """A URL of the same server (another user's, another database's), by this door."""
+        """URL of the same server (for another user or database) through the proxy."""
         parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
         scheme = "redis" if parts.scheme == "unix" else parts.scheme
@@ -139,17 +139,17 @@ class Proxy:
         return parts._replace(scheme=scheme, netloc=netloc, path=path, query="").geturl()
 
     def delay(self, seconds: float) -> None:
-        """Carry each piece of at most 64 KiB so much later, either way."""
+        """Delay each piece of at most 64 KiB by ``seconds``, in both directions."""
         self._delay_seconds = seconds
 
     def stall(self, *ways: Way) -> None:
-        """Keep what is sent (both ways where none is named) until ``heal``."""
+        """Hold back data until ``heal``, in both directions unless some are given."""
         self._stalled |= set(ways or Way)
         for link in self._links:
             self._regulate(link)
 
     def blackhole(self) -> None:
-        """Swallow everything; what is connected until ``heal`` stays silent even after it."""
+        """Drop all data; current connections stay silent after ``heal``."""
         self._is_black = True
         for link in self._links:
             link.silent |= set(Way)
@@ -160,7 +160,7 @@ class Proxy:
             link.reset()
 
     def trap(self, way: Way, pattern: bytes, fault: Fault, times: int = 1) -> Trap:
-        """Fail the next connection(s) that carry these bytes that way."""
+        """Fail the next ``times`` connections that carry the pattern in a direction."""
         trap = Trap(way, pattern, fault, times)
         self._traps.append(trap)
         return trap
@@ -187,14 +187,14 @@ class Proxy:
                 flowing.set()
 
     def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take a connection; it is carried by a task of its own."""
+        """Accept a connection and carry it in a task."""
         self.accepted += 1
         task = asyncio.create_task(self._carry(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Reset every connection."""
+        """End all connections."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -240,7 +240,7 @@ class Proxy:
             await _end(link.target(way))
 
     async def _braked(self, link: _Link, piece: bytes) -> bytes:
-        """What is left to be carried of a piece."""
+        """Part of the piece that is still to be sent."""
         brake = self._brake
         if brake is None or not brake.meets(link, piece):
             return piece
@@ -282,7 +282,7 @@ class Proxy:
 
 @asynccontextmanager
 async def running_proxy(upstream_url: str) -> AsyncIterator[Proxy]:
-    """A proxy on a free port of the loopback; all of its connections end with it."""
+    """Proxy on a free port of the loopback; its connections end with the context."""
     proxy = Proxy(upstream_url)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
@@ -307,14 +307,14 @@ async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 async def _end(writer: asyncio.StreamWriter) -> None:
-    """FIN, behind what was written."""
+    """Close with FIN, after all written data."""
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """RST instead of FIN, where it is TCP."""
+    """Close with RST instead of FIN, if it is TCP."""
     end: socket.socket | None = writer.get_extra_info("socket")
     if end is not None and end.family == socket.AF_INET and not writer.is_closing():
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

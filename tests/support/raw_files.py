@@ -1,4 +1,4 @@
-"""Looking for a text in every file below a directory, compressed ones included."""
+"""Search for texts in every file below a directory, compressed ones included."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _FRAME = b"\x28\xb5\x2f\xfd"
 
 
 def files_with(needles: list[str], directory: Path) -> dict[str, list[str]]:
-    """Paths of the files that hold each text; texts that are in no file are absent.
+    """Paths of the files that contain each text; texts without a file are absent.
 
-    Files may change or go meanwhile, as servers write them.
+    Files may change or disappear during the search, because servers write them.
     """
     found: dict[str, list[str]] = {}
     for path in sorted(directory.rglob("*")):
@@ -28,10 +28,10 @@ def files_with(needles: list[str], directory: Path) -> dict[str, list[str]]:
 
 
 def _contents(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, and those of its frames if it is one of the archive."""
+    """Bytes of a file, and of its decompressed frames if it is an archive file."""
     try:
         data = path.read_bytes()
-    except OSError:  # a directory, a socket, or a file that has gone
+    except OSError:  # a directory, a socket, or a missing file
         return
     yield data
     if data.startswith(_SKIPPABLE):

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 HASHING = "local/hash-384"
-"""A model that is quick: its vectors are hashes."""
+"""Fast model, whose vectors are hashes."""
 
 
 NOTES = {
@@ -44,12 +44,12 @@ NOTES = {
 
 
 class Struck(Exception):
-    """The death of a process, as far as a test's event loop can have it."""
+    """Simulated end of a process."""
 
 
 @contextmanager
 def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None]:
-    """Die where a replay passes a kill point for the first time, or do something else there."""
+    """Raise ``Struck`` or call ``action`` when a replay first passes a failpoint."""
     passed = False
 
     def strike(place: str) -> None:
@@ -70,7 +70,7 @@ def struck(name: str, action: Callable[[], None] | None = None) -> Iterator[None
 
 
 async def notes(worker: Headrace) -> None:
-    """Twelve notes in the project ``docs``: one was changed, one deleted, one renamed."""
+    """Publish twelve notes to the project ``docs``, an edit, a delete, a rename and a secret."""
     for uri, text in NOTES.items():
         await worker.change(uri, text)
     await worker.change("notes/1.md", "# Note 1\n\nIt was changed.\n")
@@ -81,7 +81,7 @@ async def notes(worker: Headrace) -> None:
 
 @asynccontextmanager
 async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Tools]:
-    """What replays work with, at the servers of a test."""
+    """Tools of replays on the servers of a test."""
     values = {
         "redis_url": redis_url,
         "database_url": database.operator_url,
@@ -96,13 +96,13 @@ async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIte
 async def replay(
     opened: Tools, project: str = "docs", gate: Gate | None = None, **choice: Any
 ) -> ReplayReport:
-    """A replay of one project."""
+    """Replay a project."""
     work = Replay(opened, project, Choice(**choice), gate, lambda _what, _done, _total: None)
     return await work.run()
 
 
 async def rows(database: Database, project: str, query: str, *values: Any) -> list[Any]:
-    """What the owner of the tables sees of a project's live generation, called ``$1``."""
+    """Rows of a query on a project's live generation (``$1``), as the tables' owner."""
     connection = await asyncpg.connect(database.owner_url)
     try:
         project_id = await connection.fetchval("select id from projects where name = $1", project)
@@ -120,12 +120,12 @@ async def rows(database: Database, project: str, query: str, *values: Any) -> li
 
 
 async def generation_states(opened: Tools, project: str = "docs") -> list[str]:
-    """The state of each generation of a project, oldest first."""
+    """State of each generation of a project, oldest first."""
     return [one.state for one in await opened.store.generations(project)]
 
 
 def damage_at_once(database: Database, statement: str) -> None:
-    """Run a statement on the newest generation (``$1``), as nobody should, from any thread."""
+    """Run a statement on the newest generation (``$1``), from any thread."""
 
     async def run() -> None:
         connection = await asyncpg.connect(database.owner_url)
@@ -149,12 +149,12 @@ def damage_at_once(database: Database, statement: str) -> None:
 
 
 async def damage(database: Database, statement: str) -> None:
-    """The same while the loop goes on: a worker in it may hold the rows, and has to let go."""
+    """Run the statement in a thread, so that a worker in this loop can release its locks."""
     await asyncio.to_thread(damage_at_once, database, statement)
 
 
 async def age_switch(database: Database, generation_id: int) -> None:
-    """Let a generation have been live for an hour."""
+    """Move the switch to a generation one hour into the past."""
     connection = await asyncpg.connect(database.owner_url)
     try:
         await connection.execute("set row_security = on")

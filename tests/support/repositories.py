@@ -1,4 +1,4 @@
-"""Real git repositories, made by the real git."""
+"""Git repositories for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IDENTITY = {
 
 @dataclass(frozen=True)
 class Repository:
-    """A work tree with its git."""
+    """Work tree of a repository."""
 
     path: Path
 
@@ -40,7 +40,7 @@ class Repository:
         write_files(self.path, files)
 
     def commit(self, files: dict[str, str | bytes] | None = None) -> str:
-        """Commit everything in the work tree; the id of the commit."""
+        """Commit everything in the work tree; returns the commit id."""
         self.write(files or {})
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", "a commit")
@@ -56,7 +56,7 @@ def write_files(root: Path, files: dict[str, str | bytes]) -> None:
 
 
 def create_repository(path: Path, files: dict[str, str | bytes] | None = None) -> Repository:
-    """A new repository, with a first commit where files are given."""
+    """Create a repository, with a first commit if there are files."""
     path.mkdir(parents=True, exist_ok=True)
     repository = Repository(path)
     repository.git("init", "--quiet", "--initial-branch=main")

@@ -1,4 +1,4 @@
-"""A whole worker in the test's own process, with a client beside it."""
+"""Worker with all roles in the test's own process, with a client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATIENCE = timedelta(minutes=2)
 
 
 class Headrace:
-    """What a test does with a running worker."""
+    """Running worker, with a client."""
 
     def __init__(self, client: OperatorClient, redis_url: str, database: Database) -> None:
         self.client = client
@@ -42,7 +42,7 @@ class Headrace:
     ) -> Outcome:
         """Publish one change to the project ``docs`` (or another) and wait for its outcome.
 
-        With ``vectors``, no chunk of it is pending afterwards.
+        With ``vectors``, wait until no chunk of it is pending.
         """
         change = DocumentChange(**{"project": "docs", "uri": uri, "content": content, **data})
         return await self.outcome(await self.client.publish(change, lane), vectors=vectors)
@@ -59,9 +59,9 @@ class Headrace:
 async def headrace(
     redis_url: str, database: Database, /, *, only: Collection[str] = tuple(ROLES), **settings: Any
 ) -> AsyncIterator[Headrace]:
-    """A ready worker with a quick model, and a client; both end with the context.
+    """Ready worker with a fast model, and a client; both end with the context.
 
-    A setting ``redis_url`` or ``database_url`` is that of the worker alone.
+    A setting ``redis_url`` or ``database_url`` applies to the worker only.
     """
     stop, ready = asyncio.Event(), asyncio.Event()
     servers = {"redis_url": redis_url, "database_url": database.worker_url}
@@ -79,7 +79,7 @@ async def headrace(
 
 
 async def _first(worker: asyncio.Task[None], ready: Callable[[], Any]) -> None:
-    """Wait for the worker to be ready; its failure comes out of this."""
+    """Wait until the worker is ready; its failure is raised."""
     waiting = asyncio.create_task(ready())
     await asyncio.wait({worker, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -1,4 +1,4 @@
-"""A store with a search beside it, filled through the real write path."""
+"""Store with a search, filled through the real write transaction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 def unit_vectors(seed: int, rows: int, dimensions: int, clusters: int = 20) -> Vectors:
-    """Random vectors that lie in clusters, as those of texts do."""
+    """Random vectors in clusters, like those of texts."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(clusters, dimensions))
     vectors = centres[rng.integers(0, clusters, rows)] + 0.8 * rng.normal(size=(rows, dimensions))
@@ -109,7 +109,7 @@ class Index:
         )
 
     async def texts(self, found: Sequence[tuple[int, float]], **options: str | None) -> list[str]:
-        """The contents of what was found, best first."""
+        """Contents of the found chunks, best first."""
         generation = await self.search.live(options.get("project") or "p")
         rows = await self.search.rows(generation, options.get("agent"), [i for i, _ in found])
         return [rows[chunk_id].content for chunk_id, _ in found if chunk_id in rows]

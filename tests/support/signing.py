@@ -1,4 +1,4 @@
-"""Keys of projects, and entries as somebody adds them who has no client of ours."""
+"""Keys of projects, and entries that are added without the client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIVE = Names().stream(Topic.CHANGED_LIVE)
 
 @asynccontextmanager
 async def register(database: Database) -> AsyncIterator[KeyRegister]:
-    """The keys of all projects, as an operator has them."""
+    """Keys of all projects, as an operator has them."""
     opened = await OpenDatabase.open(database.operator_url, role=OPERATOR)
     try:
         yield KeyRegister(opened, Projects(opened, Recipe(LOCAL_MODEL)))
@@ -36,7 +36,7 @@ async def register(database: Database) -> AsyncIterator[KeyRegister]:
 
 
 async def add_key(database: Database, project: str = "docs") -> SigningKey:
-    """A new key of a project."""
+    """Add a key to a project."""
     key = SigningKey.new()
     async with register(database) as keys:
         await keys.add(project, key)
@@ -44,18 +44,18 @@ async def add_key(database: Database, project: str = "docs") -> SigningKey:
 
 
 async def retire_key(database: Database, key: SigningKey, project: str = "docs") -> None:
-    """Let a key count no longer, be it the last."""
+    """Retire a key, even the last one."""
     async with register(database) as keys:
         await keys.retire(project, key.id, also_last=True)
 
 
 def change(uri: str, content: str = "# Text\n", project: str = "docs") -> DocumentChanged:
-    """A change of a document."""
+    """Change of a document."""
     return DocumentChanged(data=DocumentChange(project=project, uri=uri, content=content))
 
 
 async def add_raw(redis: Redis, event: bytes, **fields: str | bytes) -> str:
-    """Add an entry, whatever is in it; its token."""
+    """Add an entry with any content; returns its token."""
     entry: dict[Any, Any] = {"event": event, **fields}
     entry_id: Any = await redis.xadd(LIVE, entry)
     return LogPosition.of_entry(Lane.LIVE, 0, entry_id.decode()).token

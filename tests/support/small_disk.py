@@ -1,4 +1,4 @@
-"""A disk so small that it can be filled: a tmpfs, where the machine lets us mount one."""
+"""Small disk that a test can fill: a tmpfs, if it can be mounted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BALLAST = "ballast"
 
 @contextmanager
 def small_disk(size_mb: int) -> Iterator[Path]:
-    """A disk, open to every user; the test is skipped where none can be had."""
+    """Disk that every user can read; the test is skipped if it can't be mounted."""
     path = Path(tempfile.mkdtemp(prefix="hr-"))
     options = ["-t", "tmpfs", "-o", f"size={size_mb}m,mode=0755", "tmpfs", str(path)]
     if shutil.which("mount") is None or subprocess.run(["mount", *options]).returncode:
@@ -34,7 +34,7 @@ def small_disk(size_mb: int) -> Iterator[Path]:
 
 @contextmanager
 def fill(disk: Path, leave_kb: int) -> Iterator[None]:
-    """Leave so much room on a disk, or less if others write to it now, until the block ends."""
+    """Fill a disk except ``leave_kb``, or less if others write to it, until the block ends."""
     ballast = disk / _BALLAST
     try:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Reading streams in tests, with types."""
+"""Typed reading of streams in tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def read_stream(redis: Redis, key: str) -> list[Entry]:
 
 
 async def read_group(redis: Redis, key: str, group: str, count: int = 1) -> list[Entry]:
-    """The next entries of a group, delivered to the consumer ``test``; waits for the first."""
+    """Next entries of a group for the consumer ``test``; waits for the first."""
     reply: Any = None
     while not reply:
         reply = await redis.xreadgroup(group, "test", {key: ">"}, count=count, block=1000)

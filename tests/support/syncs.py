@@ -18,7 +18,7 @@ LIMIT_BYTES = 10_000
 
 @dataclass(frozen=True)
 class Synced:
-    """What a sync has left: its state, and what the index then holds."""
+    """State after a sync, and the documents in the index."""
 
     state: State = field(default_factory=State)
     held: Mapping[str, Held] = field(default_factory=dict)
@@ -31,7 +31,7 @@ NOTHING = Synced()
 
 @dataclass(frozen=True)
 class MemorySource:
-    """Files by uri, each with its text as its fingerprint; ``similar``: old uri by new uri."""
+    """Files by uri, with their text as fingerprint; ``similar``: old uri by new uri."""
 
     files: Mapping[str, str]
     similar: Mapping[str, str] = field(default_factory=dict)
@@ -46,23 +46,23 @@ class MemorySource:
         return Listing(dict(self.files), {})
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
-        """Never."""
+        """Always false."""
         del listing, commit, committed_at
         return False
 
     def uncommitted(self, listing: Listing) -> int:
-        """None."""
+        """Always 0."""
         del listing
         return 0
 
     def renames(self, commit: str | None, listing: Listing) -> Mapping[str, str]:
-        """As given."""
+        """Renames as given."""
         del commit, listing
         return self.similar
 
     @contextmanager
     def reader(self, max_bytes: int) -> Iterator[Read]:
-        """Reads files."""
+        """Reader of the files."""
         del max_bytes
         yield lambda uri, _: Content(self.files[uri].encode(), self.files[uri])
 
@@ -76,7 +76,7 @@ def begin(
     read_all: bool = False,
     max_bytes: int = LIMIT_BYTES,
 ) -> Sync:
-    """A sync that has compared; the state goes through JSON as it would in life."""
+    """Begin a sync; its state goes through JSON, as in production."""
     kept = State.from_json(before.state.to_json())
     basis = Basis.of(kept, before.held, collections, full=full)
     return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
@@ -89,7 +89,7 @@ def sync(
     collections: tuple[str, ...] = (),
     full: bool = False,
 ) -> tuple[list[Change], Synced]:
-    """A whole sync, with its counts checked."""
+    """Run a whole sync, with its counts checked."""
     source = open_source(path) if isinstance(path, Path) else path
     run = begin(source, before, collections=collections, full=full)
     changes = list(run)
@@ -103,7 +103,7 @@ def sync(
 def applied(
     held: Mapping[str, Held], changes: Iterable[Change], collections: tuple[str, ...] = ()
 ) -> dict[str, Held]:
-    """What the index holds once these changes are applied."""
+    """Content of the index after the changes."""
     after = dict(held)
     for change in changes:
         if change.old_uri is not None:

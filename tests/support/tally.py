@@ -1,4 +1,4 @@
-"""What a test counts, to be printed when the run is over."""
+"""Tallies of tests, printed at the end of the run."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from collections.abc import Callable
 __all__ = ["Tell"]
 
 Tell = Callable[[str, Counter[str]], None]
-"""Told what was tried, and how often each thing became of it."""
+"""Callback with a kind of input and the number of each result."""

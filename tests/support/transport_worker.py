@@ -1,7 +1,7 @@
-"""A worker for tests that kill it: ``python transport_worker.py URL held|crash|echo LEASE``.
+"""Worker for tests that kill it: ``python transport_worker.py URL held|crash|echo LEASE``.
 
-``held`` takes events and never finishes one; ``crash`` dies on the event "event poison"; what
-others it finishes it adds to the list "applied". ``LEASE`` is in seconds.
+``held`` takes events and never finishes one; ``crash`` dies on the event "event poison"; finished
+events are added to the list "applied". ``LEASE`` is in seconds.
 """
 
 from __future__ import annotations

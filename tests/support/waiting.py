@@ -1,7 +1,7 @@
-"""Waiting for a condition instead of for a time, with limits that suit the machine.
+"""Waits for a condition instead of a time, with limits that suit the machine.
 
-A limit is there for what never comes. It is written for a quiet machine, and grows with
-``slowness`` where others use the processors too.
+A limit ends a wait for an event that never happens. It is written for a quiet machine, and is
+multiplied by ``slowness`` while other processes use the processors.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Answer = TypeVar("Answer")
 
 _STEPS = 4_000_000
 _QUIET_SECONDS = 0.15
-"""What so many steps take on a quiet machine of two slow cores, where limits are chosen."""
+"""Duration of the steps on a quiet machine with two slow cores, for which limits are chosen."""
 
 
 def slowness() -> float:
-    """How many times longer work takes here now than on a quiet machine; at least 1.
+    """Factor by which work takes longer than on a quiet machine; at least 1.
 
     It is the greater of two figures: the time of some fixed work at the beginning of this run, and
     the tasks that wait for each processor (the load of the last minute).
@@ -42,12 +42,12 @@ def _seconds_of_fixed_work() -> float:
 
 
 def patience(seconds: float) -> float:
-    """A limit in seconds, as it has to be on this machine now."""
+    """Limit in seconds, extended by the current load."""
     return seconds * slowness()
 
 
 def within(seconds: float) -> asyncio.Timeout:
-    """As ``asyncio.timeout``, with ``patience``."""
+    """``asyncio.timeout``, extended by ``patience``."""
     return asyncio.timeout(patience(seconds))
 
 
@@ -78,12 +78,12 @@ async def eventually(
     timeout: float = 10.0,
     every: float = 0.02,
 ) -> Answer:
-    """The first true answer of ``condition``, asked every ``every`` seconds.
+    """First true answer of ``condition``, asked every ``every`` seconds.
 
-    ``timeout``: seconds on a quiet machine; a load that rises prolongs a wait that has begun.
+    ``timeout``: seconds on a quiet machine; a rising load prolongs a wait in progress.
 
     Raises:
-        AssertionError: still not so in time; names the condition and its answer.
+        AssertionError: not true in time; names the condition and its last answer.
     """
     answer: Answer | None = None
     begun = asyncio.get_running_loop().time()

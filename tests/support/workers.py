@@ -1,4 +1,4 @@
-"""Workers inside a test's event loop, and what a test wants to know of their stream."""
+"""Workers inside a test's event loop, and the state of their stream."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FAST = Options(
 
 
 def decode(raw: bytes) -> str:
-    """An event of these tests is text that starts with "event"."""
+    """Decode an event of these tests: text that starts with "event"."""
     if not raw.startswith(b"event"):
         raise MalformedEvent("not an event")
     return raw.decode()
@@ -92,13 +92,13 @@ async def batches(
 
 
 async def publish(redis: Redis, *events: str) -> list[str]:
-    """Add events to ``STREAM``; their entry ids."""
+    """Add events to ``STREAM``; returns their entry ids."""
     entry_ids: list[Any] = [await redis.xadd(STREAM, {"event": event}) for event in events]
     return [entry_id.decode() for entry_id in entry_ids]
 
 
 async def pending(redis: Redis) -> list[str]:
-    """Ids that are delivered and not acknowledged; "?" while there is no group."""
+    """Ids of the pending entries; "?" while there is no group."""
     try:
         rows: Any = await redis.xpending_range(STREAM, GROUPS[TOPIC], "-", "+", 10_000)
     except ResponseError:
@@ -107,20 +107,20 @@ async def pending(redis: Redis) -> list[str]:
 
 
 async def pending_is(redis: Redis, expected: list[str]) -> bool:
-    """Whether exactly these are pending."""
+    """True if exactly these entries are pending."""
     return await pending(redis) == expected
 
 
 def nothing_pending(redis: Redis) -> Callable[[], Awaitable[bool]]:
-    """A condition for ``until``."""
+    """Condition for ``eventually``: no entry is pending."""
     return lambda: pending_is(redis, [])
 
 
 async def letters(redis: Redis) -> list[DeadLetter]:
-    """The dead letters."""
+    """All dead letters."""
     return await DeadLetters(redis, NAMES).list()
 
 
 async def letters_are(redis: Redis, count: int) -> bool:
-    """Whether there are that many dead letters."""
+    """True if there are that many dead letters."""
     return len(await letters(redis)) == count

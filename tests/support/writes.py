@@ -1,4 +1,4 @@
-"""Documents to write, and what the store made of them."""
+"""Documents to write, and their stored contents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DIMENSIONS = 8
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[WorkerDatabase]:
-    """The database as a worker opens it."""
+    """Database as a worker opens it."""
     database = await WorkerDatabase.open(url)
     try:
         yield database
@@ -46,14 +46,14 @@ async def opened(url: str) -> AsyncIterator[WorkerDatabase]:
 
 
 def vector_of(text: str, dimensions: int = DIMENSIONS) -> Vector:
-    """A unit vector that depends on the text alone."""
+    """Unit vector that depends on the text only."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     vector = np.random.default_rng(seed).standard_normal(dimensions)
     return (vector / np.linalg.norm(vector)).astype(np.float16)
 
 
 def chunk_write(ordinal: int, text: str, **fields: Any) -> ChunkWrite:
-    """A chunk of one line, which stands at its ordinal."""
+    """Chunk of one line, at the line of its ordinal."""
     values: dict[str, Any] = {
         "start_line": ordinal + 1,
         "end_line": ordinal + 1,
@@ -68,7 +68,7 @@ def chunk_write(ordinal: int, text: str, **fields: Any) -> ChunkWrite:
 def document_write(
     uri: str, position: int, texts: Sequence[str] = (), **fields: Any
 ) -> DocumentWrite:
-    """A change with one chunk for each text."""
+    """Change with one chunk for each text."""
     values: dict[str, Any] = {
         "event_id": f"event-{position}",
         "project": "alpha",
@@ -84,7 +84,7 @@ def document_write(
 async def contents_of(
     database: WorkerDatabase, generation: Generation, agent: str | None = EVERY_AGENT
 ) -> dict[tuple[str, str], list[str]]:
-    """Texts of the chunks of every living document, by agent and uri."""
+    """Texts of the chunks of every existing document, by agent and uri."""
     async with database.scope(generation.project_id, agent, generation.id) as connection:
         rows: list[asyncpg.Record] = await connection.fetch(
             "select d.agent, d.uri, array_remove(array_agg(c.content order by c.ordinal), null) t "
@@ -97,7 +97,7 @@ async def contents_of(
 async def add_generation(
     database: WorkerDatabase, store: Store, project: str, recipe: Recipe = RECIPE
 ) -> Generation:
-    """An empty generation beside the live one, being built."""
+    """Add an empty generation beside the live one, in the state building."""
     live = await store.generation(project)
     async with database.scope(live.project_id) as connection:
         await connection.execute(

@@ -1,4 +1,4 @@
-"""What workers tell of themselves."""
+"""Heartbeats of workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NONSENSE = (
 
 
 async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: Database) -> None:
-    """All that ``status`` shows of it, and nothing once it has ended."""
+    """A heartbeat has what ``status`` shows, and disappears when the worker ends."""
     heartbeats = Heartbeats(redis, NAMES)
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Text.")
@@ -57,7 +57,7 @@ async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: 
 async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
     redis_url: str, redis: Redis, database: Database
 ) -> None:
-    """Whatever lies in the place of the heartbeats."""
+    """A worker continues to work if its heartbeats can't be written."""
     await redis.set(NAMES.workers, "no hash")
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Text.")
@@ -69,7 +69,7 @@ async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
 
 
 async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
-    """What was down for it, and what waited in it, went with it."""
+    """A killed worker is listed with a warning, but no longer its models and providers."""
     circuit = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 1}
     waiting = {"model_turns_waiting{provider=p}": 3}
     heartbeats = Heartbeats(redis, NAMES)
@@ -91,7 +91,7 @@ async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
 async def test_what_a_killed_worker_left_is_forgotten_at_last(
     redis: Redis, monkeypatch: Any
 ) -> None:
-    """Until then its silence shows that it was killed."""
+    """A killed worker is listed for a while, then removed; malformed heartbeats are skipped."""
     heartbeats = Heartbeats(redis, NAMES)
     await heartbeats.beat("host:1", {"roles": []})
     for number, nonsense in enumerate(NONSENSE):

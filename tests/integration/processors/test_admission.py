@@ -1,4 +1,4 @@
-"""A project with a key takes signed changes only, from the stream to the last replay."""
+"""Admission in a project with a key: only signed changes count, in indexing and replay."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ URIS = "select uri from documents where generation_id = $1 and not deleted order
 
 @pytest.fixture
 async def key(database: Database) -> SigningKey:
-    """The key of the project ``docs``."""
+    """Key of the project ``docs``."""
     return await add_key(database)
 
 
@@ -38,18 +38,18 @@ async def key(database: Database) -> SigningKey:
 async def worker(
     redis_url: str, database: Database, key: SigningKey, tmp_path: Path
 ) -> AsyncIterator[Headrace]:
-    """A whole worker."""
+    """Worker with all roles."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path) as running:
         yield running
 
 
 def signer(redis_url: str, key: SigningKey) -> Client:
-    """A client that signs."""
+    """Client that signs."""
     return Client.connect(redis_url, signing_key=f"{key.id}:{key.secret}")
 
 
 async def outcome_of(client: Client, token: str) -> Outcome:
-    """What became of an entry."""
+    """Outcome of an entry."""
     receipt = Receipt(token, "", duplicate=False)
     return (await client.wait([receipt], PATIENCE))[token]
 
@@ -61,17 +61,17 @@ async def publish(client: Client, uri: str, content: str = "# Text\n") -> Outcom
 
 
 async def uris(database: Database) -> list[str]:
-    """The documents of ``docs``."""
+    """Uris of the documents in ``docs``."""
     return [row["uri"] for row in await rows(database, "docs", URIS)]
 
 
 async def letters(redis: Redis) -> list[DeadLetter]:
-    """The dead letters, oldest first."""
+    """Dead letters, oldest first."""
     return list(reversed(await DeadLetters(redis, Names()).list()))
 
 
 async def all_archived(redis: Redis) -> bool:
-    """Whether the archiver has nothing in hand, and nothing before it."""
+    """True if the archiver has read and acknowledged every entry."""
     for group in await redis.xinfo_groups(LIVE):
         if group["name"] == ARCHIVER.encode():
             last: Any = await redis.xrevrange(LIVE, count=1)
@@ -80,7 +80,7 @@ async def all_archived(redis: Redis) -> bool:
 
 
 async def forge(redis: Redis, database: Database, key: SigningKey) -> dict[str, str]:
-    """Everything that isn't signed as it should be; tokens by uri."""
+    """Add changes with missing or wrong signatures; tokens by uri."""
     stranger = await add_key(database, "other")
     old = await add_key(database)
     await retire_key(database, old)
@@ -105,7 +105,7 @@ async def forge(redis: Redis, database: Database, key: SigningKey) -> dict[str, 
 async def test_what_is_not_signed_as_it_should_be_is_a_dead_letter_for_good(
     worker: Headrace, redis: Redis, database: Database, key: SigningKey, tmp_path: Path
 ) -> None:
-    """Told as rejected, with the reason; nothing brings it back, before or after a flush."""
+    """Wrongly signed changes are rejected with a reason, and stay out of archive and replays."""
     async with signer(worker.redis_url, key) as client:
         assert isinstance(await publish(client, "right.md"), DocumentIndexed)
         forged = await forge(redis, database, key)
@@ -135,9 +135,9 @@ async def test_what_is_not_signed_as_it_should_be_is_a_dead_letter_for_good(
 async def test_a_dead_letter_is_judged_anew_when_it_is_redriven(
     worker: Headrace, redis: Redis, database: Database, key: SigningKey
 ) -> None:
-    """By the keys of now; it keeps its signature and its place."""
+    """A redriven event is checked with the current keys, and keeps its signature and position."""
     soon = await add_key(database)
-    await retire_key(database, soon)  # before any worker reads it: one may use it for two seconds
+    await retire_key(database, soon)  # before a worker reads it: one caches keys for two seconds
     first = await add_raw(redis, change("a.md").to_bytes())
     event = change("b.md").to_bytes()
     token = await add_raw(redis, event, signature=soon.sign(event))
@@ -168,7 +168,7 @@ async def _holds(database: Database, expected: list[str]) -> bool:
 async def test_keys_rotate_without_a_pause(
     worker: Headrace, redis: Redis, database: Database, key: SigningKey, tmp_path: Path
 ) -> None:
-    """Two count at once; a retired one counts no more within seconds, but what it signed stays."""
+    """Two keys are valid during a rotation; documents signed with a retired key stay."""
     new = await add_key(database)
     async with signer(worker.redis_url, key) as before, signer(worker.redis_url, new) as after:
         assert isinstance(await publish(before, "before.md"), DocumentIndexed)
@@ -191,7 +191,7 @@ async def test_keys_rotate_without_a_pause(
 async def test_what_was_applied_before_the_keys_changed_is_found_without_an_archive(
     redis: Redis, redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """The ledger remembers what the streams can't prove any more."""
+    """The ledger admits changes from before the keys changed."""
     only = ("indexer", "embedder")
     async with headrace(redis_url, database, model=HASHING, only=only, home=tmp_path) as running:
         await running.change("unsigned.md", "# Before there were keys\n")
@@ -213,7 +213,7 @@ async def test_what_was_applied_before_the_keys_changed_is_found_without_an_arch
     async with tools(redis_url, database, home=tmp_path) as opened:
         assert (await replay(opened)).switched
         assert await uris(database) == expected
-    # an archiver that comes late takes the same
+    # an archiver that starts later takes the same changes
     async with headrace(redis_url, database, model=HASHING, only=("archiver",), home=tmp_path):
         await eventually(lambda: all_archived(redis), "the archiver is through")
     async with tools(redis_url, database, home=tmp_path) as opened:
@@ -224,7 +224,7 @@ async def test_what_was_applied_before_the_keys_changed_is_found_without_an_arch
 async def test_nobody_makes_a_forgery_count_by_a_signed_change_that_claims_its_place(
     worker: Headrace, redis: Redis, database: Database, key: SigningKey, tmp_path: Path
 ) -> None:
-    """Who reads a signed entry can add it again, where it likes; still the other isn't signed."""
+    """A signed change that asserts the position of an unsigned one does not admit it."""
     forged = await add_raw(redis, change("forged.md").to_bytes())
     assert isinstance(await outcome_of(worker.client, forged), DocumentRejected)
     event = change("a.md").to_bytes()
@@ -239,7 +239,7 @@ async def test_nobody_makes_a_forgery_count_by_a_signed_change_that_claims_its_p
 async def test_a_forger_can_claim_no_place_in_the_log(
     worker: Headrace, redis: Redis, key: SigningKey
 ) -> None:
-    """Nor speak in the name of another change: its refusal is told of its own entry."""
+    """An unsigned change that asserts the position of another does not affect its outcome."""
     async with signer(worker.redis_url, key) as client:
         receipt = await client.publish(change("a.md", "# True\n"))
         await client.wait([receipt], PATIENCE)

@@ -1,4 +1,4 @@
-"""Signatures on the ways beside the indexer: the outbox, the archive, a second publish."""
+"""Admission of changes outside the indexer: outbox, archive and repeated publishing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.streams import read_stream
 
 @pytest.fixture
 async def key(database: FreshDatabase) -> SigningKey:
-    """The key of the project ``docs``."""
+    """Key of the project ``docs``."""
     return await add_key(database)
 
 
@@ -41,7 +41,7 @@ async def decide(
     outcome: str,
     detail: dict[str, object] | None = None,
 ) -> None:
-    """Do as the indexer does in the ledger."""
+    """Record an outcome in the ledger, as the indexer does."""
     position = LogPosition.from_token(token).position
     if outcome == "rejected":
         problem = Problem(type="SignatureRefused", detail="no signature")
@@ -59,7 +59,7 @@ async def decide(
 async def test_the_archiver_leaves_a_doubtful_change_to_the_indexer(
     redis: Redis, worker: Database, store: Store, kept: ArchiveAt, key: SigningKey
 ) -> None:
-    """Keys change between the two: what the indexer takes is archived, and nothing else."""
+    """The archiver leaves an unsigned change pending until the indexer has decided."""
     taken = await add_raw(redis, change("taken.md").to_bytes())
     refused = await add_raw(redis, change("refused.md").to_bytes())
     group, one = archiver(redis, worker, kept.archive)
@@ -80,7 +80,7 @@ async def test_the_archiver_leaves_a_doubtful_change_to_the_indexer(
 async def test_a_place_that_is_only_claimed_is_not_archived(
     redis: Redis, worker: Database, store: Store, kept: ArchiveAt, key: SigningKey
 ) -> None:
-    """Though the ledger knows the place as taken: by another change."""
+    """An unsigned change that asserts an applied position is not archived."""
     event = change("a.md").to_bytes()
     token = await add_raw(redis, event, signature=key.sign(event))
     await decide(worker, store, token, "indexed")
@@ -95,7 +95,7 @@ async def test_a_place_that_is_only_claimed_is_not_archived(
 async def test_a_place_that_another_change_has_claimed_vouches_for_that_one_only(
     redis: Redis, worker: Database, store: Store, kept: ArchiveAt, key: SigningKey
 ) -> None:
-    """As a change does that was redriven, and then its key was retired."""
+    """An asserted position in the ledger admits only the change that asserted it."""
     redriven = change("redriven.md").to_bytes()
     tokens = [await add_raw(redis, one) for one in (change("forged.md").to_bytes(), redriven)]
     for token in tokens:
@@ -108,7 +108,7 @@ async def test_a_place_that_another_change_has_claimed_vouches_for_that_one_only
 
 
 async def test_doctor_takes_no_refused_changes_word_for_its_place(redis: Redis) -> None:
-    """Or anybody could have it take a document away whose place the ledger has lost."""
+    """An asserted position is ignored if the event was refused before or at its signature check."""
     letter = DeadLetter(
         event=change("a.md").to_bytes(),
         topic=Topic.CHANGED_LIVE,
@@ -133,7 +133,7 @@ async def test_doctor_takes_no_refused_changes_word_for_its_place(redis: Redis) 
 async def test_a_durable_change_comes_back_with_its_signature(
     redis: Redis, worker: Database, key: SigningKey
 ) -> None:
-    """And is known by it: the publisher that tries again adds nothing."""
+    """A durable change is republished with its signature, and counts as published."""
     durable = Durable.at(redis, worker, signing_key=key)
     event = change("a.md")
     receipt = await durable.publish(event)
@@ -149,7 +149,7 @@ async def test_a_durable_change_comes_back_with_its_signature(
 async def test_a_durable_change_that_is_refused_does_not_come_again(
     durable: Durable, redis: Redis, worker: Database, store: Store, kept: ArchiveAt, key: SigningKey
 ) -> None:
-    """It is a dead letter; in the outbox it would be taken for lost, again and again."""
+    """A refused durable change leaves the outbox and is not republished."""
     receipt = await durable.publish(change("a.md"))
     waiting = await durable.publish(change("b.md"))
     await decide(worker, store, receipt.token, "rejected")
@@ -160,7 +160,7 @@ async def test_a_durable_change_that_is_refused_does_not_come_again(
 
 
 async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) -> None:
-    """Nor have a terminal print it, where it is taken for one."""
+    """An invalid token in Redis does not prevent an event from being published."""
     event = change("a.md")
     for nonsense in (b"", b" ", b"\xff", b"\x1b[2J", b"live:0:1-1\x1b[2J"):
         await redis.set(Names().seen(PROJECT, event.id, 0), nonsense)
@@ -171,7 +171,7 @@ async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) ->
 
 
 async def test_nobody_can_keep_a_signed_event_out_by_its_id(redis: Redis, key: SigningKey) -> None:
-    """Neither a forger who knows the id, nor whoever published it without the key at first."""
+    """An unsigned entry with the same id does not prevent a signed one."""
     event = change("a.md")
     first = await Publisher(redis, Names()).publish(event)
     signing = Publisher(redis, Names(), signing_key=key)

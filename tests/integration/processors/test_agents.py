@@ -1,4 +1,4 @@
-"""What becomes of an event, by what its handler does. On real Redis."""
+"""Fate of an event, by the result of its handler, on real Redis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.workers import (
 async def test_a_handler_that_returns_acknowledges(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Every event reaches the handler once, and nothing stays pending."""
+    """Every event reaches the handler once and is acknowledged."""
     seen: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -55,7 +55,7 @@ async def test_a_handler_that_returns_acknowledges(
 async def test_an_exception_is_tried_again_and_then_dead_lettered(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """After ``max_deliveries`` attempts the event lies in the dead letters, with the last error."""
+    """After ``max_deliveries`` attempts an event becomes a dead letter with the last error."""
     attempts: list[int] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -75,7 +75,7 @@ async def test_an_exception_is_tried_again_and_then_dead_lettered(
 async def test_poison_is_dead_lettered_at_once(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Trying again can't help, so it isn't tried again."""
+    """A poison event is dead-lettered after one attempt."""
     seen: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -95,7 +95,7 @@ async def test_poison_is_dead_lettered_at_once(
 async def test_one_poison_in_a_batch_costs_the_others_nothing(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """A failed batch is tried one by one: only the poison is dead-lettered."""
+    """A failed batch is retried one by one, and only the poison event is dead-lettered."""
     applied: Counter[str] = Counter()
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -119,7 +119,7 @@ async def test_one_poison_in_a_batch_costs_the_others_nothing(
 async def test_bytes_that_are_no_event_are_dead_lettered(
     own_redis: CrashableRedis, own_client: Redis, fields: dict[Any, Any], kept: bytes
 ) -> None:
-    """Malformed bytes and a missing field never reach the handler, are kept, and others flow on."""
+    """Malformed entries become dead letters without reaching the handler."""
     seen: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -137,7 +137,7 @@ async def test_bytes_that_are_no_event_are_dead_lettered(
 
 
 async def test_acknowledgements_need_no_order(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """A finished event is acknowledged while an older one is still at work."""
+    """An event is acknowledged before an older one that is still in progress."""
     release = asyncio.Event()
 
     async def handle(delivery: Delivery[str]) -> None:
@@ -157,7 +157,7 @@ async def test_acknowledgements_need_no_order(own_redis: CrashableRedis, own_cli
 async def test_done_acknowledges_before_the_batch_ends(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """What is marked done is safe, whatever happens to the rest."""
+    """An event that is marked done is acknowledged before its batch ends."""
     release = asyncio.Event()
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -174,7 +174,7 @@ async def test_done_acknowledges_before_the_batch_ends(
 async def test_failures_of_servers_are_never_the_events_fault(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """An unavailable database costs no attempt, however long it is away."""
+    """Unavailable servers cost an event no attempt."""
     attempts: list[int] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -193,7 +193,7 @@ async def test_failures_of_servers_are_never_the_events_fault(
 async def test_a_wait_longer_than_the_lease_is_kept(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """``retry_after`` is respected although Redis' idle time can't express it."""
+    """A ``retry_after`` longer than the lease is kept."""
     loop = asyncio.get_running_loop()
     times: list[float] = []
 
@@ -212,7 +212,7 @@ async def test_a_wait_longer_than_the_lease_is_kept(
 async def test_the_hook_runs_before_the_dead_letter(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Whoever waits for an outcome is told first; while that fails, the event stays."""
+    """The hook runs before the dead letter is stored, and is repeated if it fails."""
     calls: list[DeadLetter] = []
     stored: list[bool] = []
 
@@ -236,7 +236,7 @@ async def test_the_hook_runs_before_the_dead_letter(
 async def test_a_redriven_event_keeps_its_position(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Redriving doesn't make an old event newer than what came after it."""
+    """A redriven event does not become newer than the events after it."""
     seen: list[Delivery[str]] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -259,7 +259,7 @@ async def test_a_redriven_event_keeps_its_position(
 async def test_a_position_that_cant_be_is_malformed(
     own_redis: CrashableRedis, own_client: Redis, position: str
 ) -> None:
-    """Nobody overtakes later changes by naming a position of the future."""
+    """An invalid or future position makes an event malformed."""
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
         raise AssertionError
@@ -274,7 +274,7 @@ async def test_a_position_that_cant_be_is_malformed(
 async def test_a_matter_for_the_operator_costs_no_event_its_life(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """A revoked key or a missing migration postpones events until a person has mended it."""
+    """A configuration error delays events and costs them no attempt."""
     mended = False
     tries = 0
 
@@ -295,7 +295,7 @@ async def test_a_matter_for_the_operator_costs_no_event_its_life(
 async def test_a_day_of_retry_after_does_not_close_the_window(
     own_redis: CrashableRedis, own_client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long a model asks us to wait, the event comes again within the longest wait."""
+    """A long ``retry_after`` is capped at the longest wait."""
     monkeypatch.setattr("processors.agents._LONGEST_WAIT", timedelta(milliseconds=50))
     tries = 0
 
@@ -313,7 +313,7 @@ async def test_a_day_of_retry_after_does_not_close_the_window(
 async def test_an_error_that_quotes_anything_still_buries(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """A reason with lone surrogates and NUL fits into a dead letter, cleaned."""
+    """A reason with lone surrogates and NUL is stored without them."""
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
         raise Poison("bad \udc80 \x00 bytes")

@@ -1,4 +1,4 @@
-"""How an event is delivered: read this before the transport."""
+"""Delivery of events: read this before the transport."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.workers import batches, letters, letters_are, nothing_pending
 
 
 async def test_an_event_is_pending_until_its_handler_returns(redis_url: str) -> None:
-    """An acknowledgement means that the effect is there."""
+    """An event is acknowledged after its handler has returned."""
     effects: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -26,7 +26,7 @@ async def test_an_event_is_pending_until_its_handler_returns(redis_url: str) -> 
 
 
 async def test_an_event_waits_out_a_server_that_is_down(redis_url: str) -> None:
-    """Unavailable is nobody's fault: the event comes again until it succeeds."""
+    """An event is retried without limit while a server is unavailable."""
     tries: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -42,7 +42,7 @@ async def test_an_event_waits_out_a_server_that_is_down(redis_url: str) -> None:
 
 
 async def test_an_event_that_cant_succeed_is_kept_with_the_reason(redis_url: str) -> None:
-    """Nothing vanishes: poison lies in the dead letters, and others flow on."""
+    """A poison event becomes a dead letter, and the other events of its batch are processed."""
     effects: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:

@@ -1,4 +1,4 @@
-"""A deployment knows itself: what does not belong together is refused before any work begins."""
+"""Identity of a deployment: servers that don't belong together are refused before work begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES = Names()
 
 @pytest.fixture
 async def other(postgres_server: EmbeddedPostgres) -> AsyncIterator[FreshDatabase]:
-    """A second database, of another deployment."""
+    """Second database, of another deployment."""
     async with fresh_database(postgres_server) as database:
         yield database
 
@@ -45,7 +45,7 @@ def change(uri: str = "a.md") -> DocumentChanged:
 
 
 async def lengths(redis: Redis, partitions: int = 8) -> int:
-    """Changes in the streams of all partitions."""
+    """Number of changes in the streams of all partitions."""
     keys = [NAMES.stream(Topic.CHANGED_LIVE, partition) for partition in range(partitions)]
     return sum([await redis.xlen(key) for key in keys])
 
@@ -53,7 +53,7 @@ async def lengths(redis: Redis, partitions: int = 8) -> int:
 async def test_two_databases_on_one_prefix_are_refused(
     redis_url: str, redis: Redis, database: FreshDatabase, other: FreshDatabase
 ) -> None:
-    """The second worker ends with a line that names both sides; the first goes on."""
+    """A second worker with another database is refused with both ids, and the first continues."""
     async with headrace(redis_url, database) as running:
         stamp = await read_stamp(redis, NAMES)
         assert stamp is not None
@@ -71,7 +71,7 @@ async def test_two_databases_on_one_prefix_are_refused(
 async def test_a_client_takes_the_partitions_from_the_deployment(
     redis_url: str, redis: Redis, database: FreshDatabase
 ) -> None:
-    """Without a number of its own; with a wrong one it publishes nothing, and asks nothing."""
+    """A client uses the deployment's partitions, and refuses to work with a wrong number."""
     async with headrace(redis_url, database, partitions=4) as running:
         receipts = await running.client.publish_many([change(f"{n}.md") for n in range(16)])
         assert {receipt.token.split(":")[1] for receipt in receipts} == {"0", "1", "2", "3"}
@@ -91,7 +91,7 @@ async def test_a_client_takes_the_partitions_from_the_deployment(
 async def test_a_worker_with_other_partitions_is_refused(
     redis_url: str, redis: Redis, worker: Database
 ) -> None:
-    """Also once Redis is empty: the database remembers. Without a setting it takes the number."""
+    """Another number of partitions is refused, also after a flush; the stored one is used."""
     await join(redis, worker, settings_of(redis_url, partitions=4))
     for partitions in (1, 8):
         wrong = settings_of(redis_url, partitions=partitions)
@@ -106,7 +106,7 @@ async def test_a_worker_with_other_partitions_is_refused(
 async def test_changes_that_nobody_would_read_are_not_left_behind(
     redis_url: str, redis: Redis, database: FreshDatabase
 ) -> None:
-    """They came before the first worker, or the number is lowered: either is refused meanwhile."""
+    """Fewer partitions are refused while changes in the removed ones are not handled."""
     uris = [f"{n}.md" for n in range(16)]
     async with Client.connect(redis_url, partitions=4) as early:
         receipts = await early.publish_many([change(uri) for uri in uris])
@@ -134,7 +134,7 @@ async def _can_adopt(redis: Redis, operator: Database, settings: Settings) -> bo
 async def test_a_flushed_redis_is_stamped_again(
     redis_url: str, redis: Redis, worker: Database
 ) -> None:
-    """By whichever worker looks next; no process starts there under another name meanwhile."""
+    """The watch of a worker restores the stamp after a flush."""
     stamp = await join(redis, worker, settings_of(redis_url))
     stop = asyncio.Event()
     watch = DeploymentWatch(redis, stamp, interval=timedelta(milliseconds=10))
@@ -152,7 +152,7 @@ async def test_a_flushed_redis_is_stamped_again(
 async def test_a_worker_ends_whose_deployment_was_changed(
     redis_url: str, redis: Redis, database: FreshDatabase, other: FreshDatabase
 ) -> None:
-    """Another one was first after Redis had been emptied: two would split the changes."""
+    """A worker ends if another deployment has stamped its Redis."""
     async with opened(database.worker_url) as mine, opened(other.worker_url) as theirs:
         stamp = await join(redis, mine, settings_of(redis_url))
         await redis.flushall()
@@ -165,7 +165,7 @@ async def test_a_worker_ends_whose_deployment_was_changed(
 async def test_a_database_keeps_its_prefix_until_it_is_adopted(
     redis_url: str, redis: Redis, worker: Database
 ) -> None:
-    """Two logs in one database would be in no order."""
+    """A database keeps its stream prefix until the new one is adopted."""
     await join(redis, worker, settings_of(redis_url))
     moved = settings_of(redis_url, stream_prefix="moved")
     with pytest.raises(ConfigurationError, match="prefix headrace, the setting says moved"):
@@ -177,10 +177,10 @@ async def test_a_database_keeps_its_prefix_until_it_is_adopted(
 async def test_a_copy_of_a_database_has_no_part_in_the_archive_of_the_original(
     redis_url: str, redis: Redis, worker: Database, other: FreshDatabase, tmp_path: Path
 ) -> None:
-    """As when production was restored into staging: refused, until the copy has a new id."""
+    """A copied database is refused until it has a new id and its own part of the archive."""
     settings = settings_of(redis_url, archive_url=str(tmp_path / "archive"))
     original = await join(redis, worker, settings)
-    await redis.flushall()  # as another Redis
+    await redis.flushall()  # like another Redis
     async with opened(other.operator_url) as copy:
         async with copy.connection() as connection:
             await connection.execute("update deployment set id = $1", original.id)

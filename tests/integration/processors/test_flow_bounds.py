@@ -1,4 +1,4 @@
-"""What is bounded, and who goes first, when there is more to do than can be done."""
+"""Limits under load: memory, connections, and precedence of questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUESTIONS = 12
 
 @asynccontextmanager
 async def filled(redis: Redis, share: float) -> AsyncIterator[None]:
-    """A limit of memory of which so much is used; connections come and go in the rest."""
+    """Set a memory limit of which the share is used."""
     await redis.set("ballast", bytes(64 * 2**20))
     used = (await redis.info("memory"))["used_memory"]
     await redis.config_set("maxmemory", int(used / share))
@@ -48,7 +48,7 @@ async def connections(redis: Redis) -> int:
 
 
 async def waiting_bulk(redis: Redis) -> bool:
-    """Whether the import isn't done."""
+    """True if the import is not finished."""
     streams = await read_backlog(redis, Names())
     return any(
         one.topic is Topic.CHANGED_BULK and one.oldest_unacknowledged is not None for one in streams
@@ -58,7 +58,7 @@ async def waiting_bulk(redis: Redis) -> bool:
 async def test_near_the_limit_of_memory_changes_are_refused_first_and_then_questions(
     redis_url: str, redis: Redis, database: Database
 ) -> None:
-    """Both with an error that says that it may work later; the workers always have room."""
+    """Changes are refused at 90% of the memory limit, and questions at 95%."""
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Weirs hold water.")
         async with filled(redis, 0.925), Client.connect(redis_url) as client:
@@ -73,7 +73,7 @@ async def test_near_the_limit_of_memory_changes_are_refused_first_and_then_quest
 async def test_an_import_starves_no_question(
     redis_url: str, redis: Redis, database: Database
 ) -> None:
-    """One worker of both roles answers while thousands of changes wait."""
+    """A worker with both roles answers questions during a large import."""
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Weirs hold water.")
         text = "\n\n".join(f"Paragraph {n} about sluices." for n in range(40))
@@ -85,7 +85,7 @@ async def test_an_import_starves_no_question(
             answer = await worker.client.ask("docs", f"what holds water {number}")
             took_seconds.append(monotonic() - began)
             assert answer.results
-            # what has no vector yet is found by words alone; nothing else may be missing
+            # only the vector retriever may be missing, while chunks have no vector yet
             assert answer.degraded == (("vector",) if answer.coverage < 1 else ())
         assert await waiting_bulk(redis), "the import was over before the questions"
         assert sorted(took_seconds)[QUESTIONS // 2] < patience(1.5)
@@ -94,7 +94,7 @@ async def test_an_import_starves_no_question(
 
 
 async def test_any_number_of_waits_share_a_few_connections(redis_url: str, redis: Redis) -> None:
-    """A publisher that follows each change by itself doesn't take all that Redis has."""
+    """Many waits of one client share a limited number of connections."""
     async with Client.connect(redis_url) as client:
         receipts = await client.publish_many([change(f"{n}.md") for n in range(100)])
         before = await connections(redis)

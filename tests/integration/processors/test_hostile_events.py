@@ -1,4 +1,4 @@
-"""Whatever anybody adds to a stream, a worker goes on, and nothing stays pending."""
+"""Malformed entries: a worker continues, and none stays pending."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def event(**envelope: Any) -> bytes:
 
 
 async def is_dead(redis: Redis) -> bool:
-    """One letter, and nothing pending."""
+    """True if there is a dead letter and nothing is pending."""
     streams = await read_backlog(redis, Names())
     waits = any(one.oldest_unacknowledged for one in streams)
     return not waits and sum(one.dead_letters for one in streams) == 1
@@ -71,7 +71,7 @@ async def is_dead(redis: Redis) -> bool:
 async def test_impossible_events_die_at_once(
     running: Headrace, redis: Redis, entry_id: str, body: bytes
 ) -> None:
-    """Ids and times beyond any calendar, deep nesting and huge bodies end as dead letters."""
+    """Impossible ids and times, deep nesting and huge bodies become dead letters at once."""
     await running.change("known.md", "The project exists.")
     await redis.xadd(BULK, {"event": body}, id=entry_id)
     await eventually(lambda: is_dead(redis), "one dead letter and nothing pending", timeout=4)
@@ -81,14 +81,14 @@ async def test_impossible_events_die_at_once(
 
 
 async def test_extreme_metadata_comes_back(running: Headrace) -> None:
-    """Numbers beyond 64 bits and odd characters are kept, found and returned."""
+    """Numbers beyond 64 bits and unusual characters in metadata are stored and returned."""
     await running.change("a.md", "Weirs hold water.", lane=Lane.BULK, metadata=EXTREMES)
     answer = await running.client.ask("docs", "weirs")
     assert dict(answer.results[0].metadata) == EXTREMES
 
 
 async def test_garbage_among_outcomes_stops_no_reader(running: Headrace, redis: Redis) -> None:
-    """Whoever follows a change reads past what is no outcome."""
+    """A reader of outcomes skips malformed entries."""
     outcomes = Names().stream(Topic.OUTCOME)
     await redis.xadd(outcomes, {"event": b"garbage"})
     await redis.xadd(outcomes, {"other": b"field"})

@@ -1,4 +1,4 @@
-"""What is over an operator's limit: refused with its name, and let in once that is raised."""
+"""Operator's limits: an event beyond one is refused, and accepted once the limit is raised."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ REJECTED = "select event_id from ledger where outcome = 'rejected' and $1::int >
 
 @pytest.fixture
 async def worker(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Headrace]:
-    """A whole worker with every limit lowered."""
+    """Worker with all roles and all limits lowered."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path, **SETTINGS) as running:
         yield running
 
 
 def test_no_limit_is_overlooked() -> None:
-    """The tests below are about every setting that is a limit of an operator."""
+    """The cases of these tests cover every limit in the settings."""
     ceilings = {name.removeprefix("max_") for name in Settings.model_fields if name[:4] == "max_"}
     tried = {name for name, _, _ in (*CHANGES, *ASKED)}
     assert tried - {"chunks"} == LOWERED.keys() == EventLimits.model_fields.keys()
@@ -60,7 +60,7 @@ def test_no_limit_is_overlooked() -> None:
 
 
 async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: Redis) -> None:
-    """It is told of at once, and the next one is indexed."""
+    """A change over a limit is dead-lettered with the limit's name; the next one is indexed."""
     for name, data, told in CHANGES:
         outcome = await worker.change(**{"uri": "a.md", "content": "Text.", **data})
         assert isinstance(outcome, DocumentRejected), name
@@ -72,7 +72,7 @@ async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: R
 
 
 async def test_a_question_over_a_limit_has_failed(worker: Headrace, redis: Redis) -> None:
-    """Its one reply says why; asked for less, it is answered."""
+    """A question over a limit fails with the limit's name; a smaller one is answered."""
     await worker.change("a.md", "Weirs hold water.")
     for name, data, told in ASKED:
         asked = {"timeout": timedelta(seconds=data["timeout"])} if "timeout" in data else data
@@ -86,7 +86,7 @@ async def test_a_question_over_a_limit_has_failed(worker: Headrace, redis: Redis
 async def test_a_question_that_is_too_big_an_event_has_failed(
     worker: Headrace, redis: Redis
 ) -> None:
-    """Though nobody parses it as one."""
+    """A question with too many bytes gets a reply without being parsed."""
     event = QueryRequested(data=Query(project="docs", text="weir", reply_to=REPLIES)).to_bytes()
     await redis.xadd(Names().stream(Topic.QUERY), {"event": event + b" " * 8_000})
 
@@ -103,9 +103,9 @@ async def test_a_question_that_is_too_big_an_event_has_failed(
 async def test_what_was_refused_comes_in_once_the_limit_is_raised(
     redis: Redis, redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """By a redrive, at its own place; until then the ledger keeps it out of replays too.
+    """A redrive after a limit was raised indexes refused changes; replays leave them out before.
 
-    So it is where it is the first change of its project, which nothing else has made.
+    The first change of the project is among the refused ones, so nothing else has created it.
     """
     async with headrace(redis_url, database, model=HASHING, home=tmp_path, **SETTINGS) as running:
         outcomes = [
@@ -133,7 +133,7 @@ async def test_what_was_refused_comes_in_once_the_limit_is_raised(
 async def test_what_came_in_before_a_limit_was_lowered_stays(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """A replay asks for no limit of the workers' door, and its next change has to fit."""
+    """A replay ignores the limits, and the document's next change must keep them."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path) as running:
         await running.change("a.md", "Text.", title="A long title")
     async with tools(redis_url, database, home=tmp_path, **SETTINGS) as opened:
@@ -148,7 +148,7 @@ async def test_what_came_in_before_a_limit_was_lowered_stays(
 async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_is_read(
     worker: Headrace, redis: Redis, tmp_path: Path
 ) -> None:
-    """It is told of its own entry, so that nobody takes it for the change that has the place."""
+    """An event that is refused before its signature is read is reported under its own position."""
     key = await add_key(worker.database)
     big = change("big.md", "x" * 8_000).to_bytes()
     malformed = change("a.md").to_bytes().replace(b"a.md", b"")

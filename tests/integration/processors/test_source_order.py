@@ -1,4 +1,4 @@
-"""Changes of sources through a whole worker: replays, doctor and compaction agree with it."""
+"""Order of changes from sources, in indexing, replay, doctor and compaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STORED = """
 
 
 async def taken(worker: Headrace, name: str) -> LeasedSource:
-    """The source's next revision."""
+    """Take the source's next revision."""
     async with opened(worker.database.worker_url) as postgres:
         sources = Sources(postgres, Projects(postgres, Recipe(HASHING)))
         source = await sources.register("docs", name, name, "directory", f"/{name}")
@@ -42,7 +42,7 @@ async def taken(worker: Headrace, name: str) -> LeasedSource:
 
 @pytest.fixture
 async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
-    """Archived changes of two sources and an agent, some of them stalled or in conflict."""
+    """Archived changes of two sources and an agent, some of them stale or in conflict."""
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
         tools(redis_url, database, home=tmp_path) as opened_tools,
@@ -70,7 +70,7 @@ async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
     log: Tools, database: Database
 ) -> None:
-    """From streams and archive, and from the archive alone once it is compacted."""
+    """Replays from streams and archive, and from a compacted archive, give the same index."""
     before = await rows(database, "docs", STORED)
     assert [(row["uri"], row["deleted"]) for row in before] == [
         ("a.md", False),
@@ -91,7 +91,7 @@ async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
 
 
 async def test_the_doctor_names_the_source_of_a_document(log: Tools, database: Database) -> None:
-    """Where it isn't what the log says; the repair brings it back."""
+    """A finding names the source of the document, and the repair restores the document."""
     await damage(
         database,
         "update documents set content_hash = repeat('0', 64) "
@@ -106,7 +106,7 @@ async def test_the_doctor_names_the_source_of_a_document(log: Tools, database: D
 async def test_a_conflict_is_rejected_with_both_names(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """And lies in the dead letters; after the other source has let go, a redrive takes effect."""
+    """A conflict is rejected with both sources; it can be redriven after the other one's delete."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path) as worker:
         guide, code = await taken(worker, "guide"), await taken(worker, "code")
         await worker.change("a.md", "# Of guide\n", origin=guide.origin)
@@ -127,6 +127,6 @@ async def test_a_conflict_is_rejected_with_both_names(
 
 
 async def finds(worker: Headrace, word: str) -> bool:
-    """Whether a word is found by keyword."""
+    """True if keyword search finds the word."""
     answer = await worker.client.ask("docs", word, mode="keyword")
     return bool(answer.results)

@@ -1,4 +1,4 @@
-"""A worker goes on while its projects are switched from one generation to another."""
+"""Worker during switches of its projects between generations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONG = "\n\n".join(f"Paragraph {number} of the long story of the river." for num
 
 @pytest.fixture
 async def running(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker whose own recipe is ``HASHED``, and a project with one document."""
+    """Worker whose recipe is ``HASHED``, and a project with one document."""
     async with headrace(redis_url, database, model=HASHING_MODEL) as it:
         await it.change("river.md", TEXT)
         yield it
@@ -48,7 +48,7 @@ async def board(running: Headrace) -> AsyncIterator[Switchboard]:
 def _once(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, then: Callable[[], Awaitable[Any]]
 ) -> None:
-    """Do something as soon as a method has returned for the first time."""
+    """Call ``then`` after the first return of a method."""
     method = getattr(owner, name)
     done: list[object] = []
 
@@ -64,7 +64,7 @@ def _once(
 async def test_changes_and_questions_go_to_the_live_generation(
     running: Headrace, board: Switchboard
 ) -> None:
-    """The worker learns of a switch, and of a model that no setting names, by itself."""
+    """A worker follows a switch and loads a model that is not in its settings."""
     first = (await running.client.ask("docs", "weir")).generation
     second = await board.switch(LEARNED)
     assert (await running.client.ask("docs", "weir")).results == ()
@@ -80,7 +80,7 @@ async def test_changes_and_questions_go_to_the_live_generation(
 async def test_a_model_that_the_settings_would_not_choose_is_told_of_once(
     running: Headrace, board: Switchboard
 ) -> None:
-    """By the worker, whose settings they are, with the command that applies them."""
+    """A model that differs from the settings is logged once, with the replay command."""
     await board.switch(LEARNED)
     with capture_logs() as entries:
         await running.change("mill.md", TEXT)
@@ -92,7 +92,7 @@ async def test_a_model_that_the_settings_would_not_choose_is_told_of_once(
 async def test_a_change_prepared_before_a_switch_is_prepared_anew(
     running: Headrace, board: Switchboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the old generation's model made of it never gets into the new one."""
+    """A change that was prepared before a switch is prepared again for the new generation."""
     switched: list[int] = []
 
     async def switch() -> None:
@@ -111,7 +111,7 @@ async def test_a_change_prepared_before_a_switch_is_prepared_anew(
 async def test_an_answer_is_of_one_generation(
     running: Headrace, board: Switchboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A switch between its search and its citations changes nothing: the former rows are there."""
+    """A question that is in progress during a switch is answered from the former generation."""
     before = await running.client.ask("docs", "weir")
     _once(monkeypatch, Search, "candidates", lambda: board.switch(LEARNED))
     answer = await running.client.ask("docs", "weir")
@@ -123,7 +123,7 @@ async def test_an_answer_is_of_one_generation(
 async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
     running: Headrace, board: Switchboard, redis_url: str, database: Database
 ) -> None:
-    """So that one can be measured before it goes live."""
+    """A generation can be measured with questions while another one is live."""
     first = (await running.client.ask("docs", "weir")).generation
     await board.switch(LEARNED)
     query = Query(project="docs", text="weir", reply_to="nobody")
@@ -142,7 +142,7 @@ async def test_a_question_can_be_put_to_a_generation_that_is_not_live(
 async def test_a_generation_that_vanishes_under_an_answer_leaves_no_hole(
     running: Headrace, board: Switchboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The live generation answers then, as if it had been asked at first."""
+    """A question whose generation is removed is answered from the live one."""
     first = (await running.client.ask("docs", "weir")).generation
 
     async def replace() -> None:
@@ -159,7 +159,7 @@ async def test_a_generation_that_vanishes_under_an_answer_leaves_no_hole(
 async def test_a_generation_whose_model_has_no_key_answers_by_words(
     running: Headrace, board: Switchboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer says what is missing; who asks by meaning alone is told why that can't be."""
+    """A generation whose model has no key answers by keyword; vector mode is refused."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     words = await board.switch(HASHED)
     await running.change("river.md", TEXT)
@@ -168,14 +168,14 @@ async def test_a_generation_whose_model_has_no_key_answers_by_words(
     assert answer.degraded == ("vector",)
     assert [one.citation.uri for one in answer.results] == ["river.md"]
     with pytest.raises(QueryRefused, match="OPENAI_API_KEY"):
-        # the first use of such a model loads its library
+        # the first use of this model loads a large library
         await running.client.ask("docs", "weir", mode="vector", timeout=PATIENCE)
 
 
 async def test_a_batch_is_indexed_by_the_recipe_of_each_of_its_projects(
     running: Headrace, database: Database
 ) -> None:
-    """Two projects, two models, one batch."""
+    """Changes of two projects in a batch are embedded by their own models."""
     await running.change("river.md", TEXT, project="other")
     async with switchboard(database, "other") as other, switchboard(database, "docs") as board:
         generations = {"docs": await board.switch(HASHED), "other": await other.switch(LEARNED)}
@@ -203,7 +203,7 @@ async def test_a_batch_is_indexed_by_the_recipe_of_each_of_its_projects(
 async def test_terms_of_another_version_are_not_mixed(
     running: Headrace, database: Database
 ) -> None:
-    """Changes wait for a replay, and questions go on without words, instead of finding nothing."""
+    """Changes wait for a replay if the terms have another version, and questions skip keywords."""
     await damage(database, "update generations set tokens = 99 where id = $1")
     assert (await running.client.ask("docs", "river")).degraded == ("keyword",)
     with pytest.raises(QueryRefused, match=r"version 99.*`headrace replay --project docs`"):

@@ -1,4 +1,4 @@
-"""Everything fails in turn, with planted secrets; then all that was said and stored is searched."""
+"""Planted secrets during failures: none is in the output, the logs or the stores."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NOBODY_LISTENS = "127.0.0.1:1"
 
 
 def found_in(texts: Iterable[str]) -> list[str]:
-    """Where a secret, or a piece of one, stands."""
+    """Occurrences of a secret or of a part of one."""
     pieces = re.compile(rf".{{0,60}}(?:{'|'.join(PIECES)}).{{0,60}}")
     return [found for text in texts for found in pieces.findall(text)]
 
 
 def echoing(code: int) -> Fault:
-    """An error that quotes the keys, as some providers do."""
+    """Error response that quotes the keys, as some providers do."""
     said = f"no: Bearer {MODEL}, {quote(MODEL, safe='')}, {PROVIDER}"
     body = {"error": {"message": said, "type": said, "code": said}}
     return lambda _, __: web.json_response(body, status=code, headers={"x-key": MODEL})
@@ -46,14 +46,14 @@ def echoing(code: int) -> Fault:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    """A model that wants the planted key."""
+    """Model server that requires the planted key."""
     async with running_server() as server:
         server.key = MODEL
         yield server
 
 
 def planted(redis_url: str, database: Database, home: Path) -> dict[str, str]:
-    """Settings that work, with a secret wherever there can be one."""
+    """Working settings with planted secrets."""
     return {
         **environment_of(redis_url, database, home),
         "HEADRACE_MODEL_API_KEY": MODEL,
@@ -64,7 +64,7 @@ def planted(redis_url: str, database: Database, home: Path) -> dict[str, str]:
 
 
 def broken(redis_url: str) -> dict[str, tuple[list[str], dict[str, str]]]:
-    """Commands that fail, and what is wrong with their settings."""
+    """Failing commands by name, with their wrong settings."""
     at = urlsplit(redis_url)
     secret = quote(REDIS, safe="")
     rights = f"postgresql://headrace_worker:{quote(POSTGRES, safe='')}"
@@ -96,7 +96,7 @@ def broken(redis_url: str) -> dict[str, tuple[list[str], dict[str, str]]]:
 async def test_no_failing_command_tells_a_secret(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """In its one line, nor in the tracebacks that the debug level adds."""
+    """A failing command prints no secret, even with tracebacks at debug level."""
     cli = Cli(planted(redis_url, database, tmp_path / "home"))
     event = change("a.md").to_bytes()
 
@@ -112,7 +112,7 @@ async def test_no_failing_command_tells_a_secret(
 
 
 async def everything_in(redis: Redis, database: Database) -> AsyncIterator[str]:
-    """All that is stored, but for the keys of publishers."""
+    """Everything that is stored in Redis and Postgres."""
     async for key in redis.scan_iter():
         kind = await redis.type(key)
         if kind == b"stream":
@@ -133,7 +133,7 @@ async def everything_in(redis: Redis, database: Database) -> AsyncIterator[str]:
 async def test_no_failure_of_a_worker_tells_a_secret(
     redis_url: str, database: Database, server: ModelServer, tmp_path: Path
 ) -> None:
-    """In its log, outcomes, dead letters, replies, and whatever else it stores."""
+    """Failures of a worker leave no secret in logs, outcomes, dead letters or replies."""
     log = tmp_path / "worker.log"
     environment = planted(redis_url, database, tmp_path / "home") | {
         "HEADRACE_MODEL": "openai/test-model",
@@ -149,7 +149,7 @@ async def test_no_failure_of_a_worker_tells_a_secret(
     ):
         receipt = await client.publish(change("right.md"))
         await client.wait([receipt], PATIENCE)
-        # the model takes the word that follows, so that the text is to blame for the 400
+        # the model accepts the next request, so that the 400 is attributed to the text
         server.faults.extend([echoing(500), echoing(500), echoing(400)])
         receipt = await client.publish(change("wrong.md", "# Other words\n"))
         outcome = (await client.wait([receipt], PATIENCE))[receipt.token]

@@ -1,4 +1,4 @@
-"""What a sync leaves out by default, and how it is taken all the same."""
+"""Files that a sync leaves out by default, and ways to include them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def random_text(length: int) -> str:
 
 def private_key() -> str:
     body = "\n".join(random_text(64) for _ in range(5))
-    # in two parts, or this file would not be indexed itself
+    # in two parts, so that this file is still indexed
     return "-----BEGIN OPENSSH " + f"PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n"
 
 
 def published(
     path: Path, include: Iterable[str] = (), home: Path | None = None
 ) -> tuple[set[str], Counter[Skip]]:
-    """Uris that a first sync publishes, and what it skips."""
+    """Uris that a first sync publishes, and the skipped files by reason."""
     run = begin(open_source(path, include, [home] if home else ()), max_bytes=LIMIT_BYTES)
     uris = {change.uri for change in run}
     return uris, run.report.skipped
@@ -91,7 +91,7 @@ TAKEN: dict[str, str | bytes] = {
 
 
 def test_a_home_gives_none_of_its_secrets_and_dependencies(tmp_path: Path) -> None:
-    """Nothing that was planted is published, all of it is counted, and the rest is taken."""
+    """A home directory gives no secrets and dependencies, and every skipped file is counted."""
     write_files(tmp_path, HOME | TAKEN)
     (tmp_path / "link").symlink_to(tmp_path / ".ssh")
     uris, skipped = published(tmp_path, home=tmp_path / "elsewhere")
@@ -109,7 +109,7 @@ def test_a_home_gives_none_of_its_secrets_and_dependencies(tmp_path: Path) -> No
 
 
 def test_a_repository_leaves_out_the_same_but_for_tracked_results(tmp_path: Path) -> None:
-    """What its owner tracks as ``build`` or ``dist`` is a part of the source."""
+    """A repository leaves out the same files, except tracked ``build`` and ``dist`` folders."""
     files = {
         "a.py": "a = 1\n",
         "package.json": "{}\n",
@@ -140,7 +140,7 @@ def test_a_repository_leaves_out_the_same_but_for_tracked_results(tmp_path: Path
 
 @pytest.mark.parametrize("tracked", [True, False])
 def test_what_is_named_is_taken(tmp_path: Path, *, tracked: bool) -> None:
-    """By ``--include`` or a ``!`` line; in a folder that is named, other rules still hold."""
+    """A file named by ``--include`` or a ``!`` line is published; other rules still apply."""
     files: dict[str, str | bytes] = {
         "node_modules/x/index.js": "x\n",
         "node_modules/x/.env": "A=1\n",
@@ -163,7 +163,7 @@ def test_what_is_named_is_taken(tmp_path: Path, *, tracked: bool) -> None:
 
 
 def test_a_changed_choice_is_followed(tmp_path: Path) -> None:
-    """A text that was left out comes in when it is named, and goes when it no longer is."""
+    """A file is published once it is included, and deleted once it is not."""
     write_files(tmp_path, {"a.md": "# A\n", "key.md": private_key()})
 
     def synced(before: Synced, *include: str) -> tuple[Mapping[str, str], Synced]:
@@ -179,7 +179,7 @@ def test_a_changed_choice_is_followed(tmp_path: Path) -> None:
 
 
 def test_headrace_itself_is_no_source(tmp_path: Path) -> None:
-    """Its home may be named neither itself nor by a folder in it."""
+    """Headrace's own home and its folders are refused as sources."""
     (tmp_path / "home/redis").mkdir(parents=True)
     for path in (tmp_path / "home", tmp_path / "home/redis"):
         with pytest.raises(UsageError, match="belongs to Headrace itself"):

@@ -1,4 +1,4 @@
-"""Which repository a path is of, which commit is newer, and what is not committed."""
+"""Git sources: identity of a repository, order of commits, and uncommitted changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def clone(repository: Repository, path: Path, *options: str) -> Repository:
 
 
 def test_two_checkouts_of_a_repository_are_one_source(tmp_path: Path) -> None:
-    """Also a mirror of it, but not a part of it, another repository, or a directory."""
+    """Checkouts and mirrors of a repository are one source; parts and others are not."""
     repository = create_repository(tmp_path / "one", {"a/b.md": "text"})
     other = create_repository(tmp_path / "two", {"a/b.md": "another text"})
     keys = [
@@ -40,7 +40,7 @@ def test_two_checkouts_of_a_repository_are_one_source(tmp_path: Path) -> None:
 
 
 def test_a_shallow_clone_is_known_by_its_remote(tmp_path: Path) -> None:
-    """It does not have the first commit."""
+    """A shallow clone is identified by its remote, because it lacks the first commit."""
     repository = create_repository(tmp_path / "one", {"a": "1"})
     repository.commit({"a": "2"})
     shallow = [clone(repository, tmp_path / name, "--depth=1").path for name in ("x", "y")]
@@ -50,7 +50,7 @@ def test_a_shallow_clone_is_known_by_its_remote(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--mirror", "--bare"])
 def test_a_repository_without_a_work_tree_is_git(tmp_path: Path, option: str) -> None:
-    """Its documents are the files at HEAD, not the hooks and the configuration."""
+    """A bare repository gives the files at HEAD."""
     repository = create_repository(tmp_path / "one", {"a.md": "text", "b/c.md": "more"})
     bare = open_source(clone(repository, tmp_path / "m.git", option).path)
     assert isinstance(bare, GitSource)
@@ -61,7 +61,7 @@ def test_a_repository_without_a_work_tree_is_git(tmp_path: Path, option: str) ->
 
 
 def test_ancestry_decides_which_commit_is_older(tmp_path: Path) -> None:
-    """A rewritten history is newer; where a commit is unknown, the times decide."""
+    """Ancestry decides which commit is older; for unknown commits the times decide."""
     repository = create_repository(tmp_path / "one", {"a": "1"})
     old = clone(repository, tmp_path / "old")
     repository.commit({"a": "2"})
@@ -85,7 +85,7 @@ def test_ancestry_decides_which_commit_is_older(tmp_path: Path) -> None:
 
 
 def test_uncommitted_changes_are_counted_and_can_be_synced(tmp_path: Path) -> None:
-    """An edit, a deleted file, a staged one, an untracked one; not what is ignored."""
+    """Uncommitted changes are counted without ignored files, and can be synced."""
     repository = create_repository(
         tmp_path / "one",
         {"kept": "0", "edited": "1", "gone": "2", "touched": "3", ".gitignore": "*.log\n"},
@@ -112,7 +112,7 @@ def test_uncommitted_changes_are_counted_and_can_be_synced(tmp_path: Path) -> No
 
 
 def test_a_work_tree_leads_nowhere_else(tmp_path: Path) -> None:
-    """A folder of the index that became a link is not followed; nothing is run for it."""
+    """A folder that became a link is not followed, and no filter is run."""
     write_files(tmp_path, {"outside/secret.md": "secret"})
     repository = create_repository(tmp_path / "one", {"docs/secret.md": "harmless", "a.md": "a"})
     mark = tmp_path / "ran"

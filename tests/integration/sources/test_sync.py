@@ -32,7 +32,7 @@ def brief(changes: list[Change]) -> list[tuple[str, ...]]:
 
 
 def test_a_first_sync_publishes_the_files_at_head(tmp_path: Path) -> None:
-    """Content, commit and permanent link are those of HEAD, not of the work tree."""
+    """A first sync publishes content, commit and permanent link of HEAD, not of the work tree."""
     repository = create_repository(tmp_path, {"src/a.py": "a = 1\n", "b.md": "# B\n"})
     repository.git("remote", "add", "origin", "git@github.com:owner/name.git")
     repository.write({"b.md": "edited", "untracked.txt": "new"})
@@ -48,7 +48,7 @@ def test_a_first_sync_publishes_the_files_at_head(tmp_path: Path) -> None:
 
 
 def test_a_second_sync_publishes_nothing(tmp_path: Path) -> None:
-    """Also with skipped files in it, and after a commit that changes no file."""
+    """A second sync publishes nothing, also after a commit without changes."""
     repository = create_repository(tmp_path, {"a.py": "a = 1\n", "image": b"\0\1", "empty": ""})
     _, first = sync(tmp_path)
     repository.commit()
@@ -59,7 +59,7 @@ def test_a_second_sync_publishes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_repository_names_what_is_not_worth_asking(tmp_path: Path) -> None:
-    """Its committed ``.headraceignore`` leaves tracked files out; one that is new there goes."""
+    """A committed ``.headraceignore`` leaves tracked files out and deletes them from the index."""
     repository = create_repository(tmp_path, {"a.py": "a = 1\n", "made/by.lock": "x\n"})
     _, first = sync(tmp_path)
     repository.commit({".headraceignore": "*.lock\n/.headraceignore\n"})
@@ -69,7 +69,7 @@ def test_a_repository_names_what_is_not_worth_asking(tmp_path: Path) -> None:
 
 
 def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None:
-    """A directory that is renamed gives renames, also of a file that was edited meanwhile."""
+    """A renamed directory gives renames, also of an edited file."""
     files: dict[str, str | bytes] = {
         f"old/{name}.txt": f"{name}\n{BODY}" for name in ("one", "two", "three")
     }
@@ -93,7 +93,7 @@ def test_edits_deletes_and_renames_are_published_as_such(tmp_path: Path) -> None
 
 
 def test_a_force_push_falls_back_to_comparing_blobs(tmp_path: Path) -> None:
-    """When the last commit is gone for good, equal blobs are still recognised."""
+    """Renames are found by equal blobs if the last commit no longer exists."""
     repository = create_repository(tmp_path, {"kept": "1", "moved": "2", "edited": "3"})
     _, first = sync(tmp_path)
     repository.git("checkout", "--quiet", "--orphan", "other")
@@ -108,7 +108,7 @@ def test_a_force_push_falls_back_to_comparing_blobs(tmp_path: Path) -> None:
 
 
 def test_links_and_submodules_are_counted_not_followed(tmp_path: Path) -> None:
-    """What they point to is never read, wherever it is."""
+    """Links and submodules are counted and not read."""
     (tmp_path / "secret").write_text("outside")
     other = create_repository(tmp_path / "other", {"inside": "of the submodule"})
     repository = create_repository(tmp_path / "main", {"a": "1"})
@@ -124,7 +124,7 @@ def test_links_and_submodules_are_counted_not_followed(tmp_path: Path) -> None:
 
 
 def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
-    """Hooks, filters, text converters, diff drivers and the monitor stay untouched."""
+    """A sync runs no hook, filter, text converter, diff driver or monitor."""
     trap = tmp_path / "trap"
     repository = create_repository(tmp_path / "main", {"a.txt": BODY, ".gitattributes": ""})
     _, first = sync(repository.path)
@@ -167,7 +167,7 @@ def test_nothing_of_the_repository_is_run(tmp_path: Path) -> None:
 
 
 def test_a_missing_blob_is_never_fetched(tmp_path: Path) -> None:
-    """In a partial clone git would ask the remote, by a command that the repository names."""
+    """A missing blob of a partial clone is counted as unreadable, and not fetched."""
     trap = tmp_path / "trap"
     repository = create_repository(tmp_path / "main", {"a": "here", "b": "gone"})
     blob = repository.git("rev-parse", "HEAD:b")
@@ -198,7 +198,7 @@ WEIRD = ["a b", "quo'te\"d", "new\nline", "tab\t", "ünïcode", "-dash", "*.glob
 
 @pytest.mark.parametrize("git", [True, False])
 def test_odd_names_are_kept_as_they_are(tmp_path: Path, git: bool) -> None:
-    """A name that is not UTF-8 is skipped, every other one is a uri."""
+    """A file whose name is not UTF-8 is skipped; every other name is a uri."""
     write_files(tmp_path, {name: f"content of {name}" for name in WEIRD})
     with open(os.fsencode(tmp_path) + b"/\xff\xfe", "wb") as file:  # noqa: PTH123 - bytes path
         file.write(b"nameless")
@@ -213,7 +213,7 @@ def test_odd_names_are_kept_as_they_are(tmp_path: Path, git: bool) -> None:
 
 @pytest.mark.parametrize("git", [True, False])
 def test_every_reason_to_skip_is_counted(tmp_path: Path, git: bool) -> None:
-    """Found equals published and skipped, exactly."""
+    """Every file is published or counted as skipped with a reason."""
     write_files(
         tmp_path,
         {
@@ -243,7 +243,7 @@ def test_every_reason_to_skip_is_counted(tmp_path: Path, git: bool) -> None:
 def test_a_document_that_is_no_longer_text_is_deleted(
     tmp_path: Path, git: bool, content: bytes
 ) -> None:
-    """It leaves the index, and comes back when it is text again."""
+    """A document that is not text any more is deleted, and published once it is text again."""
     store: Callable[[], object] = create_repository(tmp_path).commit if git else lambda: None
     write_files(tmp_path, {"a": "text"})
     store()
@@ -259,7 +259,7 @@ def test_a_document_that_is_no_longer_text_is_deleted(
 
 
 def test_a_renamed_file_that_became_binary_is_deleted(tmp_path: Path) -> None:
-    """The old uri must not stay behind."""
+    """The old uri of a renamed file that became binary is deleted."""
     repository = create_repository(tmp_path, {"old": BODY})
     _, first = sync(tmp_path)
     repository.git("mv", "old", "new")
@@ -268,7 +268,7 @@ def test_a_renamed_file_that_became_binary_is_deleted(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_repository_keeps_repository_paths(tmp_path: Path) -> None:
-    """Only that part is published, under uris that permanent links can use."""
+    """A part of a repository is published with the paths of the repository."""
     create_repository(tmp_path, {"top": "1", "part[1]/a": "2", "part1/b": "3"})
     changes, run = sync(tmp_path / "part[1]")
     assert brief(changes) == [("upsert", "part[1]/a")]
@@ -276,7 +276,7 @@ def test_a_part_of_a_repository_keeps_repository_paths(tmp_path: Path) -> None:
 
 
 def test_an_untracked_directory_of_a_repository_is_a_plain_directory(tmp_path: Path) -> None:
-    """An environment or build results can be synced although git ignores them."""
+    """Build results can be synced although git ignores them."""
     create_repository(tmp_path, {"a": "1", ".gitignore": "build\n"})
     write_files(tmp_path, {"build/result.txt": "x"})
     assert isinstance(open_source(tmp_path), GitSource)
@@ -285,7 +285,7 @@ def test_an_untracked_directory_of_a_repository_is_a_plain_directory(tmp_path: P
 
 
 def test_a_directory_obeys_nested_ignore_rules(tmp_path: Path) -> None:
-    """``.gitignore`` and ``.headraceignore`` at every level; ignored files aren't found at all."""
+    """``.gitignore`` and ``.headraceignore`` apply at every level."""
     write_files(
         tmp_path,
         {
@@ -311,7 +311,7 @@ def test_a_directory_obeys_nested_ignore_rules(tmp_path: Path) -> None:
 
 
 def test_a_directory_gives_edits_deletes_and_renames(tmp_path: Path) -> None:
-    """A renamed directory is told by its contents; links, also to directories, are skipped."""
+    """A renamed directory gives renames by content; links and pipes are skipped."""
     outside = tmp_path / "outside"
     root = tmp_path / "root"
     write_files(tmp_path, {"outside/secret": "s", "root/old/a": "1", "root/old/b": "2"})
@@ -336,7 +336,7 @@ def test_a_directory_gives_edits_deletes_and_renames(tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_synced_is_remembered_as_it_was_read(
     tmp_path: Path,
 ) -> None:
-    """The next sync sees what was really published."""
+    """The state contains the content that was published, even if the file has changed since."""
     write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
     run = begin(open_source(tmp_path))
     write_files(tmp_path, {"b": "changed"})
@@ -348,7 +348,7 @@ def test_a_file_that_changes_while_it_is_synced_is_remembered_as_it_was_read(
 
 
 def test_a_file_that_becomes_a_link_while_it_is_synced_is_not_followed(tmp_path: Path) -> None:
-    """Between listing and reading it is swapped for a link to something outside."""
+    """A file that is replaced by a link during a sync is skipped."""
     write_files(tmp_path, {"secret": "s", "root/a": "1"})
     run = begin(open_source(tmp_path / "root"))
     (tmp_path / "root" / "a").unlink()
@@ -358,13 +358,13 @@ def test_a_file_that_becomes_a_link_while_it_is_synced_is_not_followed(tmp_path:
 
 
 def interrupted(path: Path, before: Synced) -> tuple[list[Change], Synced]:
-    """A sync that is killed after it has published everything, none of which is applied yet."""
+    """Simulate a sync that is killed after publishing, before any change is applied."""
     run = begin(open_source(path), before)
     return list(run), Synced(run.state(run.touched(0, run.total)), before.held)
 
 
 def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A, killed while publishing B, back to A: the index still has A, and A is published."""
+    """A change of a killed sync is published over, even if the file is as it was before."""
     monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
     write_files(tmp_path, {"a": "A", "gone": "x", "kept": "k"})
     _, first = sync(tmp_path)
@@ -380,7 +380,7 @@ def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_killed_sync_of_a_file_that_is_no_text_any_more_leaves_nothing(tmp_path: Path) -> None:
-    """Binary, killed while publishing its text, binary again: the text is deleted."""
+    """The text of a killed sync is deleted if the file is binary again."""
     write_files(tmp_path, {"a": b"\0"})
     _, first = sync(tmp_path)
     write_files(tmp_path, {"a": "text", "b": "new"})
@@ -392,7 +392,7 @@ def test_a_killed_sync_of_a_file_that_is_no_text_any_more_leaves_nothing(tmp_pat
 
 
 def test_two_syncs_never_publish_one_event(tmp_path: Path) -> None:
-    """The same change of a later revision has another id; of the same one, the same."""
+    """Event ids differ by revision and are equal for the same revision."""
     write_files(tmp_path, {"a": "A"})
     [change] = sync(tmp_path)[0]
     ids = [
@@ -403,7 +403,7 @@ def test_two_syncs_never_publish_one_event(tmp_path: Path) -> None:
 
 
 def test_what_the_index_has_lost_is_published_again(tmp_path: Path) -> None:
-    """Missing, of another text, or in other collections; and what the source never had goes."""
+    """Missing or different documents are published again, and unknown ones deleted."""
     write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
     _, first = sync(tmp_path, collections=("rules",))
     held = dict(first.held)
@@ -421,7 +421,7 @@ def test_what_the_index_has_lost_is_published_again(tmp_path: Path) -> None:
 
 
 def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times, size and inode are looked at first; a lost cache costs reading, not publishing."""
+    """Only files with changed metadata are read; without a state all are read."""
     monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
     write_files(tmp_path, {"a": "1", "b": "2"})
     _, first = sync(tmp_path)
@@ -443,14 +443,14 @@ def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_file_that_changed_just_now_is_read_again(tmp_path: Path) -> None:
-    """Within one tick of the clock it may change without a new time, size or inode."""
+    """A file that has just changed is stored without a mark, so that it is read again."""
     write_files(tmp_path, {"a": "1"})
     _, first = sync(tmp_path)
     assert first.state.files["a"][0] == ""
 
 
 def test_bad_paths_give_one_clear_line(tmp_path: Path) -> None:
-    """No such path, a file, no commit yet, the inside of ``.git``."""
+    """Bad paths give a one-line error."""
     (tmp_path / "file").write_text("x")
     empty = create_repository(tmp_path / "empty")
     for path, message in (
@@ -465,7 +465,7 @@ def test_bad_paths_give_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is skipped with its reason, and others go on."""
+    """An unreadable file is counted, and the others are published."""
     write_files(tmp_path, {"a": "1", "b": "2"})
 
     def refuse(path: Path, most_bytes: int) -> Content:
@@ -482,7 +482,7 @@ def test_an_unreadable_file_is_counted(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_standard_library_loses_no_file() -> None:
     """Every file of Python's own tests is published or skipped with a reason.
 
-    But for those in folders that are left out as a whole, which count once.
+    Folders that are left out as a whole count once.
     """
     root = Path(sysconfig.get_path("stdlib")) / "test"
     if not (root / "test_source_encoding.py").exists():
@@ -502,7 +502,7 @@ def test_the_standard_library_loses_no_file() -> None:
 def test_git_is_not_misled_by_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sync from within another repository's hook reads the repository that was named."""
+    """A sync ignores git's environment variables of another repository."""
     create_repository(tmp_path / "named", {"a": "1"})
     other: Repository = create_repository(tmp_path / "other", {"b": "2"})
     monkeypatch.setenv("GIT_DIR", str(other.path / ".git"))

@@ -1,4 +1,4 @@
-"""Sources: their names, their lease, and what the index holds of them."""
+"""Sources: their names, leases and indexed documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVER = timedelta(0)
 
 @pytest.fixture
 async def sources(database: FreshDatabase) -> AsyncIterator[Sources]:
-    """As a publisher sees them, who may not read documents."""
+    """Sources as a publisher's user, who may not read documents."""
     url = database.worker_url.replace("headrace_worker@", "headrace_publisher@")
     async with opened(url) as publisher:
         yield Sources(publisher, Projects(publisher, RECIPE))
@@ -46,7 +46,7 @@ def written(taken: LeasedSource, uri: str, position: int, **fields: Any) -> Docu
 
 
 async def test_a_source_keeps_its_id_wherever_it_moves(sources: Sources) -> None:
-    """Its key says what it is; its place and its name may change."""
+    """A source keeps its id when its location or name changes."""
     first = await registered(sources)
     moved = await registered(sources, location="/elsewhere")
     renamed = await registered(sources, key=first.key, name="handbook")
@@ -56,7 +56,7 @@ async def test_a_source_keeps_its_id_wherever_it_moves(sources: Sources) -> None
 
 
 async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
-    """Both would move documents without a sync that says so."""
+    """Names of other sources and prefixes in use can't be changed by registering again."""
     await registered(sources, uri_prefix="refused/")
     source = await registered(sources, uri_prefix="docs/")
     assert source.uri_prefix == "docs/", "nothing was published yet"
@@ -70,7 +70,7 @@ async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
 
 
 async def test_one_sync_at_a_time_holds_a_source(sources: Sources) -> None:
-    """A second one learns who holds it, and gets a higher revision once it is given back."""
+    """A second sync is refused with the holder's name, and gets a higher revision afterwards."""
     source = await registered(sources)
     first = await sources.take(source, LEASE, horizon=1000, holder="the first")
     with pytest.raises(SourceBusy, match="the first is syncing source docs until") as busy:
@@ -90,7 +90,7 @@ async def test_one_sync_at_a_time_holds_a_source(sources: Sources) -> None:
 
 
 async def test_who_stood_still_too_long_has_lost_the_source(sources: Sources) -> None:
-    """Nothing that it does afterwards counts."""
+    """A sync that lost its lease can't change the source."""
     source = await registered(sources)
     late = await sources.take(source, OVER, horizon=0)
     now = await sources.take(source, LEASE, horizon=0)
@@ -106,7 +106,7 @@ async def test_who_stood_still_too_long_has_lost_the_source(sources: Sources) ->
 
 
 async def test_a_revision_goes_before_all_that_was_handled(sources: Sources, store: Store) -> None:
-    """Streams may be ahead of the clock that the horizon is read from."""
+    """A revision is at least the highest handled position."""
     source = await registered(sources)
     await store.apply([document_write("a", 7000), document_write("b", 9000, partition=3)])
     assert (await sources.take(source, LEASE, horizon=10)).revision == 9000
@@ -115,7 +115,7 @@ async def test_a_revision_goes_before_all_that_was_handled(sources: Sources, sto
 async def test_a_publisher_sees_what_the_index_holds_of_a_source(
     sources: Sources, store: Store, worker: Database
 ) -> None:
-    """Living shared documents of the live generation, and whose the others are."""
+    """A publisher sees the live shared documents of a source, and the owners of others."""
     docs, code = await registered(sources), await registered(sources, "code")
     first = await sources.take(docs, LEASE, horizon=10)
     second = await sources.take(code, LEASE, horizon=11)
@@ -150,7 +150,7 @@ async def test_a_publisher_sees_what_the_index_holds_of_a_source(
 async def test_a_publisher_learns_what_became_of_its_changes(
     sources: Sources, store: Store
 ) -> None:
-    """A rejected one with its reason; those that aren't in the ledger are absent."""
+    """A publisher sees the outcomes of its changes, with reasons of rejected ones."""
     tokens = [LogPosition(number, 0).token for number in (10, 20, 30)]
     await store.apply([document_write("a", 10, ["text"])])
     problem = Problem(type="LimitExceeded", detail="too big")

@@ -1,4 +1,4 @@
-"""The proxy of the fault tests does what they take it to do."""
+"""Proxy of the fault tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SILENCE_SECONDS = 0.1
 
 
 class Echo:
-    """Says back what it hears, and remembers it."""
+    """Server that echoes and records its input."""
 
     def __init__(self) -> None:
         self.heard = b""
@@ -50,7 +50,7 @@ async def proxy(echo: Echo) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def ends(proxy: Proxy) -> AsyncIterator[Ends]:
-    """A connection through the proxy that has carried something."""
+    """Connection through the proxy that has carried data."""
     ends = await connected(proxy)
     assert await said(ends, b"hello") == b"hello"
     yield ends
@@ -153,7 +153,7 @@ async def test_a_reset_on_sight(proxy: Proxy, echo: Echo, ends: Ends) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.STALL, Fault.SWALLOW])
 async def test_a_reply_that_stays_away(proxy: Proxy, echo: Echo, ends: Ends, fault: Fault) -> None:
-    """A trap strikes as often as it was told; only a stalled reply comes when all is healed."""
+    """A trap strikes once by default, and only a stalled reply arrives after healing."""
     proxy.trap(Way.TO_SERVER, b"mid", fault)
     assert await is_silent(ends, b"amidst")
     assert echo.heard == b"helloamidst"
@@ -169,7 +169,7 @@ async def test_a_reply_that_stays_away(proxy: Proxy, echo: Echo, ends: Ends, fau
 
 @pytest.mark.parametrize(("pieces", "last"), [(1, b"end"), (9, b"next")])
 async def test_a_brake(proxy: Proxy, echo: Echo, ends: Ends, pieces: int, last: bytes) -> None:
-    """It is pulled in the middle of a piece; the rest of that comes when all is healed."""
+    """A brake cuts a piece of data, and the rest arrives after healing."""
     heard: list[bytes] = []
     proxy.brake(Brake(b"begin", last, pieces, 0.5, lambda: heard.append(echo.heard)))
     assert await said(ends, b"before") == b"before"

@@ -1,4 +1,4 @@
-"""How retrieval is scored: hand-computed values, and clear words about ill-formed sets."""
+"""Scores of retrieval: hand-computed values, and errors for ill-formed sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_set(directory: Path, **files: str) -> Path:
 
 
 def test_ndcg_discounts_grades_by_place() -> None:
-    """A grade counts as its gain, divided by the logarithm of its place."""
+    """A grade counts as its gain, divided by the logarithm of its rank."""
     grades = {"a": 3, "b": 1}
     expected = (1 / log2(2) + 3 / log2(4)) / (3 / log2(2) + 1 / log2(3))
     assert ndcg(["b", "x", "a"], grades) == pytest.approx(expected)
@@ -34,38 +34,38 @@ def test_ndcg_discounts_grades_by_place() -> None:
 
 
 def test_negative_grades_count_as_zero() -> None:
-    """A document judged harmful gains nothing and takes nothing."""
+    """A document that was judged harmful adds nothing to the score."""
     assert ndcg(["bad", "a"], {"a": 1, "bad": -1}) == pytest.approx(1 / log2(3))
 
 
 def test_only_the_first_ten_places_count() -> None:
-    """What stands eleventh is not found."""
+    """A document at rank eleven counts as not found."""
     ranked = [f"x{n}" for n in range(10)] + ["a"]
     assert ndcg(ranked, {"a": 1}) == recall(ranked, {"a": 1}) == 0
     assert reciprocal_rank(ranked, {"a": 1}) == 0
 
 
 def test_recall_and_reciprocal_rank_ignore_grade_zero() -> None:
-    """Grade 0 says that a document was judged irrelevant."""
+    """Grade 0 marks a document as irrelevant."""
     grades = {"a": 1, "b": 2, "c": 0}
     assert recall(["c", "a"], grades) == 0.5
     assert reciprocal_rank(["c", "a"], grades) == 0.5
 
 
 def test_summary_averages_over_queries() -> None:
-    """One query answered and one missed make a mean of a half."""
+    """An answered query and a missed one give a mean of a half."""
     summary = summarise({"q": ["a"], "r": []}, {"q": {"a": 1}, "r": {"b": 1}}, [1.0, 3.0])
     assert summary["ndcg@10"] == summary["recall@10"] == summary["mrr@10"] == 0.5
     assert summary["p50_ms"] == 2.0
 
 
 def test_summary_of_one_query() -> None:
-    """A single latency is its own percentiles."""
+    """A single latency equals all of its percentiles."""
     assert summarise({"q": ["a"]}, {"q": {"a": 1}}, [4.0])["p99_ms"] == 4.0
 
 
 def test_a_set_is_read_whole(tmp_path: Path) -> None:
-    """Documents, judged queries and grades come out as they were written."""
+    """Documents, judged queries and grades are loaded unchanged, without unjudged queries."""
     unjudged = json.dumps({"_id": "u", "text": "unjudged"})
     decision = json.dumps({"_id": "q", "text": "what is alpha"})
     found = load(write_set(tmp_path, **{"queries.jsonl": f"{decision}\n\n{unjudged}\n"}))
@@ -88,20 +88,20 @@ def test_a_set_is_read_whole(tmp_path: Path) -> None:
     ],
 )
 def test_an_ill_formed_file_is_named(tmp_path: Path, name: str, text: str, words: str) -> None:
-    """Whatever is wrong with a set is said in one line."""
+    """The error gives the line and its fault."""
     with pytest.raises(UsageError, match=words):
         load(write_set(tmp_path, **{name: text}))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The message says which file is missing and what a set has."""
+    """The error names the missing file and the files of a set."""
     (write_set(tmp_path) / "qrels.tsv").unlink()
     with pytest.raises(UsageError, match=r"qrels\.tsv is missing: an evaluation set has"):
         load(tmp_path)
 
 
 def test_each_coverage_keeps_its_share_of_the_chunks() -> None:
-    """Documents lose their vectors once, all of them in the end, and the rest has the share."""
+    """Each document loses its vectors once, and each step leaves the wanted coverage."""
     chunks = {document_id: 1 + document_id % 7 for document_id in range(200)}
     total = sum(chunks.values())
     removed: list[int] = []

@@ -1,4 +1,4 @@
-"""What child processes cost, as ``/proc`` tells it."""
+"""Costs of child processes, read from ``/proc``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_worker_costs_what_it_and_its_ended_children_took() -> None:
-    """Only our children count, by a word of their command."""
+    """The cost of a worker includes its ended children, and a worker that ended is not listed."""
     command = [sys.executable, "-c", BURNING, "gateway.main", "worker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

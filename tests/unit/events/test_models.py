@@ -1,4 +1,4 @@
-"""Events as bytes: what is let in, and what comes of everything else."""
+"""Events as bytes: valid ones are accepted, all others are malformed."""
 
 from __future__ import annotations
 

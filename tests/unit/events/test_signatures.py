@@ -1,4 +1,4 @@
-"""Signatures: what is right, what is wrong, and what gives nothing away."""
+"""Signatures: valid ones, invalid ones, and errors that reveal no secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def signature_of(event: bytes) -> bytes:
 
 
 def test_a_signature_is_what_any_language_makes() -> None:
-    """HMAC-SHA256 over the bytes, keyed with the secret as it is printed."""
+    """A signature is HMAC-SHA256 over the bytes, keyed with the secret as it is printed."""
     digest = hmac.new(b"a secret of some length", EVENT, hashlib.sha256).hexdigest()
     assert KEY.sign(EVENT) == f"v1:k1:{digest}"
     assert KEYS.refusal(EVENT, signature_of(EVENT)) is None
@@ -44,7 +44,7 @@ def test_a_signature_is_what_any_language_makes() -> None:
     ],
 )
 def test_anything_else_is_refused_with_the_reason(signature: bytes | None, reason: str) -> None:
-    """One line, which names neither a secret nor what the signature should have been."""
+    """A refusal gives its reason, and neither the secret nor the right signature."""
     refusal = KEYS.refusal(EVENT, signature)
     assert refusal is not None
     assert reason in str(refusal)
@@ -53,7 +53,7 @@ def test_anything_else_is_refused_with_the_reason(signature: bytes | None, reaso
 
 
 def test_a_project_without_active_keys_takes_everything() -> None:
-    """Signatures are optional."""
+    """A project without active keys accepts events with and without signatures."""
     for keys in (Keys(), Keys({}, frozenset({"k1"}))):
         assert keys.refusal(EVENT, None) is None
         assert keys.refusal(EVENT, b"nonsense") is None
@@ -63,14 +63,14 @@ def test_a_project_without_active_keys_takes_everything() -> None:
     "text", ["", "secret", "id:", ":secret-of-some-length", "id:short", "ID:" + 32 * "s"]
 )
 def test_what_is_no_key_is_not_quoted(text: str) -> None:
-    """It may be a key with a slip of the pen."""
+    """The error for an invalid key does not quote it, because it may be a mistyped key."""
     with pytest.raises(ConfigurationError, match="HEADRACE_SIGNING_KEY") as raised:
         SigningKey.parse(text)
     assert not text or text not in str(raised.value).replace("<id>:<secret>", "")
 
 
 def test_a_new_key_can_be_read_back_and_does_not_show() -> None:
-    """By ``repr``, a log or a traceback with local variables would tell it."""
+    """A new key can be parsed again, and ``repr`` does not show its secret."""
     key = SigningKey.new()
     assert SigningKey.parse(f"{key.id}:{key.secret}") == key
     assert key.secret not in repr(key)
@@ -78,7 +78,7 @@ def test_a_new_key_can_be_read_back_and_does_not_show() -> None:
 
 
 class Event:
-    """Bytes with a signature."""
+    """Event with a signature."""
 
     def __init__(self, signature: bytes | None) -> None:
         self.raw = EVENT
@@ -86,7 +86,7 @@ class Event:
 
 
 class Reading:
-    """Keys that are read, and how often."""
+    """Reader of keys that counts its calls."""
 
     def __init__(self) -> None:
         self.keys = Keys()
@@ -98,7 +98,7 @@ class Reading:
 
 
 async def test_nothing_is_refused_by_keys_that_were_read_before() -> None:
-    """A key may have been added a moment ago; what is right is not looked up each time."""
+    """A signature that the cached keys refuse is checked with fresh keys; a valid one is not."""
     reading = Reading()
     ring = KeyRing(reading)
     signed: list[Signed] = [Event(signature_of(EVENT))]

@@ -1,4 +1,4 @@
-"""Material and course of the demo, without servers."""
+"""Files and steps of the demo, without servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.chunking import cut
 from tests.support.syncs import Synced, begin
 
 MOST_CHUNKS = 1_500
-"""Bound of what a demo embeds, so that its duration stays what the README says."""
+"""Most chunks that a demo may embed, so that it takes as long as the README says."""
 
 HELD = {
     "How long do dead letters stay?": ("docs/events.md", "Dead letters stay until"),
@@ -29,7 +29,7 @@ HELD = {
     "Which code decides that a file is not text?": ("sources/files.py", "def to_text("),
     "What prevents passwords from showing up in log output?": ("docs/runbook.md", "are masked"),
 }
-"""File that answers a question, and words of the answer."""
+"""File that answers each question, and words of the answer."""
 
 
 def text_of(uri: str) -> str:
@@ -43,7 +43,7 @@ def test_every_chosen_file_is_there_and_none_twice() -> None:
 
 
 def test_the_chosen_files_stay_few_chunks() -> None:
-    """The demo takes as long as its chunks take to embed."""
+    """The chosen files make few enough chunks for a quick demo."""
     assert len(FILES) <= 100
     assert sum(len(cut(uri, text_of(uri))) for uri in FILES) < MOST_CHUNKS
 
@@ -56,7 +56,7 @@ def test_each_question_has_its_answer_in_a_chosen_file() -> None:
 
 
 def test_chosen_files_of_a_source_take_the_others_away(tmp_path: Path) -> None:
-    """An earlier sync may have published more of the same source."""
+    """Files that an earlier sync published and that are not chosen are deleted."""
     for name in ("chosen.md", "other.md"):
         (tmp_path / name).write_text("Herons nest in March.")
     before = Synced(held={"former.md": Held("0" * 64), "other.md": Held("1" * 64)})
@@ -75,7 +75,7 @@ def test_a_named_directory_is_indexed_whole(tmp_path: Path) -> None:
 
 
 def answer(uri: str, coverage: float) -> QueryAnswer:
-    """One result, the first line of ``uri``."""
+    """Answer with one result, the first line of ``uri``."""
     result = SearchResult(
         chunk_id=1,
         content="Herons nest in March.",
@@ -90,7 +90,7 @@ def answer(uri: str, coverage: float) -> QueryAnswer:
 
 
 class Servers:
-    """Answers questions; half of the missing vectors come at each look."""
+    """Servers that answer questions; half of the missing vectors arrive at each count."""
 
     def __init__(self, missing: int) -> None:
         self.missing = missing
@@ -107,7 +107,7 @@ class Servers:
 
 
 async def course_of(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> tuple[demo._Course, str]:
-    """A demo of two questions, and its output."""
+    """Run a demo with two questions; its course and output."""
     monkeypatch.setattr(demo, "_LOOK_EVERY_SECONDS", 0.0)
     tools = cast("demo._Tools", SimpleNamespace(client=servers, pending=servers))
     course, output = demo._Course(), io.StringIO()
@@ -119,7 +119,7 @@ async def course_of(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> tuple[
 async def test_questions_are_asked_before_the_vectors_and_after(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first answers are printed with the share that has vectors; then the difference is."""
+    """First answers are printed with the coverage; later ones with the difference."""
     servers = Servers(missing=80)
     course, output = await course_of(servers, monkeypatch)
     assert servers.asked == [

@@ -1,4 +1,4 @@
-"""What the command line offers, and how it begins."""
+"""Command line: its commands, its start and its errors."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_only_kinds_that_exist_are_offered() -> None:
-    """Whoever chooses one that nothing can cut would wait for nothing."""
+    """Each kind that is offered has a chunker."""
     assert {kind.value for kind in ContentKind} == set(CHUNKERS)
 
 
 @pytest.mark.parametrize("module", ["typer", "gateway.commands.status"])
 def test_ctrl_c_while_modules_load(module: str) -> None:
-    """No traceback: the command was not even begun."""
+    """Ctrl-C during the imports prints no traceback."""
     code = INTERRUPTED_IMPORT.format(name=module, error="KeyboardInterrupt")
     done = run(sys.executable, "-c", code)
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "")
 
 
 def test_a_module_that_cannot_be_loaded() -> None:
-    """One line, as for any other failure."""
+    """A module that fails to import is reported in one line."""
     code = INTERRUPTED_IMPORT.format(
         name="gateway.commands.status", error='ImportError("no such thing")'
     )
@@ -65,7 +65,7 @@ def test_a_module_that_cannot_be_loaded() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_standard_streams_that_are_closed(closed: str) -> None:
-    """The command goes on, and ends with its exit code."""
+    """A command with closed standard streams runs and returns its exit code."""
     command = f"{sys.executable} -P -m gateway.main logs {closed}"
     done = run("sh", "-c", command, HEADRACE_HOME="/nowhere")
     assert done.returncode == 1
@@ -76,14 +76,14 @@ def test_its_version() -> None:
 
 
 def test_a_shell_completes_options_of_a_command() -> None:
-    """Though its module is loaded only when it is asked for."""
+    """The shell completes options of commands, whose modules are loaded on demand."""
     words = {"COMP_WORDS": "headrace up --de", "COMP_CWORD": "2"}
     done = run(*START, _HEADRACE_COMPLETE="complete_bash", **words)
     assert done.stdout.split() == ["--detach"]
 
 
 def test_an_unknown_setting_is_wrong_usage() -> None:
-    """Exit code 2, and one line."""
+    """An unknown setting is reported in one line with exit code 2."""
     done = run(*START, "status", HEADRACE_MODLE="x")
     assert done.returncode == 2
     assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting: did you mean")

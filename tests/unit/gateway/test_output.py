@@ -1,4 +1,4 @@
-"""What reaches a terminal."""
+"""Output to a terminal."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from gateway.status.snapshot import stream_row
     "hostile", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\x00", "\x0b", "\u202e"]
 )
 def test_nothing_that_a_terminal_obeys_is_printed(hostile: str) -> None:
-    """A document can't clear the screen of who finds it, nor rewrite the line above."""
+    """Control characters of a document are replaced before they are printed."""
     shown = printable(f"before{hostile}after")
     assert shown.isprintable()
     assert shown.startswith("before\N{REPLACEMENT CHARACTER}")
 
 
 def test_text_stays_as_it_is() -> None:
-    """Lines, tabs, accents and other scripts are content."""
+    """Lines, tabs, accents and other scripts are printed unchanged."""
     text = "a\tb\n    naïve — 水路\u00a0🛶\n"
     assert printable(text) == text
 
 
 def notes(coverage: float, *degraded: str) -> str:
-    """The last lines of an answer without results."""
+    """Last lines of an answer without results."""
     answer = QueryAnswer(
         query_id="1",
         project="docs",
@@ -49,7 +49,7 @@ def notes(coverage: float, *degraded: str) -> str:
 
 
 def test_an_answer_names_missing_vectors_in_one_line() -> None:
-    """A leg that failed is another matter."""
+    """Missing vectors and failed retrievers are reported separately."""
     assert "62% of the chunks searched have vectors" in notes(0.62, "vector")
     assert "degraded" not in notes(0.62, "vector")
     assert "degraded: could not search keyword" in notes(0.62, "vector", "keyword")
@@ -69,7 +69,7 @@ def found(content: str) -> SearchResult:
 
 
 def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where it stands and what it says is what most want to know."""
+    """Scores are printed only with --explain."""
     print_results(Console(), [found("Herons nest.")], "herons")
     assert "score" not in capsys.readouterr().out
     print_results(Console(), [found("Herons nest.")], "herons", explain=True)
@@ -78,7 +78,7 @@ def test_scores_are_for_who_asks_for_them(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("colours", ["", "0;15", "15;0"])
 def test_code_is_readable_on_any_background(colours: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No colour but the terminal's own: white letters vanish on a light one."""
+    """Code uses only the terminal's own colours, so that it is readable on light backgrounds."""
     monkeypatch.setenv("COLORFGBG", colours)
     console = Console(force_terminal=True, color_system="truecolor", file=io.StringIO())
     with console.capture() as shown:
@@ -89,7 +89,7 @@ def test_code_is_readable_on_any_background(colours: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_no_word_of_a_table_is_cut_off(width: int) -> None:
-    """Where columns don't fit, a row is a paragraph."""
+    """A table prints a row as a paragraph if its columns don't fit."""
     row = {"worker": "host-17:27247", "version": "0.1.0", "silent_s": 16.1, "taken_over": 12_345}
     row |= {"roles": "indexer, embedder", "retried": 0, "leases_lost": 0, "memory": 329}
     console = Console(width=width, file=io.StringIO())
@@ -102,7 +102,7 @@ def test_no_word_of_a_table_is_cut_off(width: int) -> None:
 
 
 def test_status_names_each_stream_in_full() -> None:
-    """On 80 columns too, live and bulk can be told apart."""
+    """The name of a stream is printed in full on 80 columns."""
     backlog = Backlog(Topic.CHANGED_BULK, 0, 0, 0, 0, None, 0)
     console = Console(width=80, file=io.StringIO())
     with console.capture() as shown:
@@ -111,7 +111,7 @@ def test_status_names_each_stream_in_full() -> None:
 
 
 def test_a_position_in_json_is_exact_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    """JavaScript and jq round integers of over 53 bits, and this one would name another change."""
+    """Positions are strings in JSON, because JavaScript and jq round large integers."""
     position = 3_700_000_000_000_995_649
     print_json({"position": position, "rows": [{"count": 3, "newest": position}], "ok": True})
     assert json.loads(capsys.readouterr().out) == {
@@ -122,7 +122,7 @@ def test_a_position_in_json_is_exact_everywhere(capsys: pytest.CaptureFixture[st
 
 
 def test_lines_of_a_windows_file_end_where_they_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """Chunks that an earlier version has cut still hold carriage returns."""
+    """Carriage returns of older chunks are not printed as replacement characters."""
     print_results(Console(), [found("one\r\ntwo\r")], "two")
     shown = capsys.readouterr().out
     assert "two" in shown

@@ -1,4 +1,4 @@
-"""Plain lines about long work."""
+"""Progress of long work as plain lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.progress import _Amounts, _Bars, _Lines
 
 
 class Clock:
-    """Stands still unless it is told to go on."""
+    """Clock that moves only when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -24,14 +24,14 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """What the lines are timed by."""
+    """Clock of the progress lines."""
     clock = Clock()
     monkeypatch.setattr(progress, "monotonic", clock)
     return clock
 
 
 def test_work_that_goes_on_at_once_is_told_now_and_then(clock: Clock) -> None:
-    """One kind doesn't keep the other from being told, and no total is made up."""
+    """Each kind of work is reported every few seconds, and a total only if it is given."""
     written = io.StringIO()
     show = _Lines(Console(file=written, width=100))
     for second in range(13):
@@ -55,7 +55,7 @@ def test_the_end_of_work_is_told_at_once(clock: Clock) -> None:
 
 
 def test_lines_name_the_unit_and_count_chunks_a_second(clock: Clock) -> None:
-    """The time left is that of the documents: nothing knows how many chunks are to come."""
+    """Lines give files and chunks per second; the time left follows from the files."""
     written = io.StringIO()
     show = _Lines(Console(file=written, width=100))
     show("searchable by keyword", 0, 500, unit="files", chunks=0)
@@ -71,7 +71,7 @@ def test_lines_name_the_unit_and_count_chunks_a_second(clock: Clock) -> None:
 
 
 def test_a_bar_shows_what_is_searchable(clock: Clock) -> None:
-    """Each kind of work has one line; a total that is not known is left out."""
+    """Each kind of work has one bar, without a total if there is none."""
     console = Console(file=io.StringIO(), width=120)
     bars = Progress(_Amounts(), console=console)
     show = _Bars(bars)

@@ -1,4 +1,4 @@
-"""What a person is told of a setting that can't be."""
+"""Errors for invalid settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from runtime.settings import Settings
 def test_the_variable_is_named(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
 ) -> None:
-    """And what it holds is not repeated."""
+    """The error names the variable and does not repeat its value."""
     monkeypatch.setenv(f"HEADRACE_{variable}", value)
     with pytest.raises((ValidationError, SettingsError)) as refused:
         Settings()
@@ -54,7 +54,7 @@ def test_the_variable_is_named(
 
 
 def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most deployments have one."""
+    """A number instead of a mapping is the limit of every provider."""
     monkeypatch.setenv("HEADRACE_MODEL_RATE_LIMITS", '{"requests_per_minute": 300}')
     assert rate_limits(Settings()).requests_per_minute == {"": 300}
 
@@ -73,7 +73,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
-    """It is an error, as its writer takes it for one."""
+    """A variable that is not a setting is an error with a suggestion."""
     with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {remedy}")):
         require_known(["PATH", "HEADRACE_HOME", variable])
 
@@ -92,5 +92,5 @@ def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     ],
 )
 def test_variables_that_others_set(variable: str) -> None:
-    """Kubernetes names the address of a service so; `access` reads the passwords of roles."""
+    """Variables that Kubernetes sets, and passwords of roles, are accepted."""
     require_known([variable])

@@ -1,4 +1,4 @@
-"""What has ended is started again, until that has failed too often."""
+"""Supervisor: restarts of parts that ended, and its limit of failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AT_ONCE = Backoff(first=timedelta(), most=3)
 
 
 class Machine:
-    """A part that runs until it is ended; ``failures``: what its next starts fail with."""
+    """Part that runs until a test ends it; ``failures`` are the errors of its next starts."""
 
     def __init__(self, name: str, failures: Sequence[str] = ()) -> None:
         self.name = name
@@ -28,7 +28,7 @@ class Machine:
         return f"{self.name} was ended by SIGKILL"
 
     def shorten_log(self) -> None:
-        """It has none."""
+        """Do nothing: there is no log."""
 
     async def restart(self) -> None:
         self.starts += 1
@@ -38,7 +38,7 @@ class Machine:
 
 
 async def test_what_ends_comes_back() -> None:
-    """Each end and each return is one line."""
+    """Each end and each restart is reported in one line."""
     server, worker, lines = Machine("Redis", ["no room"]), Machine("the worker"), list[str]()
     stop = asyncio.Event()
     run = asyncio.create_task(Supervisor([server], [worker], lines.append, AT_ONCE).run(stop))
@@ -56,7 +56,7 @@ async def test_what_ends_comes_back() -> None:
 
 
 async def test_it_gives_up_with_the_last_reason() -> None:
-    """A full disk doesn't heal by itself."""
+    """The supervisor gives up after three failed restarts, with the last reason."""
     server = Machine("Postgres", ["no room"] * 10)
     run = Supervisor([server], [], lambda _: None, AT_ONCE).run(asyncio.Event())
     server.is_running = False
@@ -66,7 +66,7 @@ async def test_it_gives_up_with_the_last_reason() -> None:
 
 
 async def test_a_worker_waits_for_its_servers() -> None:
-    """Its starts don't fail because Postgres is still away."""
+    """A worker is restarted only after its servers run."""
     server, worker = Machine("Postgres"), Machine("the worker")
     back = asyncio.Event()
 

@@ -55,7 +55,7 @@ def test_the_public_names_are_these() -> None:
 
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
-    """Names, kinds, defaults and annotations: code changes between the two by an ``await``."""
+    """Names, kinds, defaults and annotations are equal, so code differs only by ``await``."""
     waiting, blocking = methods(headrace.Client), methods(headrace.BlockingClient)
     assert waiting.keys() == blocking.keys() == set(METHODS.split())
     for name, method in waiting.items():
@@ -63,7 +63,7 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
 
 
 def test_both_clients_return_the_same() -> None:
-    """Apart from the client itself, and from an iterator, which is asynchronous in one of them."""
+    """Return types are equal, except clients and iterators, which are asynchronous in one."""
     blocking = methods(headrace.BlockingClient)
     for name, method in methods(headrace.Client).items():
         returned = inspect.signature(method).return_annotation
@@ -79,7 +79,7 @@ def test_every_parameter_has_a_type() -> None:
 
 
 def test_the_clients_import_nothing_of_the_workers() -> None:
-    """So that the base install is small, and a short program starts quickly."""
+    """The clients load no package of the workers, so that a short program starts quickly."""
     program = f"import sys, headrace; print(*(set(sys.modules) & set({NOT_FOR_CLIENTS})))"
     command = [sys.executable, "-c", program]
     imported = run(command, cwd=ROOT, capture_output=True, check=True, text=True)
@@ -88,7 +88,7 @@ def test_the_clients_import_nothing_of_the_workers() -> None:
 
 @pytest.mark.parametrize("file", FUNDAMENTALS, ids=lambda file: file.stem)
 def test_the_fundamentals_use_the_public_package_only(file: Path) -> None:
-    """They show what a program can do, so they do it as a program would."""
+    """The fundamental tests import the public package only, as a program would."""
     nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     modules = {module for node in imports for module in modules_of(node)}

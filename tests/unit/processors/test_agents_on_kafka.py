@@ -1,4 +1,4 @@
-"""Kafka can't redeliver one message, so there the wrapper tries again in process."""
+"""Agents on Kafka: retries within the process, because Kafka can't redeliver one message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FakeConsumer:
 
 
 class FakeStream:
-    """As much of a Faust stream as the pump needs."""
+    """Part of a Faust stream that the pump needs."""
 
     def __init__(self, messages: Sequence[ConsumerMessage]) -> None:
         self._messages = messages
@@ -52,7 +52,7 @@ def message(offset: int, value: bytes) -> ConsumerMessage:
 
 
 class Harness:
-    """Runs one crew over given messages, on an app that only looks like Kafka's."""
+    """Crew that handles given messages, on an app with a Kafka broker."""
 
     def __init__(self, handle: Callable[[Sequence[Delivery[str]]], Any]) -> None:
         self.consumer = FakeConsumer()
@@ -80,7 +80,7 @@ class Harness:
 
 
 async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
-    """One poison of a batch is sent to the topic's dead letters, with the reason in headers."""
+    """A poison event of a batch goes to the dead-letter topic, with the reason in headers."""
     applied: list[str] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -100,7 +100,7 @@ async def test_poison_goes_to_the_dead_topic_and_others_flow_on() -> None:
 
 
 async def test_a_failure_is_tried_again_in_process() -> None:
-    """As often as on Redis, and a server's failure without end."""
+    """Failures are retried up to the limit, and a server's failure without limit."""
     attempts: list[int] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -116,7 +116,7 @@ async def test_a_failure_is_tried_again_in_process() -> None:
 
 
 async def test_positions_are_made_of_time_and_offset() -> None:
-    """So that changes have an order on Kafka too."""
+    """Positions follow from the message's time and offset."""
     seen: list[Delivery[str]] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:

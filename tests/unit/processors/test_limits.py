@@ -1,4 +1,4 @@
-"""What an operator lets through."""
+"""Limits that an operator sets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NAMES = list(EventLimits.model_fields)
 
 
 def change(**data: Any) -> DocumentChange:
-    """A change whose uri, by default, fits even the lowered limits."""
+    """Change whose uri fits even the lowered limits."""
     return DocumentChange(**{"project": "docs", "uri": "a.md", "content": "Text.", **data})
 
 
 def question(seconds: float = 1, **data: Any) -> QueryRequested:
-    """A question that may take so long."""
+    """Question with a deadline in ``seconds``."""
     deadline = NOW + timedelta(seconds=seconds)
     query = Query(**{"project": "docs", "text": "weir", "reply_to": "r", **data}, deadline=deadline)
     return QueryRequested(time=NOW, data=query)
@@ -37,7 +37,7 @@ def question(seconds: float = 1, **data: Any) -> QueryRequested:
 def test_settings_only_lower_what_the_protocol_allows(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default it is all of it, and the variable that says more is named."""
+    """A setting is the protocol's limit by default, may be lower, and is refused if higher."""
     most = getattr(Limits(), name)
     assert getattr(Settings().limits, name) == most
     number = int(most.total_seconds()) if isinstance(most, timedelta) else most
@@ -50,7 +50,7 @@ def test_settings_only_lower_what_the_protocol_allows(
 
 
 def test_all_that_the_protocol_allows_passes_by_default() -> None:
-    """Nothing that worked before has to be allowed."""
+    """Changes and questions at the protocol's limits pass by default."""
     metadata = {f"{number:02}" + "\x01" * 126: "\x01" * 2048 for number in range(64)}
     names = tuple(f"c{number}" for number in range(32))
     data = change(uri="u" * 2048, title="t" * 512, collections=names, metadata=metadata)
@@ -60,7 +60,7 @@ def test_all_that_the_protocol_allows_passes_by_default() -> None:
 
 @pytest.mark.parametrize(("name", "data", "told"), CHANGED)
 def test_a_change_is_measured(name: str, data: dict[str, Any], told: str) -> None:
-    """What is told names field, size, limit and setting."""
+    """The error gives field, size, limit and setting."""
     with pytest.raises(LimitExceeded) as refused:
         Limits(**{name: LOWERED[name]}).check_change(change(**data))
     assert told in str(refused.value)
@@ -70,7 +70,7 @@ def test_a_change_is_measured(name: str, data: dict[str, Any], told: str) -> Non
 
 @pytest.mark.parametrize(("name", "data", "told"), ASKED)
 def test_a_question_is_measured(name: str, data: dict[str, Any], told: str) -> None:
-    """Likewise; its patience by the asker's clock, wherever that stands."""
+    """The error gives field, size, limit and setting; time is measured by the asker's clock."""
     data = {"seconds" if one == "timeout" else one: value for one, value in data.items()}
     with pytest.raises(LimitExceeded) as refused:
         Limits(**{name: LOWERED[name]}).check_question(question(**data))
@@ -80,7 +80,7 @@ def test_a_question_is_measured(name: str, data: dict[str, Any], told: str) -> N
 
 
 def test_an_event_is_measured_before_it_is_parsed() -> None:
-    """Were it parsed first, it would be malformed."""
+    """The size of an event is checked before it is parsed."""
     decode = Limits(event_bytes=100).decoder(DocumentChanged)
     with pytest.raises(LimitExceeded, match=r"101 bytes, over the limit of 100 bytes"):
         decode(b"x" * 101)
@@ -91,6 +91,6 @@ def test_an_event_is_measured_before_it_is_parsed() -> None:
 
 
 def test_a_question_without_a_deadline_has_none_to_measure() -> None:
-    """It gets the default one."""
+    """A question without a deadline passes, because the default applies."""
     query = Query(project="docs", text="weir", reply_to="r")
     Limits(query_deadline=timedelta(seconds=1)).check_question(QueryRequested(data=query))

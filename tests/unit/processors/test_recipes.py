@@ -1,4 +1,4 @@
-"""What an index is made by, and what is said where the settings ask for something else."""
+"""Recipe of an index, and warnings if the settings differ from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from store.generations.catalog import Generation, Recipe
 
 
 def test_the_recipe_of_the_settings_names_models_in_full() -> None:
-    """The width is part of the name, for models that can be asked for one."""
+    """The recipe's model names include their width, if the model has a choice."""
     settings = Settings(model_dimensions=256, models={"code": "voyage/voyage-code-3"})
     recipe = recipe_of(settings)
     assert recipe == Recipe(
@@ -25,14 +25,14 @@ def test_the_recipe_of_the_settings_names_models_in_full() -> None:
 
 
 def test_a_model_for_a_kind_that_does_not_exist_is_refused() -> None:
-    """The message names the kinds there are."""
+    """The error lists the kinds."""
     with pytest.raises(ConfigurationError, match=r"unknown kind cod; there are: code"):
         recipe_of(Settings(models={"cod": "local/hash-384"}))
 
 
 @pytest.mark.parametrize(("text", "limit"), [("1", 254), ("1:128", 128), ("1:1000", 254)])
 def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> None:
-    """And never raises it: a longer chunk would be cut off when it is embedded."""
+    """A chunking can lower the model's limit and not raise it."""
     chunking = Chunking.parse(text)
     assert str(chunking) == text
     assert chunking.limit(254) == limit
@@ -40,7 +40,7 @@ def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> N
 
 @pytest.mark.parametrize("text", ["", "0", "2", "1:", "1:x", "-1", "1:128:1", " 1", "1:0", "1:23"])
 def test_a_chunking_that_nobody_can_do_is_refused(text: str) -> None:
-    """The message says what can be asked for."""
+    """The error lists the possible chunkings."""
     with pytest.raises(UsageError, match=r"versions 1, .* 1:128|at least"):
         Chunking.parse(text)
 
@@ -54,7 +54,7 @@ def _cures(wanted: Recipe | None, *made: Recipe) -> list[str]:
 
 
 def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() -> None:
-    """Changing a setting alone changes no index that is there."""
+    """A setting that differs from the index gives one warning, with the replay command."""
     replay = "headrace replay --project docs --model"
     assert _cures(Recipe("new"), Recipe("old"), Recipe("old")) == [f"{replay} new"]
     assert _cures(Recipe("a", {"code": "b"}), Recipe("a")) == [f"{replay} b --kind code"]
@@ -64,7 +64,7 @@ def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() 
 
 
 def test_nothing_is_told_where_nothing_differs_or_nothing_was_chosen() -> None:
-    """An index of smaller chunks is somebody's choice."""
+    """There is no warning for equal models, for another chunking, or without chosen models."""
     assert _cures(Recipe("a"), Recipe("a", {"code": "a"}, chunking="1:128")) == []
     assert _cures(None, Recipe("a")) == []
 
@@ -73,5 +73,5 @@ def test_nothing_is_told_where_nothing_differs_or_nothing_was_chosen() -> None:
     ("settings", "chosen"), [({}, False), ({"model": "a/b"}, True), ({"lease": 9}, False)]
 )
 def test_a_default_is_no_choice(settings: dict[str, Any], chosen: bool) -> None:
-    """Whoever replays with a model must not be told to replay by the built-in one."""
+    """Only settings of models count as a choice of models."""
     assert chooses_models(Settings(**settings)) is chosen

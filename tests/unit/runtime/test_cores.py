@@ -1,4 +1,4 @@
-"""Cores that a process may use, and the threads of the local model."""
+"""Cores that a process may use, and threads of the local model."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def _quota(tmp_path: Path, membership: str, files: Mapping[str, str]) -> float |
 def test_the_least_quota_of_all_groups_holds(
     tmp_path: Path, membership: str, files: Mapping[str, str], cores: float | None
 ) -> None:
-    """Both versions of cgroups, and the groups above the one of the process."""
+    """The smallest quota of all groups counts, in both versions of cgroups."""
     assert _quota(tmp_path, membership, files) == cores
 
 
 def test_no_cgroups_means_no_quota(tmp_path: Path) -> None:
-    """Other systems than Linux have no such file."""
+    """There is no quota without cgroups, as on other systems than Linux."""
     assert quota_cores(tmp_path / "missing", tmp_path) is None
 
 
 def test_usable_cores_are_within_the_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that is bound to three of many cores counts three; a quota may leave fewer."""
+    """The affinity limits the usable cores, and a quota limits them further."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 9}, raising=False)
     monkeypatch.setattr("runtime.cores.quota_cores", lambda *_: None)
     assert usable_cores() == 3
@@ -72,7 +72,7 @@ def test_usable_cores_are_within_the_affinity(monkeypatch: pytest.MonkeyPatch) -
 def test_workers_share_the_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, workers: int, threads: int
 ) -> None:
-    """Each worker of `up` has its part, at least one thread and at most eight."""
+    """Each worker gets its share of the cores: at least one thread, at most eight."""
     monkeypatch.setattr("runtime.cores.usable_cores", lambda: cores)
     assert model_threads(Settings(model_threads="auto"), workers) == threads
     assert model_threads(Settings(model_threads=3), workers) == 3

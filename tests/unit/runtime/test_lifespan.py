@@ -12,7 +12,7 @@ from runtime.lifespan import OwnedTasks, run, stop_on_signals
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_asks_to_stop(number: signal.Signals) -> None:
-    """The first signal lets the work end by itself."""
+    """The first signal sets the stop event."""
 
     async def main(stop: asyncio.Event) -> str:
         os.kill(os.getpid(), number)
@@ -23,7 +23,7 @@ def test_signal_asks_to_stop(number: signal.Signals) -> None:
 
 
 async def test_second_signal_stops_at_once() -> None:
-    """Whoever presses Ctrl-C twice doesn't want to wait."""
+    """The second signal cancels the task."""
 
     async def stubborn() -> None:
         stop = asyncio.Event()
@@ -39,7 +39,7 @@ async def test_second_signal_stops_at_once() -> None:
 
 
 def test_second_signal_is_an_interrupt() -> None:
-    """Whoever called sees what Python always raises for Ctrl-C."""
+    """The second signal raises KeyboardInterrupt."""
 
     async def main(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -52,7 +52,7 @@ def test_second_signal_is_an_interrupt() -> None:
 
 
 async def test_tasks_end_in_reverse_order() -> None:
-    """What was started last, and may rest on the others, ends first."""
+    """Tasks end in reverse order of their start."""
     stop = asyncio.Event()
     ended: list[str] = []
     tasks = OwnedTasks(stop, timeout=timedelta(seconds=5))
@@ -70,7 +70,7 @@ async def test_tasks_end_in_reverse_order() -> None:
 
 
 async def test_failed_task_stops_the_process_and_is_told() -> None:
-    """No failure goes unseen: it asks for a stop, and comes out at the end."""
+    """A failed task sets the stop event, and closing raises its error."""
     stop = asyncio.Event()
     tasks = OwnedTasks(stop, timeout=timedelta(seconds=5))
 
@@ -84,7 +84,7 @@ async def test_failed_task_stops_the_process_and_is_told() -> None:
 
 
 async def test_task_that_does_not_end_is_cancelled() -> None:
-    """Shutdown takes no longer than its timeout."""
+    """Closing cancels a task that does not end in time."""
     tasks = OwnedTasks(asyncio.Event(), timeout=timedelta(milliseconds=10))
     tasks.start("endless", asyncio.sleep(3600))
     await asyncio.wait_for(tasks.close(), 5)

@@ -22,7 +22,7 @@ def restored_logging() -> Iterator[None]:
 
 
 def test_json_line_carries_correlation_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is bound once appears on each line."""
+    """Bound context appears in each log line."""
     configure_logs("json", "info")
     with structlog.contextvars.bound_contextvars(event_id="e1", project="demo"):
         structlog.get_logger("here").info("document.indexed", chunks=3)
@@ -33,7 +33,7 @@ def test_json_line_carries_correlation_ids(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_standard_library_logs_come_out_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
-    """Faust and aiohttp log through the standard library; their lines have the same shape."""
+    """Lines of standard library loggers have the same form as others."""
     configure_logs("json", "info")
     with structlog.contextvars.bound_contextvars(query_id="q1"):
         logging.getLogger("faust.worker").warning("rebalanced %s", "now")
@@ -42,7 +42,7 @@ def test_standard_library_logs_come_out_the_same_way(capsys: pytest.CaptureFixtu
 
 
 def test_less_severe_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """The level holds for both kinds of loggers, and talkative libraries start at warnings."""
+    """The log level applies to all loggers, and noisy libraries start at warnings."""
     configure_logs("console", "info")
     structlog.get_logger("here").debug("quiet")
     logging.getLogger("elsewhere").debug("quiet")
@@ -52,7 +52,7 @@ def test_less_severe_lines_are_left_out(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_no_secret_reaches_a_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Passwords in URLs and values with telling names are masked, in foreign lines too."""
+    """Passwords in URLs and values with secret names are masked, also in lines of libraries."""
     configure_logs("json", "info")
     structlog.get_logger("here").info(
         "redis.opened", url="redis://:hunter2@localhost:1/0", api_key="hunter2"

@@ -6,7 +6,7 @@ from runtime.metrics import Counter, Histogram
 
 
 def test_counter_splits_by_label() -> None:
-    """Each combination of label values is a series of its own."""
+    """Each combination of label values is a separate series."""
     counter = Counter("documents", "", "outcome")
     counter.inc(outcome="indexed")
     counter.inc(2, outcome="indexed")
@@ -15,13 +15,13 @@ def test_counter_splits_by_label() -> None:
 
 
 def test_undeclared_label_is_refused() -> None:
-    """A misspelt label is a mistake in the code, and says so."""
+    """An undeclared label raises ValueError."""
     with pytest.raises(ValueError, match="has the labels"):
         Counter("documents", "", "outcome").inc(result="indexed")
 
 
 def test_hostile_label_values_do_not_fill_the_memory() -> None:
-    """After 100 values, further ones share a series."""
+    """After 100 label values, further ones share a series."""
     counter = Counter("documents", "", "outcome")
     for number in range(1000):
         counter.inc(outcome=str(number))
@@ -31,7 +31,7 @@ def test_hostile_label_values_do_not_fill_the_memory() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0002, 0.04, 1.7, 90.0])
 def test_histogram_quantiles_are_near(seconds: float) -> None:
-    """A quantile is at most 19 % above the true one, over the whole range."""
+    """A quantile is at most 20 % above the true one."""
     histogram = Histogram("answer_seconds", "")
     for _ in range(99):
         histogram.observe(seconds)
@@ -43,7 +43,7 @@ def test_histogram_quantiles_are_near(seconds: float) -> None:
 
 
 def test_histogram_takes_extremes() -> None:
-    """Nothing, and far too much, are counted too."""
+    """Zero and very large values are counted."""
     histogram = Histogram("answer_seconds", "")
     histogram.observe(0)
     histogram.observe(1e9)

@@ -1,4 +1,4 @@
-"""Settling the heap."""
+"""Settling of the heap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.process_health import settle_heap
 
 @pytest.fixture
 def restored() -> Iterator[None]:
-    """The collector as it was before."""
+    """Restore the garbage collector."""
     thresholds = gc.get_threshold()
     yield
     gc.unfreeze()
@@ -21,7 +21,7 @@ def restored() -> Iterator[None]:
 
 
 class Cyclic:
-    """Refers to itself."""
+    """Object that refers to itself."""
 
     def __init__(self) -> None:
         self.me = self
@@ -29,7 +29,7 @@ class Cyclic:
 
 @pytest.mark.usefixtures("restored")
 def test_what_is_loaded_is_left_alone_and_new_cycles_are_still_collected() -> None:
-    """The old are frozen; a cycle that is made later goes as soon as many objects came after it."""
+    """Existing objects are frozen, and later cycles are still collected."""
     settle_heap()
     assert gc.get_freeze_count() > 1_000
     seen = weakref.ref(Cyclic())

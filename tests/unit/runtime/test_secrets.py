@@ -1,4 +1,4 @@
-"""What must not be said isn't, wherever it turns up."""
+"""Masking of secrets wherever they appear."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLANTED = 'pl4nted "s3cret"/ü+=='
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let no test mask what another one planted, and logs be as they were."""
+    """Isolate secrets and logging of each test."""
     monkeypatch.setattr(secrets, "_known", set())
     monkeypatch.setattr(secrets, "_pattern", None)
     root = logging.getLogger()
@@ -59,14 +59,14 @@ def spellings() -> list[str]:
     ],
 )
 def test_a_secret_is_known_however_it_is_set(value: object) -> None:
-    """And masked however it is spelt."""
+    """A secret is masked in every spelling, however it was set."""
     keep_secret([value])
     for spelling in spellings():
         assert masked(f"before {spelling} after") == "before *** after"
 
 
 def test_variables_with_telling_names_are_secrets_too() -> None:
-    """Models' own libraries read them."""
+    """Values of variables with secret names are masked, because model libraries read them."""
     limits = {"MODEL_TOKENS_PER_MINUTE": "100000", "MAX_CONTEXT_TOKENS": "200000"}
     keep_secret([], limits | {"VOYAGE_API_KEY": "pa-123456", "HOME": "/home/somebody"})
     assert masked("pa-123456 at /home/somebody") == "*** at /home/somebody"
@@ -74,7 +74,7 @@ def test_variables_with_telling_names_are_secrets_too() -> None:
 
 
 def test_what_could_be_any_text_is_masked_in_urls_only() -> None:
-    """A password that is a word would garble every line."""
+    """A short or common password is masked in URLs only."""
     keep_secret(["redis://:headrace@localhost:1/0", "postgresql://me:abc@localhost/db"])
     assert masked("headrace:{document.0} abc") == "headrace:{document.0} abc"
     assert masked("redis://:headrace@localhost:1/0") == "redis://:***@localhost:1/0"
@@ -82,7 +82,7 @@ def test_what_could_be_any_text_is_masked_in_urls_only() -> None:
 
 
 def test_errors_mask_what_they_quote() -> None:
-    """Ours wherever they are told, others in the one line of the command line."""
+    """Errors mask secrets in their text."""
     keep_secret([SecretStr(PLANTED)])
     assert str(Unavailable(f"server said {PLANTED}")) == "server said ***"
     assert PLANTED not in one_line(ValueError(f"no number: {PLANTED}"))
@@ -90,13 +90,13 @@ def test_errors_mask_what_they_quote() -> None:
 
 @pytest.mark.parametrize("form", ["console", "json"])
 def test_logs_hold_no_secret_at_any_depth(form: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither in values and messages, nor in tracebacks and the variables of their frames."""
+    """Logs mask secrets in values, messages and tracebacks, and omit local variables."""
     keep_secret([SecretStr(PLANTED)])
     configure_logs("json" if form == "json" else "console", "debug")
     log = structlog.get_logger("here")
     log.info("x", nested={"url": [PLANTED]}, raw=PLANTED.encode())
     logging.getLogger("elsewhere").warning("they said %s", PLANTED)
-    local = "only-in-a-variable"  # as a secret that nobody told of
+    local = "only-in-a-variable"  # like a secret that is not declared
     try:
         int(f"bad: {PLANTED}")
     except ValueError:
@@ -108,7 +108,7 @@ def test_logs_hold_no_secret_at_any_depth(form: str, capsys: pytest.CaptureFixtu
 
 
 def test_nothing_that_holds_a_secret_shows_it() -> None:
-    """A debugger, an assertion or a careless log line prints objects."""
+    """The ``repr`` of settings and options shows no secret."""
     settings = Settings(
         redis_url="redis://:hunter22@localhost/0",
         database_url="postgresql://me:hunter22@localhost/db",
@@ -122,6 +122,6 @@ def test_nothing_that_holds_a_secret_shows_it() -> None:
 
 
 def test_a_models_error_tells_nothing_of_our_objects() -> None:
-    """Libraries quote their TLS context, with its address in memory."""
+    """The first line of a library's error omits objects with memory addresses."""
     error = OSError("Cannot connect to host m.test:443 ssl:<ssl.SSLContext object at 0x7f2a> [no]")
     assert _first_line(error) == "Cannot connect to host m.test:443 [no]"

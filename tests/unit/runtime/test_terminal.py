@@ -1,4 +1,4 @@
-"""Nothing that a terminal obeys gets there, whichever way it takes."""
+"""Terminal safety: no control characters in any output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_harmless(text: str) -> bool:
 
 @pytest.mark.parametrize("hostile", CONTROLS)
 def test_json_is_the_same_and_harmless(hostile: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A program reads what was there; a terminal shows escapes."""
+    """JSON output has control characters escaped and decodes to the same text."""
     print_json({"content": hostile})
     shown = capsys.readouterr().out
     assert is_harmless(shown)
@@ -57,7 +57,7 @@ def test_json_is_the_same_and_harmless(hostile: str, capsys: pytest.CaptureFixtu
 def test_an_error_is_one_harmless_line(
     hostile: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages quote what was asked for; at debug level the traceback does, too."""
+    """Errors are one printable line; a traceback at debug level has no control characters."""
     for error in (UsageError(f"no path {hostile}"), ValueError(hostile)):
         assert one_line(error).isprintable()
     monkeypatch.setenv("HEADRACE_LOG_LEVEL", "debug")
@@ -69,7 +69,7 @@ def test_an_error_is_one_harmless_line(
 def test_dead_letters_are_shown_harmlessly(
     hostile: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event is shown as it came, less what a terminal would obey or take for our own lines."""
+    """A shown event has no control characters, and its lines can't imitate fields."""
     letter = letter_of(f"before{hostile}\n    error  Forged".encode(), detail=hostile)
     monkeypatch.setattr(dead, "_with_letters", lambda _: letter)
     dead.show(letter.id)
@@ -84,7 +84,7 @@ def test_dead_letters_are_shown_harmlessly(
 
 @pytest.mark.parametrize("hostile", [*CONTROLS, "[/]", "[red]model[/red]"])
 def test_names_in_status_are_shown_as_they_are(hostile: str) -> None:
-    """The name of a model is no markup, and no escape sequence."""
+    """A model's name is shown without markup and escape sequences."""
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as shown:
         console.print(table([{"project": "p", "model": hostile}]))
@@ -97,7 +97,7 @@ def test_names_in_status_are_shown_as_they_are(hostile: str) -> None:
 def test_logs_are_harmless(
     form: str, hostile: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ours, those of libraries, and tracebacks."""
+    """Logs of the program and of libraries, and tracebacks, have no control characters."""
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)

@@ -8,7 +8,7 @@ from sources.inspection import to_document
 from sources.types import Skip
 
 A, B = "q7Xw9LzT4vRk2mYpHs8d", "N3bGf6JcVu1eKaZo5WtQ"
-"""Parts of tokens: a whole one in this file would keep it out of the index."""
+"""Parts of tokens: a whole token would keep this file out of the index."""
 KEY = "-----BEGIN RSA " + "PRIVATE KEY-----"
 BODY = f"{A}{B}{B}\n{A}{B}{A}\n"
 
@@ -33,7 +33,7 @@ BODY = f"{A}{B}{B}\n{A}{B}{A}\n"
     ],
 )
 def test_a_token_or_a_private_key_is_found(text: str) -> None:
-    """Whole, and as configuration files and code have it."""
+    """A token or private key is detected, also inside configuration files and code."""
     assert to_document("a.txt", text.encode()) is Skip.SECRET
     assert to_document("a.txt", text.encode(), included=True) == text
 
@@ -53,7 +53,7 @@ def test_a_token_or_a_private_key_is_found(text: str) -> None:
     ],
 )
 def test_what_only_looks_like_one_is_taken(text: str) -> None:
-    """Placeholders, examples, base64, hashes, and code about secrets."""
+    """Placeholders, examples, base64, hashes and code about secrets are not taken for secrets."""
     assert to_document("a.py", text.encode()) == text
 
 
@@ -68,5 +68,5 @@ def test_what_only_looks_like_one_is_taken(text: str) -> None:
     ],
 )
 def test_no_text_takes_for_ever(text: str) -> None:
-    """Expressions that look back are given a part of a text only."""
+    """Inspection of long adversarial texts ends quickly."""
     assert to_document("a.py", text.encode()) == text

@@ -17,14 +17,14 @@ from tests.support.syncs import MemorySource, Synced, begin
 
 
 def held(**texts: str) -> Synced:
-    """An index that holds these texts, of a source of which nothing is remembered."""
+    """Index that holds the texts, of a source without a stored state."""
     return Synced(held={uri: Held(content_hash(text)) for uri, text in texts.items()})
 
 
 def steps(
     before: Synced, files: dict[str, str], similar: dict[str, str] | None = None
 ) -> list[tuple[str, ...]]:
-    """What a sync publishes: change, uri, and the old uri of a rename."""
+    """Steps of a sync: change, uri, and the old uri of a rename."""
     changes = list(begin(MemorySource(files, similar or {}), before))
     return [
         (one.change, one.uri) if one.old_uri is None else (one.change, one.uri, one.old_uri)
@@ -33,12 +33,12 @@ def steps(
 
 
 def test_a_first_sync_publishes_every_file_in_order() -> None:
-    """The index holds nothing, so everything is new."""
+    """A first sync publishes every file in order of uri."""
     assert steps(held(), {"b": "2", "a": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
 def test_edits_deletes_and_new_files_are_told_apart() -> None:
-    """Upserts come before deletes."""
+    """A sync publishes edits and new files, then deletes."""
     assert steps(held(a="1", b="2", c="3"), {"a": "1", "b": "4", "d": "5"}) == [
         ("upsert", "b"),
         ("upsert", "d"),
@@ -47,17 +47,17 @@ def test_edits_deletes_and_new_files_are_told_apart() -> None:
 
 
 def test_equal_texts_elsewhere_are_a_rename_and_each_old_file_is_used_once() -> None:
-    """Two copies and one original: one rename, one new file."""
+    """Two copies of a removed file are one rename and one new file."""
     assert steps(held(a="1"), {"x": "1", "y": "1"}) == [("rename", "x", "a"), ("upsert", "y")]
 
 
 def test_a_copy_is_not_a_rename() -> None:
-    """The original is still there."""
+    """A copy beside its original is an upsert."""
     assert steps(held(a="1"), {"a": "1", "b": "1"}) == [("upsert", "b")]
 
 
 def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
-    """A hint that doesn't fit what is known is left alone."""
+    """A similar file is a rename only if the old file was removed."""
     now = {"new": "3", "kept": "2", "other": "4"}
     assert steps(held(old="1", kept="2"), now, {"new": "old", "other": "kept"}) == [
         ("rename", "new", "old"),
@@ -66,12 +66,12 @@ def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
 
 
 def test_swapped_files_are_two_edits() -> None:
-    """Both uris exist before and after."""
+    """Files whose uris both existed before are edits, not renames."""
     assert steps(held(a="1", b="2"), {"a": "2", "b": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
 def test_changes_on_their_way_are_not_published_twice() -> None:
-    """Neither an edit, a delete nor a rename; an edit since then is."""
+    """A pending change is not published again unless the file changed since."""
     before = held(a="1", b="2", c="3")
     state = State(
         pending={
@@ -88,7 +88,7 @@ def test_changes_on_their_way_are_not_published_twice() -> None:
 
 
 def test_tokens_of_earlier_changes_are_settled() -> None:
-    """Applied ones are forgotten, refused ones remembered with the reason, vanished ones lost."""
+    """Applied changes are dropped, refused ones kept with the reason, and vanished ones lost."""
     state = State(
         pending={uri: (f"live:0:{number}-0", uri) for number, uri in enumerate("abcd")}
         | {"old": ("live:0:1-0", GONE)}
@@ -100,7 +100,7 @@ def test_tokens_of_earlier_changes_are_settled() -> None:
 
 
 def test_a_refused_change_is_published_again_once_it_differs() -> None:
-    """The same text is reported with the reason, unless all is published."""
+    """A refused change is published again if its text changed or all is published."""
     state = State(rejected={"a": (want(content_hash("1")), "too big")})
     run = begin(MemorySource({"a": "1"}), Synced(state))
     assert list(run) == []
@@ -112,7 +112,7 @@ def test_a_refused_change_is_published_again_once_it_differs() -> None:
 
 
 def test_a_preview_says_of_every_change_why() -> None:
-    """Also of files that no sync has read yet."""
+    """A preview gives the reason of each change."""
     before = held(same="0", edited="1", gone="2", old="3")
     source = MemorySource({"same": "0", "edited": "4", "new": "5", "moved": "3"})
     run = begin(source, before, read_all=True)
@@ -149,7 +149,7 @@ def test_a_preview_says_of_every_change_why() -> None:
     ],
 )
 def test_text_is_read_by_what_the_file_says_of_itself(raw: bytes, expected: str | Skip) -> None:
-    """Marks and declarations are honoured; nothing is guessed."""
+    """Text is decoded by its byte order mark or declaration, without guessing."""
     assert to_text(raw) == expected
 
 
@@ -200,12 +200,12 @@ def test_text_is_read_by_what_the_file_says_of_itself(raw: bytes, expected: str 
     ],
 )
 def test_permanent_links_are_made_of_the_remote(remote: str, expected: str | None) -> None:
-    """Four forges in every spelling of their URLs; secrets are dropped, others have no links."""
+    """Links are made for four forges from any form of their URLs, without credentials."""
     assert permalink_template(remote) == expected
 
 
 def test_the_nearest_rule_that_matches_decides() -> None:
-    """Rules further down go before those further up, as in git."""
+    """Rules of inner folders override those of outer ones, as in git."""
     clock = MatchClock()
     top = IgnoreRules(git=Rules(["*.log", "build/", "/only-here"], clock))
     inner = IgnoreRules(git=Rules(["!keep.log"], clock), base="inner/", above=top)
@@ -219,7 +219,7 @@ def test_the_nearest_rule_that_matches_decides() -> None:
 
 
 def test_names_that_no_uri_can_hold_are_refused() -> None:
-    """Not UTF-8, or longer than the limit of uris, which is one of bytes."""
+    """A name that is not UTF-8, or longer than the limit in bytes, gives no uri."""
     assert to_uri("a b\n'ü".encode()) == "a b\n'ü"
     assert to_uri(b"\xff") is None
     assert to_uri(b"x" * 2049) is None
@@ -229,7 +229,7 @@ def test_names_that_no_uri_can_hold_are_refused() -> None:
 
 @pytest.mark.parametrize("line", ["!", "\\", "/\\", "![{-*]#a", ")\\-[?({-^]^", "}[\\-(b](}"])
 def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
-    """As git does; the others hold."""
+    """Invalid rules are left out, and the others apply."""
     rules = Rules([line, "*.log"], MatchClock())
     assert rules.verdict("a.log")
     assert rules.verdict("a.md") is None
@@ -237,26 +237,26 @@ def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
 
 @pytest.mark.parametrize("line", ["*a*a*a*a*a", "**/a/**/a/**/a/**/a/**", "x/*****?*?*?*?*/y"])
 def test_rules_that_take_for_ever_are_refused(line: str) -> None:
-    """Each star multiplies the time of a match by the length of the path."""
+    """Rules with too many stars are refused."""
     with pytest.raises(UsageError, match="stars"):
         Rules([line], MatchClock())
 
 
 def test_matching_ends_in_time() -> None:
-    """Rules that are each quick enough may still be too many."""
+    """Matching raises UsageError after its time limit."""
     rules = Rules(["*a*a*b"] * 20, MatchClock(timedelta(microseconds=10)))
     with pytest.raises(UsageError, match="too long to match"):
         rules.verdict("a" * 100)
 
 
 def test_an_address_that_no_event_can_hold_gives_no_links() -> None:
-    """A remote's address is whatever a repository says."""
+    """A remote address that is too long gives no links."""
     assert permalink_template("https://github.com/owner/name") is not None
     assert permalink_template(f"https://github.com/owner/{'n' * 2000}") is None
 
 
 def test_a_state_survives_json() -> None:
-    """What is kept in the database is what was given; one of another version is nothing."""
+    """A state is equal after JSON; a missing one or one of another version is empty."""
     kept = State(
         files={"a": ("1", "f" * 64), "b": ("2", mark_of(Skip.ENCODING))},
         pending={"ü": ("live:0:1-0", want("0" * 64, ["y", "x"]))},
@@ -273,7 +273,7 @@ def test_a_state_survives_json() -> None:
 
 
 def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
-    """The same change in two projects is two events."""
+    """Event ids differ by project and are equal for the same change."""
     change = Change("upsert", "a", "w", Why.NEW, content="text")
     first = document_changed(change, "one")
     assert first.id == document_changed(change, "one").id
@@ -282,7 +282,7 @@ def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
 
 
 def test_a_prefix_stands_before_uris_and_not_in_links() -> None:
-    """A permanent link leads to the path in the repository."""
+    """A permanent link contains the path in the repository, without the prefix."""
     link = "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"
     change = Change("rename", "a b", "w", Why.RENAMED, "old", "text", permalink_template=link)
     data = document_changed(change, "one", prefix="docs/").data

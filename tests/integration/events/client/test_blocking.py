@@ -52,7 +52,7 @@ async def test_an_event_id_is_published_once(redis: Redis, redis_url: str) -> No
 
 
 async def test_outcomes_are_yielded_one_by_one(redis: Redis, redis_url: str) -> None:
-    """Until none is left, or none arrives in time."""
+    """Outcomes are yielded until all have arrived, and a missing one raises Unavailable."""
     with BlockingClient.connect(redis_url) as client:
 
         def publish() -> list[Receipt]:

@@ -1,4 +1,4 @@
-"""Durable publishing: kept first, published, kept until it is archived."""
+"""Durable publishing: an event is stored in the outbox until it is archived."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import within
 async def test_an_event_is_kept_with_its_place_until_it_is_archived(
     durable: Durable, archive: Archive
 ) -> None:
-    """The archive takes it out, and nothing else does."""
+    """The outbox keeps an event with its position until it is archived."""
     event = change()
     receipt = await durable.publish(event, Lane.BULK)
     row = (await durable.rows())[event.id]
@@ -34,28 +34,28 @@ async def test_an_event_is_kept_with_its_place_until_it_is_archived(
 
 
 async def test_an_event_that_is_not_durable_is_not_kept(durable: Durable) -> None:
-    """Only those that ask for it pay for it."""
+    """Only durable events are stored in the outbox."""
     await durable.publish(change())
     await durable.publisher.publish(change("b.md"))
     assert len(await durable.rows()) == 1
 
 
 async def test_events_of_several_projects_are_kept_in_one_call(durable: Durable) -> None:
-    """Each in its own."""
+    """Events of several projects can be published in one call."""
     events = [change(), change(project="other"), change("b.md")]
     await durable.publisher.publish_many(events, durable=True)
     assert (await durable.rows()).keys() == {events[0].id, events[2].id}
 
 
 async def test_publishing_durably_without_an_outbox_is_refused(redis: Redis) -> None:
-    """Nothing is published then."""
+    """Without an outbox durable publishing is refused, and nothing is published."""
     with pytest.raises(ConfigurationError, match="outbox"):
         await Publisher(redis, NAMES).publish(change(), durable=True)
     assert not await redis.keys("*")
 
 
 async def test_the_blocking_client_publishes_durably_too(redis_url: str, redis: Redis) -> None:
-    """With an outbox, which it lacks here."""
+    """The blocking client also refuses durable publishing without an outbox."""
     with BlockingClient.connect(redis_url) as client:
         with pytest.raises(ConfigurationError, match="outbox"):
             await asyncio.to_thread(client.publish, change(), durable=True)
@@ -67,7 +67,7 @@ async def test_the_blocking_client_publishes_durably_too(redis_url: str, redis: 
 async def test_nothing_is_published_that_could_not_be_kept(
     durable: Durable, worker: Database, redis: Redis
 ) -> None:
-    """Postgres comes first."""
+    """Nothing is published if Postgres can't store the event."""
     await worker.close()
     with pytest.raises(Unavailable):
         await durable.publish(change())
@@ -75,7 +75,7 @@ async def test_nothing_is_published_that_could_not_be_kept(
 
 
 async def test_publishing_again_keeps_one_event(durable: Durable) -> None:
-    """Also when the first try died before it came to Redis."""
+    """An event that is published again is stored once, also if the first attempt failed early."""
     event = change()
     await durable.keep(event)
     first = await durable.publish(event)
@@ -89,7 +89,7 @@ async def test_publishing_again_keeps_one_event(durable: Durable) -> None:
 async def test_big_content_is_kept_by_reference(
     redis: Redis, worker: Database, kept: ArchiveAt
 ) -> None:
-    """It is in Postgres before the event is, and comes with it into the archive."""
+    """Large content of a durable event is stored by reference and reaches the archive."""
     durable = Durable.at(redis, worker, inline_limit_bytes=10)
     event = change(content="more than ten bytes")
     await durable.publish(event)
@@ -106,7 +106,7 @@ async def test_big_content_is_kept_by_reference(
 async def test_many_publishers_of_the_same_events_do_not_block_each_other(
     durable: Durable,
 ) -> None:
-    """In whatever order they publish them."""
+    """Publishers of the same events in different orders do not block each other."""
     events = [change(f"{number}.md") for number in range(100)]
     orders = [events, events[::-1], events[50:] + events[:50]] * 3
     async with within(20):
@@ -119,7 +119,7 @@ async def test_many_publishers_of_the_same_events_do_not_block_each_other(
 async def test_a_place_is_noted_without_waiting_for_the_archive(
     durable: Durable, worker: Database
 ) -> None:
-    """Which takes out many events at once, in an order of its own."""
+    """Positions are recorded while another transaction removes an event of the same batch."""
     event, other = change(), change("b.md")
     await durable.keep(event, other)
     assigned = [

@@ -1,4 +1,4 @@
-"""Redis is lost with durable changes in it: workers index them all the same, in their order."""
+"""Recovery of durable changes after a loss of Redis: workers index them in their order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[4]
 
 
 async def found(client: Client, receipt: Receipt, text: str) -> QueryAnswer:
-    """An answer that reflects a receipt's change."""
+    """Answer that reflects the receipt's change."""
     answer = await client.ask(
         PROJECT, text, mode="keyword", min_event=receipt.token, max_wait=timedelta(seconds=10)
     )
@@ -35,12 +35,12 @@ async def found(client: Client, receipt: Receipt, text: str) -> QueryAnswer:
 
 
 def cited(answer: QueryAnswer) -> set[str]:
-    """The documents of an answer."""
+    """Uris that the answer cites."""
     return {result.citation.uri for result in answer.results}
 
 
 async def lose_and_republish(durable: Durable, expected: int) -> None:
-    """Flush Redis, and bring back what can be."""
+    """Flush Redis and republish what the outbox has."""
     await durable.redis.flushall()
     assert await durable.republish() == expected
 
@@ -48,7 +48,7 @@ async def lose_and_republish(durable: Durable, expected: int) -> None:
 async def test_changes_that_no_worker_had_seen_are_indexed_in_their_order(
     durable: Durable, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """Whatever order they come back in; tokens answer ``min_event``, and outcomes name them."""
+    """Republished changes take effect in their original order, and their tokens stay valid."""
     versions = [change("plan.md", f"The plan of the {name}.") for name in "abcdefgh"]
     receipts: list[Receipt] = []
     for number, version in enumerate(versions):
@@ -69,7 +69,7 @@ async def test_changes_that_no_worker_had_seen_are_indexed_in_their_order(
 async def test_deletions_and_renames_come_back_too(
     durable: Durable, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """Tombstones keep out what was older."""
+    """Republished deletes and renames take effect."""
     await durable.publish(change("gone.md", "Gone with the wind."))
     await durable.publish(change("old.md", "Moved by the wind."))
     deleted = await durable.publish(change("gone.md", None, change="delete"))
@@ -85,7 +85,7 @@ async def test_deletions_and_renames_come_back_too(
 async def test_a_change_made_after_the_loss_stands(
     durable: Durable, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """The republished one comes behind it in the stream, and is the older one all the same."""
+    """A change published after the loss wins over an older one that is republished later."""
     before = await durable.publish(change("plan.md", "The plan of yesterday."))
     await durable.redis.flushall()
     after = await durable.publish(change("plan.md", "The plan of today."))
@@ -99,7 +99,7 @@ async def test_a_change_made_after_the_loss_stands(
 async def test_what_was_indexed_but_not_archived_is_not_indexed_again(
     durable: Durable, redis_url: str, database: FreshDatabase
 ) -> None:
-    """The ledger knows its place; only the archive needs it still."""
+    """A change that is already in the ledger is republished and reported as a duplicate."""
     async with headrace(redis_url, database, only=["indexer"]) as running:
         event = change()
         receipt = await durable.publish(event)
@@ -114,7 +114,7 @@ async def test_what_was_indexed_but_not_archived_is_not_indexed_again(
 async def test_the_worker_brings_back_what_is_lost_by_itself(
     durable: Durable, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """A publisher was killed after it had kept its event; a worker finds it."""
+    """A worker publishes events that a killed publisher left in the outbox."""
     event = change("kept.md", "Kept in time.")
     await durable.keep(event)
     await durable.execute("update outbox set created_at = created_at - interval '1 minute'")
@@ -128,7 +128,7 @@ async def test_the_worker_brings_back_what_is_lost_by_itself(
 async def test_a_killed_publisher_loses_nothing_that_it_had_kept(
     durable: Durable, redis: Redis, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """Killed while Redis took no writes: each event is published once, and in order."""
+    """A publisher killed while writes are paused has published each event once, in order."""
     events = [change("a.md", f"version {number}") for number in range(20)]
     environment = environment_of(redis_url, database, tmp_path / "home")
     await redis.client_pause(60_000, all=False)
@@ -157,7 +157,7 @@ async def test_a_killed_publisher_loses_nothing_that_it_had_kept(
 async def test_the_command_publishes_durably(
     durable: Durable, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """It prints the token that the outbox has noted."""
+    """The command prints the token that the outbox has recorded."""
     cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
     event = change()
     result = await cli("publish", "--durable", stdin=event.to_bytes() + b"\n")
@@ -169,7 +169,7 @@ async def test_the_command_publishes_durably(
 async def test_publishing_durably_needs_a_database(
     redis: Redis, redis_url: str, database: FreshDatabase, tmp_path: Path
 ) -> None:
-    """One line says which setting is missing, and nothing is published."""
+    """The error names the missing setting, and nothing is published."""
     cli = Cli(environment_of(redis_url, database, tmp_path / "home"))
     event = change().to_bytes() + b"\n"
     line = (await cli("publish", "--durable", stdin=event, HEADRACE_DATABASE_URL="")).line
@@ -179,7 +179,7 @@ async def test_publishing_durably_needs_a_database(
 
 
 async def _none_is_blocked(redis: Redis) -> bool:
-    """Whether no client waits for the end of the pause: its command would be carried out."""
+    """True if no client is blocked; a blocked command would run after the pause."""
     return not any("b" in client["flags"] for client in await redis.client_list())
 
 

@@ -1,4 +1,4 @@
-"""Publishing on a real server."""
+"""Publisher on a real server."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_changes_spread_over_partitions_by_document(redis: Redis) -> None:
 
 
 class Shelf:
-    """Content by hash, in memory."""
+    """Content store in memory."""
 
     def __init__(self) -> None:
         self.contents: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A publisher's network fails in the middle of a call: each event is in the log once."""
+"""Network failures during publishing: each event is in the log once."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CHANGES = [
     DocumentChanged(id=f"e{number}", data=DocumentChange(project="p", uri=f"{number}", content="x"))
     for number in range(600)
 ]
-"""More than two round trips of them."""
+"""Enough changes for more than two round trips."""
 SOCKET_TIMEOUT = "?socket_timeout=0.3"
 PATIENCE = timedelta(seconds=0.6)
 
 
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
-    """Past the proxy; the server knows the script."""
+    """Direct connection, without the proxy; its server has the script loaded."""
     client = connect(redis_url)
     await Publisher(client, NAMES).publish(CHANGES[0])
     yield client
@@ -47,14 +47,14 @@ async def proxy(redis_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def far(redis: Redis, proxy: Proxy) -> AsyncIterator[Redis]:
-    """Through the proxy; it gives up sooner than by default, as these tests do everything."""
+    """Connection through the proxy, with a shorter timeout than the default."""
     client = connect(proxy.url + SOCKET_TIMEOUT)
     yield client
     await client.aclose()
 
 
 async def entries(redis: Redis) -> Counter[str]:
-    """How often each event id is in the log."""
+    """Number of entries by event id."""
     found = await read_stream(redis, BULK)
     return Counter(parse_event(entry.fields[b"event"]).id for entry in found)
 
@@ -77,7 +77,7 @@ async def assert_each_is_there_once(redis: Redis, receipts: Sequence[Receipt]) -
 async def test_an_event_is_added_once(
     redis: Redis, proxy: Proxy, far: Redis, way: Way, pattern: bytes, fault: Fault
 ) -> None:
-    """Requests and replies are cut, lost, late or never come; receipts name the one entry."""
+    """An event is added once although requests or replies are cut, lost or late."""
     trap = proxy.trap(way, pattern, fault)
     receipts = await Publisher(far, NAMES).publish_many(CHANGES, Lane.BULK)
     proxy.heal()
@@ -88,7 +88,7 @@ async def test_an_event_is_added_once(
 async def test_a_reply_that_is_late_by_more_than_two_timeouts(
     redis: Redis, proxy: Proxy, far: Redis
 ) -> None:
-    """A stall of 12 s against timeouts of 5 s, and all of it a sixteenth of that."""
+    """A reply that is later than two timeouts leads to no second entry."""
     publishing = asyncio.create_task(Publisher(far, NAMES).publish_many(CHANGES, Lane.BULK))
     proxy.stall(Way.TO_CLIENT)
     await eventually(lambda: proxy.accepted == 3, "it tries a third time")
@@ -99,7 +99,7 @@ async def test_a_reply_that_is_late_by_more_than_two_timeouts(
 async def test_a_call_that_failed_is_safely_repeated(
     redis: Redis, proxy: Proxy, far: Redis
 ) -> None:
-    """Patience ends before the stall; what was published then isn't published again."""
+    """A call that failed can be repeated without publishing an event twice."""
     publisher = Publisher(far, NAMES, patience=PATIENCE)
     proxy.trap(Way.TO_SERVER, b'"e300"', Fault.STALL, times=1_000)
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""Asking and replying on a real server, with a worker of five lines."""
+"""Questions and replies on a real server, with a minimal worker."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ async def test_a_hostile_reply_to_writes_nothing(redis: Redis, reply_to: str) ->
 async def test_a_query_whose_reply_can_not_be_added_stays_pending(
     redis: Redis, blocked: str, error: type[Exception]
 ) -> None:
-    """Until it is in the dead letters: a worker may die before that."""
+    """A query stays pending if its reply can't be added, so that no crash can lose it."""
     reply_to = NAMES.replies("me")
     client: Any = redis
     await client.execute_command(*blocked.format(key=reply_to).split())
@@ -258,7 +258,7 @@ async def test_a_query_whose_reply_can_not_be_added_stays_pending(
 
 
 async def test_a_reply_is_sent_also_where_redis_is_full(redis: Redis) -> None:
-    """Or those who ask would get none while the workers catch up."""
+    """A reply is sent even if Redis has reached its memory limit."""
     reply_to = NAMES.replies("me")
     entry_id, query = await pending_query(redis, reply_to)
     await redis.config_set("maxmemory", 1)
@@ -298,7 +298,7 @@ async def test_waiting_returns_the_outcome_of_each_change(redis: Redis, redis_ur
 async def test_outcomes_are_followed_while_more_is_published(
     redis: Redis, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of all partitions at once, however few outcomes their streams keep."""
+    """Outcomes of all partitions are followed even if the streams keep only a few."""
     monkeypatch.setattr(outcomes, "_KEEP_OUTCOMES", 50)
     names = Names(partitions=3)
     told = Outcomes(redis, names)
@@ -345,7 +345,7 @@ async def test_the_blocking_client_publishes_and_asks(redis: Redis, redis_url: s
 
 
 async def test_a_blocking_client_says_why_it_cannot_be_used(redis_url: str) -> None:
-    """After a fork its thread is gone, and a call would wait for ever."""
+    """A blocking client raises UsageError after a fork, because its thread does not exist there."""
     program = (
         "import os, sys\n"
         "from headrace import BlockingClient, UsageError\n"

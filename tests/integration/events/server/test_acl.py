@@ -1,4 +1,4 @@
-"""Redis users: everything that a role does works by its own, and nothing else."""
+"""Redis users: each role can do its own work, and nothing else."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ NOBODY = (
     f"XADD {FOREIGN} * event {{}}",
     f"XRANGE {FOREIGN} - +",
 )
-"""What no role may do."""
+"""Commands that no role may run."""
 
 FORBIDDEN: dict[Role, tuple[str, ...]] = {
     Role.PUBLISHER: (
@@ -103,7 +103,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XCLAIM {LIVE} indexer me 0 1-1",
     ),
 }
-"""What one role may not, whatever the version of Redis."""
+"""Commands that a role may not run, in any version of Redis."""
 
 FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
     Role.PUBLISHER: (
@@ -135,30 +135,30 @@ FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
         f"UNLINK {DEAD}",
     ),
 }
-"""What needs users whose commands are tied to keys."""
+"""Commands that only a Redis with rules per key can refuse."""
 
 
 @pytest.fixture
 async def doors(own_redis: CrashableRedis) -> Doors:
-    """A server of its own, with users, once for each version that is here."""
+    """Server with users for one test; the test runs once per installed version."""
     return await open_doors(own_redis.url)
 
 
 @pytest.fixture
 async def admin(doors: Doors) -> AsyncIterator[Redis]:
-    """The user who may do everything."""
+    """Client of the user with all rights."""
     async with Redis.from_url(doors.admin_url, decode_responses=True) as client:
         yield client
 
 
 async def refusals(admin: Redis) -> list[tuple[str, str]]:
-    """User and command, or key, of what was refused."""
+    """User, and command or key, of each refused command."""
     rows: Sequence[Any] = await admin.acl_log()
     return [(row["username"], row["object"]) for row in rows]
 
 
 async def letters(doors: Doors, expected: int) -> list[DeadLetter]:
-    """Dead letters as the operator lists them, once they are so many."""
+    """Dead letters as the operator lists them, once there are as many as expected."""
     redis = connect(doors.url(Role.OPERATOR))
     try:
 
@@ -174,7 +174,7 @@ async def letters(doors: Doors, expected: int) -> list[DeadLetter]:
 async def test_each_role_does_its_work_by_its_own_user(
     doors: Doors, admin: Redis, database: Database, tmp_path: Path
 ) -> None:
-    """Publish, wait, index, embed, archive, ask, answer, bury: and Redis has refused nothing."""
+    """Workers, clients and operators work with their own users, and Redis refuses no command."""
     publisher = doors.url(Role.PUBLISHER)
     common = {"model": HASHING_MODEL, "home": tmp_path}
     answerer_url = database.worker_url.replace("headrace_worker@", "headrace_answerer@")
@@ -209,7 +209,7 @@ async def test_each_role_does_its_work_by_its_own_user(
 
 
 async def _operate(doors: Doors, database: Database, home: Path) -> None:
-    """What status, dead, doctor and replay do beside the workers."""
+    """Run the commands of an operator beside the workers."""
     async with tools(doors.url(Role.OPERATOR), database, home=home) as opened:
         assert {one.dead_letters for one in await read_backlog(opened.redis, NAMES)} == {0, 1}
         dead = DeadLetters(opened.redis, NAMES)
@@ -225,7 +225,7 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
 
 
 async def _request_vectors(opened: Tools) -> None:
-    """As a repair does that has found lost requests."""
+    """Request vectors, as a repair of lost requests does."""
     waiting = PendingDocument(
         event_id="1",
         published_at=datetime.now(UTC),
@@ -241,7 +241,7 @@ async def _request_vectors(opened: Tools) -> None:
 
 @pytest.mark.parametrize("role", Role)
 async def test_no_role_may_do_more(doors: Doors, admin: Redis, role: Role) -> None:
-    """Every command is refused for lack of permission, and has no effect."""
+    """Commands beyond the role are refused and have no effect."""
     await admin.xadd(LIVE, {"event": "{}"})
     commands = (*NOBODY, *FORBIDDEN[role], *(FORBIDDEN_BY_KEY[role] if doors.ties_keys else ()))
     client: Any = Redis.from_url(doors.url(role))
@@ -264,7 +264,7 @@ async def _is_refused(client: Any, command: str) -> bool:
 async def test_users_are_brought_to_the_same_rules_again(
     doors: Doors, admin: Redis, role: Role
 ) -> None:
-    """Whoever is connected stays so, and what somebody has added is gone."""
+    """Rules are restored without disconnecting users, and added rights are removed."""
     name = f"headrace_{role}"
     as_admin: Any = admin
     before: Any = await admin.acl_getuser(name)
@@ -279,7 +279,7 @@ async def test_users_are_brought_to_the_same_rules_again(
 
 
 async def test_a_refusal_is_never_taken_for_an_empty_stream(admin: Redis, doors: Doors) -> None:
-    """Nothing handled, nothing waiting: whoever may not look doesn't know that."""
+    """A missing permission raises an error instead of reading as an empty stream."""
     as_admin: Any = admin
     name = "headrace_operator"
     rules = "reset on nopass +@all ~* -xinfo"
@@ -296,14 +296,14 @@ async def test_a_refusal_is_never_taken_for_an_empty_stream(admin: Redis, doors:
 async def test_a_worker_by_a_publisher_s_user_does_not_start(
     doors: Doors, database: Database
 ) -> None:
-    """It would wait for permission as for a server that is away."""
+    """A worker without permission fails at the start instead of waiting."""
     with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):
         async with headrace(doors.url(Role.PUBLISHER), database, model=HASHING_MODEL):
             pytest.fail("it is ready")
 
 
 async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
-    """Who, what, and how to get a user who may."""
+    """The error names the missing permission and the command that makes users."""
     redis = connect(doors.url(Role.PUBLISHER))
     try:
         with pytest.raises(ConfigurationError, match=r"Redis denied permission: .*headrace access"):

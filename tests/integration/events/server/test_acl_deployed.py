@@ -1,4 +1,4 @@
-"""Redis as docker-compose.yml starts it: nobody gets in without a password, and users stay."""
+"""Deployed Redis, as docker-compose.yml starts it: passwords, and users after a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 @contextmanager
 def process(directory: Path, binary: Path, password: str) -> Iterator[None]:
-    """The deployed command, with another directory and program, until it is left."""
+    """Run the deployed command with another directory and program."""
     shell, flag, script = COMPOSE["services"]["redis"]["command"]
     server = f"{binary} --port 0 --unixsocket {directory}/redis.sock --dir {directory}"
     for deployed, here in {
@@ -63,7 +63,7 @@ async def _answers(url: str) -> bool:
 
 @pytest.mark.parametrize("binary", redis_binaries(), ids=lambda path: path.parents[2].name)
 async def test_users_outlive_a_restart(tmp_path: Path, binary: Path) -> None:
-    """Also a kill, and a new password of the owner."""
+    """Users outlive a kill and a new owner's password."""
     async with deployed(tmp_path, binary, "first-password") as url:
         assert not await _answers(url.replace("default:first-password@", ""))
         doors = await open_doors(url)

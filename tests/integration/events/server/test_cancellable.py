@@ -1,4 +1,4 @@
-"""A cancellation reaches a task whatever it is doing with Redis at that moment."""
+"""Cancellation of tasks at any point of a Redis command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def talk_for_ever(redis: Redis) -> None:
 
 
 async def test_no_cancellation_is_lost(redis_url: str) -> None:
-    """Tasks are cancelled at each step of the event loop of a command; each one ends."""
+    """A task that is cancelled at any step of a command ends."""
     redis = connect(redis_url)
     for step in [step for step in range(STEPS) for _ in range(TRIES)]:
         task = asyncio.create_task(talk_for_ever(redis))
@@ -33,7 +33,7 @@ async def test_no_cancellation_is_lost(redis_url: str) -> None:
 
 
 async def test_a_cancelled_command_leaves_no_reply_for_the_next(redis_url: str) -> None:
-    """Whatever a task was cut off from, nobody else reads its reply."""
+    """No later command reads the reply of a cancelled one."""
     redis = connect(redis_url)
     for step in range(STEPS):
         task = asyncio.create_task(talk_for_ever(redis))

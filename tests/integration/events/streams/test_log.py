@@ -1,4 +1,4 @@
-"""Dead letters, watermark, backlog and the server itself, on a real server."""
+"""Dead letters, watermark, backlog and server checks, on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transport survives: dead workers, lost connections, lost data. On real Redis."""
+"""Transport after dead workers, lost connections and lost data, on real Redis."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def applied_by(redis: Redis) -> Counter[str]:
 
 
 class Recorder:
-    """A handler that only remembers."""
+    """Handler that records its deliveries."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery[str]] = []
@@ -73,7 +73,7 @@ class Recorder:
 
 
 async def pend(redis: Redis, consumer: str, *, deliveries: int, idle: timedelta) -> None:
-    """Let a consumer that is no more have every entry pending."""
+    """Make every entry pending for a consumer that no longer exists."""
     await redis.xgroup_create(STREAM, GROUP, id="0", mkstream=True)
     reply: Any = await redis.xreadgroup(GROUP, consumer, {STREAM: ">"})
     entry_ids = [entry_id for entry_id, _ in reply[0][1]]
@@ -86,7 +86,7 @@ async def pend(redis: Redis, consumer: str, *, deliveries: int, idle: timedelta)
 async def test_a_killed_workers_events_are_taken_over(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Kill -9 in flight: others have the events within lease + claim interval."""
+    """Events of a killed worker are taken over within the lease and the claim interval."""
     events = [f"event {n}" for n in range(10)]
     await publish(own_client, *events)
     with worker_process(own_redis.url, "held") as process:
@@ -105,7 +105,7 @@ async def test_a_killed_workers_events_are_taken_over(
 async def test_an_event_that_kills_its_workers_takes_nobody_along(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Its neighbours lose no attempts by having been fetched with it."""
+    """An event that kills its workers becomes a dead letter, and its neighbours do not."""
     await publish(own_client, *(f"event {n}" for n in range(5)), "event poison")
     await publish(own_client, *(f"event {n}" for n in range(5, 10)))
     for _ in range(FAST.max_deliveries):
@@ -122,7 +122,7 @@ async def test_an_event_that_kills_its_workers_takes_nobody_along(
 async def test_too_many_deliveries_are_dead_lettered_on_takeover(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """An event whose attempts are used up doesn't reach a handler again, and the hook hears."""
+    """An event without attempts left is dead-lettered and reported, and reaches no handler."""
     heard: list[str] = []
 
     async def on_dead(letter: Any) -> None:
@@ -139,7 +139,7 @@ async def test_too_many_deliveries_are_dead_lettered_on_takeover(
 
 
 async def test_a_live_lease_is_respected(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """Work that takes several leases isn't given to anybody else."""
+    """Work that takes several leases is not taken over."""
     begun = Recorder()
     release = asyncio.Event()
 
@@ -160,7 +160,7 @@ async def test_a_live_lease_is_respected(own_redis: CrashableRedis, own_client: 
 
 
 async def test_a_lost_lease_is_noticed(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """What another consumer took over is not acknowledged by us."""
+    """An event that another consumer has taken over is not acknowledged by its former owner."""
     release = asyncio.Event()
 
     async def slow(batch: Sequence[Delivery[str]]) -> None:
@@ -178,11 +178,11 @@ async def test_a_lost_lease_is_noticed(own_redis: CrashableRedis, own_client: Re
 async def test_a_stopped_process_is_no_thief_when_it_wakes(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """SIGSTOP past the lease, then SIGCONT: what was taken over stays with its new owner."""
+    """A worker that was stopped past its lease does not take its events back."""
     await publish(own_client, "event")
     release = asyncio.Event()
     begun = Recorder()
-    # on a busy machine this process may be kept from renewing a short lease
+    # a busy machine may delay this process's renewals of a short lease
     lease = timedelta(seconds=patience(FAST.lease.total_seconds()))
 
     async def slow(batch: Sequence[Delivery[str]]) -> None:
@@ -205,7 +205,7 @@ async def test_a_stopped_process_is_no_thief_when_it_wakes(
 async def test_a_stop_without_redis_is_bounded(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Nothing can be given back then; the leases will end by themselves."""
+    """A stop without Redis ends in time."""
     recorder = Recorder()
     await publish(own_client, "event")
     async with within(15), batches(own_redis.url, recorder):
@@ -214,7 +214,7 @@ async def test_a_stop_without_redis_is_bounded(
 
 
 async def test_flushall_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """A lost group is made again, counted, and what is published later arrives."""
+    """A flushed group is created again and counted, and later events arrive."""
     recorder = Recorder()
     async with batches(own_redis.url, recorder) as app:
         await publish(own_client, "event 1")
@@ -228,7 +228,7 @@ async def test_flushall_is_survived(own_redis: CrashableRedis, own_client: Redis
 
 
 async def test_a_crash_of_redis_is_survived(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """Redis killed in mid-stream and started again from its file: every event arrives."""
+    """Every event arrives after a crash and restart of Redis."""
     recorder = Recorder()
     events = [f"event {n}" for n in range(200)]
     async with batches(own_redis.url, recorder):
@@ -243,7 +243,7 @@ async def test_a_crash_of_redis_is_survived(own_redis: CrashableRedis, own_clien
 
 
 async def test_redis_may_come_after_the_worker(own_redis: CrashableRedis) -> None:
-    """A worker that starts first waits."""
+    """A worker that starts before Redis waits for it."""
     own_redis.kill()
     recorder = Recorder()
     async with batches(own_redis.url, recorder):
@@ -256,7 +256,7 @@ async def test_redis_may_come_after_the_worker(own_redis: CrashableRedis) -> Non
 async def test_entries_of_a_lost_reply_are_fetched_again(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """What was read for us on a connection that broke is pending for us, and not forgotten."""
+    """Entries whose reply was lost are read again from the consumer's pending list."""
     await publish(own_client, "event")
     await pend(own_client, "known", deliveries=1, idle=timedelta())
     recorder = Recorder()
@@ -268,7 +268,7 @@ async def test_entries_of_a_lost_reply_are_fetched_again(
 async def test_dropped_connections_lose_nothing(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Connections cut again and again while events flow."""
+    """No event is lost when connections are cut repeatedly."""
     recorder = Recorder()
     events = [f"event {n}" for n in range(300)]
     async with batches(own_redis.url, recorder) as app:
@@ -284,7 +284,7 @@ async def test_dropped_connections_lose_nothing(
 async def test_trimmed_entries_dont_stay_pending(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """What was trimmed while pending is counted as lost, on servers of any age."""
+    """Entries that were trimmed while pending are counted as lost."""
     await publish(own_client, "event 1", "event 2", "event 3")
     await pend(own_client, "dead", deliveries=1, idle=FAST.lease)
     await own_client.xtrim(STREAM, maxlen=1, approximate=False)

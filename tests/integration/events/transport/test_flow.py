@@ -1,4 +1,4 @@
-"""How much a worker takes in hand, what waits for what, and how it stops. On real Redis."""
+"""Flow control: windows, isolation of topics, and stops, on real Redis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def forever(_: object) -> None:
 async def test_a_worker_takes_no_more_than_its_window(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """While its handler is stuck, a worker has a bounded number of events in hand."""
+    """A worker with a stuck handler reads no more events than its window."""
     await publish(own_client, *(f"event {n}" for n in range(300)))
     async with batches(own_redis.url, forever, max_size=4) as app:
         window = app.prefetch[TOPIC]
@@ -50,7 +50,7 @@ async def test_a_worker_takes_no_more_than_its_window(
 async def test_a_stuck_bulk_handler_delays_no_query(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Topics share a process and not a fate: 50 queries are answered past a full bulk lane."""
+    """Queries are answered quickly while the handler of the bulk lane is stuck."""
     app = App("test", broker=own_redis.url, options=FAST)
     bulk = NAMES.stream(Topic.CHANGED_BULK)
     for n in range(500):
@@ -87,7 +87,7 @@ def _at_least(items: list[float], count: int) -> bool:
 async def test_a_stop_gives_back_at_once_what_it_cant_finish(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """The next worker has the events without waiting for a lease, and no attempt is lost."""
+    """A stopping worker returns unfinished events at once, without using up an attempt."""
     events = [f"event {n}" for n in range(40)]
     await publish(own_client, *events)
     options = {"shutdown_timeout": timedelta(milliseconds=100), "lease": timedelta(seconds=60)}
@@ -120,7 +120,7 @@ def _options(**more: Any) -> Options:
 async def test_a_stop_waits_for_work_that_has_begun(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """What finishes within the shutdown timeout is acknowledged, and the rest of time is saved."""
+    """A stop waits for work in progress and acknowledges it."""
     begun, release = asyncio.Event(), asyncio.Event()
     finished: list[str] = []
 
@@ -147,7 +147,7 @@ async def test_a_stop_waits_for_work_that_has_begun(
 async def test_a_stopped_worker_leaves_no_consumer_behind(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """Consumers that owe nothing are taken out of the group by themselves."""
+    """A stopped worker removes its consumer from the group."""
     seen: list[Delivery[str]] = []
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
@@ -168,7 +168,7 @@ async def _consumers(redis: Redis) -> list[Any]:
 async def test_consumers_of_dead_workers_are_forgotten(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
-    """A long silent consumer that owes nothing goes; one with pending entries stays."""
+    """An idle consumer is removed; one with pending entries stays."""
     group = GROUPS[TOPIC]
     await own_client.xgroup_create(STREAM, group, id="0", mkstream=True)
     await publish(own_client, "event")
@@ -184,7 +184,7 @@ async def _consumers_are(redis: Redis, names: list[bytes]) -> bool:
 
 
 async def test_every_partition_is_read(own_redis: CrashableRedis, own_client: Redis) -> None:
-    """Prefix and partitions may come from the broker URL."""
+    """Prefix and partitions from the broker URL are used for reading."""
     names = Names("kb", 3)
     for partition in range(3):
         await own_client.xadd(names.stream(TOPIC, partition), {"event": f"event {partition}"})

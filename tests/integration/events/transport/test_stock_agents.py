@@ -1,4 +1,4 @@
-"""The transport under plain Faust, as its plugin namespace offers it. On real Redis."""
+"""Transport under plain Faust, through its plugin namespace, on real Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM = Names().stream(Topic.CHANGED_BULK)
 
 
 async def test_a_plain_faust_app_runs_on_redis(redis_url: str) -> None:
-    """``faust.App(broker="redis://…")`` needs nothing of ours; Faust's acknowledgements work."""
+    """A plain ``faust.App(broker="redis://…")`` reads and acknowledges events."""
     register()
     app = faust.App(
         "stock", broker=redis_url, topic_disable_leader=True, web_enabled=False, datadir="unused"
@@ -47,7 +47,7 @@ async def test_a_plain_faust_app_runs_on_redis(redis_url: str) -> None:
 
 
 async def test_faust_code_can_send(redis_url: str) -> None:
-    """A send adds an entry with the value as its event, and headers as further fields."""
+    """A send adds an entry with the value as its event and headers as further fields."""
     register()
     app = faust.App("stock", broker=redis_url, web_enabled=False)
     async with Redis.from_url(redis_url) as redis:

@@ -40,7 +40,7 @@ PROJECT = "docs"
 
 @dataclass
 class Syncs:
-    """Syncs of one client, and what the index then holds."""
+    """Syncs of one client, and the documents in the index."""
 
     client: OperatorClient
     store: Store
@@ -76,14 +76,14 @@ class Syncs:
         return {uri for held in (await self.uris()).values() for uri in held} == uris
 
     async def uris(self) -> dict[str, list[str]]:
-        """By name of each source, what the index holds of it."""
+        """Indexed uris by name of their source."""
         found = await self.store.sources.list(PROJECT)
         return {one.name: sorted(await self.store.sources.documents(one)) for one in found}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Beside the home, which tests have in their own directory."""
+    """Directory beside the home that each test has."""
     path = tmp_path / "root"
     path.mkdir()
     return path
@@ -91,7 +91,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def syncs(redis_url: str, worker: Database) -> AsyncIterator[Syncs]:
-    """A publisher beside whatever worker the test starts."""
+    """Syncs with a client and a store, without a worker."""
     store = Store(worker, Recipe(HASHING_MODEL))
     async with OperatorClient.connect(redis_url, content_store=store) as client:
         yield Syncs(client, store)
@@ -104,7 +104,7 @@ def counts(report: SyncReport) -> tuple[int, int, int]:
 async def test_two_sources_keep_their_documents_apart(
     syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
-    """The same names are refused by a line that names both; a prefix lets both live."""
+    """Two sources with the same uris are refused by name; a prefix keeps them apart."""
     a, b = root / "a", root / "b"
     write_files(a, {"README.md": "Alpha retries payments."})
     write_files(b, {"README.md": "Beta sends invoices.", "only.md": "b"})
@@ -131,7 +131,7 @@ async def test_a_collision_is_refused_while_the_other_source_is_indexed(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The documents of the other source may be stored between two looks of the check."""
+    """A collision is found even if the other source is indexed during the check."""
     a, b = root / "a", root / "b"
     write_files(a, {"README.md": "Alpha retries payments."})
     write_files(b, {"README.md": "Beta sends invoices."})
@@ -152,7 +152,7 @@ async def test_a_collision_is_refused_while_the_other_source_is_indexed(
 async def test_the_newer_checkout_of_a_repository_wins(
     syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
-    """By ancestry, not by arrival; all of the older one is published only where that is said."""
+    """The newer commit wins, and ``full`` publishes the older one."""
     old = create_repository(root / "old", {"a.md": "value is one"})
     old.git("clone", "--quiet", str(old.path), str(root / "new"))
     new = Repository(root / "new")
@@ -174,7 +174,7 @@ async def test_the_newer_checkout_of_a_repository_wins(
 async def test_what_was_lost_is_published_again(
     syncs: Syncs, redis: Redis, redis_url: str, database: FreshDatabase, root: Path, loss: str
 ) -> None:
-    """By Redis before a worker came, or by the index; what still waits is not published twice."""
+    """Changes that Redis or the index lost are published again; waiting ones are not."""
     write_files(root, {"a.md": "one", "b.md": "two"})
     await syncs(root, Until.PUBLISHED)
     waiting = await syncs(root, Until.PUBLISHED)
@@ -198,7 +198,7 @@ async def test_what_was_lost_is_published_again(
 
 
 async def change_document(database: FreshDatabase, uri: str) -> None:
-    """Let the index hold another text of a document, as after a damage."""
+    """Change the stored content hash of a document, as damage would."""
     connection = await asyncpg.connect(database.owner_url)
     await connection.execute(
         "update documents set content_hash = sha256('another text') where uri = $1", uri
@@ -213,7 +213,7 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It listed "one" and stopped; another one published "two"; then it goes on."""
+    """A sync that paused while another one ran fails, and no stale document stays."""
     monkeypatch.setattr(ownership, "LEASE", timedelta(milliseconds=200))
     monkeypatch.setattr(Lease, "keep", lambda _: asyncio.Event().wait())
     write_files(root, {"a.md": "one", "b.md": "one"})
@@ -247,7 +247,7 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
 async def test_one_sync_of_a_source_at_a_time(
     syncs: Syncs, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one waits, and says who holds it; a holder that is gone is taken over from."""
+    """A second sync is refused with the holder's name, until the lease expires."""
     monkeypatch.setattr(ownership, "_LONGEST_WAIT", timedelta(milliseconds=100))
     write_files(root, {"a.md": "one"})
     await syncs(root, Until.PUBLISHED)
@@ -263,7 +263,7 @@ async def test_one_sync_of_a_source_at_a_time(
 async def test_collections_belong_to_the_documents(
     syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
-    """Each sync brings them to what it was asked for, whatever was synced between."""
+    """Each sync sets the collections that it was given."""
     write_files(root, {"a.md": "one"})
     async with headrace(redis_url, database):
         for collections in (("rules",), (), ("rules",)):
@@ -277,7 +277,7 @@ async def test_collections_belong_to_the_documents(
 async def test_refused_changes_are_reported_until_they_differ(
     syncs: Syncs, redis_url: str, database: FreshDatabase, root: Path
 ) -> None:
-    """They are neither unchanged nor published again, unless all is."""
+    """A refused change is reported by each sync until its file differs."""
     write_files(root, {"big.md": "x" * 2000, "small.md": "x"})
     async with headrace(redis_url, database, max_document_bytes=1000):
         first = await syncs(root)
@@ -295,7 +295,7 @@ async def test_refused_changes_are_reported_until_they_differ(
 async def test_files_over_the_limit_of_events_go_by_reference(
     syncs: Syncs, redis: Redis, root: Path
 ) -> None:
-    """Up to the limit of the settings."""
+    """A large file is published by reference up to the limit, and skipped beyond it."""
     text = "a line of a file that no event can hold\n" * 120_000
     write_files(root, {"big.md": text, "too big.md": "x" * (LIMIT_BYTES + 1)})
     report = await syncs(root, Until.PUBLISHED)
@@ -307,7 +307,7 @@ async def test_files_over_the_limit_of_events_go_by_reference(
 
 
 async def test_a_preview_publishes_nothing(syncs: Syncs, root: Path) -> None:
-    """Not even the source of a new one is registered."""
+    """A preview publishes nothing and registers no source."""
     write_files(root, {"a.md": "one"})
     assert await syncs.preview(root) == [("a.md", Why.NEW)]
     assert await syncs.store.sources.list(PROJECT) == []
@@ -323,7 +323,7 @@ async def test_a_killed_sync_is_made_good(
     root: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it published is still in the log when the next sync finds the index as it was."""
+    """A change of a killed sync is published again, even if its file is as it was indexed."""
     monkeypatch.setattr("sources.files._SETTLED_NANOSECONDS", -(10**9))
     root = root / "root"
     write_files(root, {"a.md": "one", "b.md": "kept"})

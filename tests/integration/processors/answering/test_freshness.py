@@ -1,4 +1,4 @@
-"""Questions that wait for a change keep no other question waiting."""
+"""Questions that wait for a change do not delay others."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LONGEST_SECONDS = 20.0
 
 
 async def ask_in_vain(running: Headrace, wait: timedelta) -> QueryAnswer:
-    """Wait so long for a change that never comes, with more time than that for the answer."""
+    """Ask with ``min_event`` of a change that never comes."""
     client = running.client
     return await client.ask("docs", "weirs", min_event=NEVER, max_wait=wait, timeout=3 * wait)
 
 
 async def test_waiting_for_a_change_takes_no_place(redis_url: str, database: Database) -> None:
-    """With one place to work in, three wait for a change that never comes, and one is answered."""
+    """Questions that wait for a change leave the only query slot free for others."""
     long = timedelta(seconds=min(patience(4), LONGEST_SECONDS))
     async with headrace(redis_url, database, model=HASHING_MODEL, query_concurrency=1) as running:
         await running.change("a.md", "Weirs hold water.")
@@ -43,7 +43,7 @@ async def test_waiting_for_a_change_takes_no_place(redis_url: str, database: Dat
 async def test_no_number_of_waiting_questions_keeps_others_from_their_answer(
     redis_url: str, database: Database
 ) -> None:
-    """Those that find no place to wait are answered at once, and say that they are stale."""
+    """Questions beyond the number of waiting places are answered at once, as stale."""
     long = timedelta(seconds=min(patience(4), LONGEST_SECONDS))
     async with headrace(redis_url, database, model=HASHING_MODEL, query_concurrency=1) as running:
         await running.change("a.md", "Weirs hold water.")
@@ -61,7 +61,7 @@ async def test_no_number_of_waiting_questions_keeps_others_from_their_answer(
 async def test_a_worker_that_ends_leaves_waiting_questions_to_another(
     redis_url: str, redis: Redis, database: Database
 ) -> None:
-    """It ends at once, and its successor answers when the change is there."""
+    """A stopping worker leaves its waiting questions to its successor."""
     stream = Names().stream(Topic.QUERY)
     change = DocumentChange(project="docs", uri="a.md", content="Weirs hold water.")
     async with Client.connect(redis_url) as client:

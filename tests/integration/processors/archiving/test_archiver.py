@@ -1,4 +1,4 @@
-"""A worker archives what it indexes, and goes on after Redis was emptied."""
+"""Archiver of a running worker, also after a flush of Redis."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def _archived(database: Database) -> int:
 async def test_what_is_published_is_archived_and_acknowledged(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Each change lies in a file outside of Redis soon after."""
+    """Published changes are written to archive files and acknowledged."""
     async with headrace(redis_url, database) as running, Redis.from_url(redis_url) as redis:
         await running.change("a.md", "Alpha")
         await running.change("b.md", "Beta", lane=Lane.BULK)
@@ -56,7 +56,7 @@ async def _is(database: Database, count: int) -> bool:
 async def test_archiving_goes_on_after_redis_was_emptied(
     redis_url: str, database: Database
 ) -> None:
-    """Groups come back by themselves, and what is published then is indexed and archived."""
+    """After a flush, new changes are indexed and archived."""
     async with headrace(redis_url, database) as running, Redis.from_url(redis_url) as redis:
         await running.change("a.md", "Alpha")
         await eventually(lambda: _is(database, 1), "the change is archived")
@@ -67,7 +67,7 @@ async def test_archiving_goes_on_after_redis_was_emptied(
 
 
 async def test_what_is_no_change_is_let_go(redis_url: str, database: Database) -> None:
-    """An entry that the indexer puts to the dead letters doesn't hold the archive up."""
+    """A malformed entry does not stop the archiver and does not stay pending."""
     async with headrace(redis_url, database) as running, Redis.from_url(redis_url) as redis:
         await redis.xadd(STREAM, {"event": "nonsense"})
         await running.change("a.md", "Alpha")

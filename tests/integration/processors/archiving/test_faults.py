@@ -1,4 +1,4 @@
-"""An archiver that dies, loses its lock or its storage: nothing is lost, nothing comes twice."""
+"""Archiver after a crash, a lost lock or a storage error: no change is lost or read twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ URIS = [f"{number}.md" for number in range(250)]
 
 
 class Killed(Exception):
-    """Stands for the end of the process."""
+    """Simulated end of the process."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def _die(*_: Any) -> None:
 
 
 async def _uris(kept: ArchiveAt, project: str = "alpha") -> list[str]:
-    """Uris of the fold: of each place in the log, the change once."""
+    """Uris of the archived changes, each log position once."""
     places = {change.log_position: change for change in await kept.changes(project=project)}
     return sorted(change.event.data.uri for change in places.values())
 
@@ -48,7 +48,7 @@ async def _uris(kept: ArchiveAt, project: str = "alpha") -> list[str]:
 async def test_death_between_files_and_index_loses_nothing(
     redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that no index names count for nothing; the successor archives what is pending."""
+    """After a crash before the index update, the successor archives the pending changes."""
     await publish(redis, URIS)
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
@@ -68,7 +68,7 @@ async def test_death_between_files_and_index_loses_nothing(
 async def test_death_between_index_and_acknowledgement_doubles_nothing(
     redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The successor archives the same places in the log again, which a fold takes once."""
+    """After a crash before the acknowledgement, changes are archived again and read once."""
     await publish(redis, URIS)
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
@@ -87,7 +87,7 @@ async def test_death_between_index_and_acknowledgement_doubles_nothing(
 async def test_a_project_that_fails_holds_up_no_other(
     redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its changes stay pending, and are archived once it works again."""
+    """A project whose archive fails does not delay others, and is archived later."""
     await publish(redis, ["a.md"], project="alpha")
     await publish(redis, ["b.md"], project="beta")
     append = kept.archive.append
@@ -113,7 +113,7 @@ async def test_a_project_that_fails_holds_up_no_other(
 async def test_entries_that_were_trimmed_by_hand_hold_nothing_up(
     redis: Redis, worker: Database, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nobody can bring back is let go."""
+    """Entries that were trimmed before they were archived do not stay pending."""
     await publish(redis, ["gone.md"])
     group, first = archiver(redis, worker, kept.archive)
     await group.begin()
@@ -133,7 +133,7 @@ async def test_entries_that_were_trimmed_by_hand_hold_nothing_up(
 async def test_a_group_that_is_lost_while_reading_begins_anew(
     redis: Redis, worker: Database, kept: ArchiveAt
 ) -> None:
-    """After a flush the archiver reads all that the new stream holds."""
+    """After a flush the archiver reads the new stream from its start."""
     group, one = archiver(redis, worker, kept.archive)
     await group.begin()
     await publish(redis, ["before.md"])
@@ -148,7 +148,7 @@ async def test_a_group_that_is_lost_while_reading_begins_anew(
 async def test_only_one_archives_and_another_takes_over(
     redis: Redis, worker: Database, kept: ArchiveAt, database: FreshDatabase
 ) -> None:
-    """Whose connection is cut has lost the lock, finds that out, and one of the two goes on."""
+    """Only one archiver is active; one takes over after the holder's connection is cut."""
     stop = asyncio.Event()
     both = [archiver(redis, worker, kept.archive)[1] for _ in range(2)]
     tasks = [asyncio.create_task(one.run(stop)) for one in both]
@@ -187,7 +187,7 @@ async def _cut_holder(database: FreshDatabase) -> None:
 async def test_a_storage_that_fails_leaves_changes_pending(
     redis: Redis, worker: Database, kept: ArchiveAt, tmp_path: Path
 ) -> None:
-    """While nothing can be written nothing is acknowledged; the loop goes on afterwards."""
+    """Nothing is acknowledged while storage fails, and archiving continues afterwards."""
     kept.directory.touch()  # a file where the directory should be
     await publish(redis, ["a.md"])
     stop = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What the archiver lets go of: changes in Redis, and contents in Postgres."""
+"""Housekeeping of the archiver: contents in Postgres, small files, deleted projects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 async def reference(
     redis: Redis, worker: Database, kept: ArchiveAt, store: Store
 ) -> ContentReference:
-    """A content that travelled by reference, was archived by now, and was indexed."""
+    """Content by reference that is archived and indexed."""
     reference = await store.put("alpha", CONTENT)
     change = DocumentChange(project="alpha", uri="a.md", content_ref=reference)
     await Publisher(redis, NAMES).publish(DocumentChanged(data=change))
@@ -84,7 +84,7 @@ async def test_archived_contents_leave_postgres_and_are_still_found(
     database: FreshDatabase,
     reference: ContentReference,
 ) -> None:
-    """Old contents lie in the archive alone; who needs one gets it from there."""
+    """Old archived contents are removed from Postgres and fetched from the archive."""
     await _age(database)
     await _upkeep(redis, worker, kept).release()
     assert await _kept(database) == 0
@@ -101,7 +101,7 @@ async def test_young_contents_stay(
     database: FreshDatabase,
     reference: ContentReference,
 ) -> None:
-    """An event that refers to them may be under way."""
+    """New contents stay, because an event in transit may refer to them."""
     await _upkeep(redis, worker, kept).release()
     assert await _kept(database) == 1
 
@@ -114,7 +114,7 @@ async def test_contents_that_are_put_again_count_as_young(
     database: FreshDatabase,
     reference: ContentReference,
 ) -> None:
-    """Another event refers to them now, which may not be archived yet."""
+    """Contents that are stored again count as new."""
     await _age(database)
     assert await store.put("alpha", CONTENT) == reference
     await _upkeep(redis, worker, kept).release()
@@ -128,7 +128,7 @@ async def test_contents_stay_while_a_change_waits(
     database: FreshDatabase,
     reference: ContentReference,
 ) -> None:
-    """A change that the indexer hasn't handled since before may need them."""
+    """Contents stay while an older change is not indexed."""
     await _age(database)
     topic = Topic.of_lane(Lane.BULK)
     await redis.xadd(NAMES.stream(topic), {"event": "{}"}, id="1-0")
@@ -139,7 +139,7 @@ async def test_contents_stay_while_a_change_waits(
 async def test_contents_stay_that_are_not_archived(
     redis: Redis, worker: Database, kept: ArchiveAt, store: Store, database: FreshDatabase
 ) -> None:
-    """Postgres is the only place that has them."""
+    """Contents stay while Postgres has the only copy of them."""
     await store.put("alpha", CONTENT)
     await archive_all(redis, worker, kept.archive)
     for lane in Lane:
@@ -151,7 +151,7 @@ async def test_contents_stay_that_are_not_archived(
 
 
 async def test_many_small_files_become_one(redis: Redis, worker: Database, kept: ArchiveAt) -> None:
-    """Changes that come one by one don't leave a file each, until the next ones do."""
+    """Small files are merged when there are enough of them."""
     housekeeping = _upkeep(redis, worker, kept)
     for number in range(5):
         await publish(redis, [f"{number}.md"])
@@ -174,7 +174,7 @@ async def _files(kept: ArchiveAt) -> int:
 async def test_the_archive_of_a_deleted_project_goes_after_its_retention(
     redis: Redis, worker: Database, kept: ArchiveAt, database: FreshDatabase
 ) -> None:
-    """Until then it is kept; then its files and its last rows go, and other projects stay."""
+    """A deleted project's archive is removed after the retention; other projects stay."""
     for project in ("alpha", "beta"):
         change = DocumentChange(project=project, uri="a.md", content=CONTENT)
         await Publisher(redis, NAMES).publish(DocumentChanged(data=change))

@@ -1,4 +1,4 @@
-"""What was published durably and is not where it should be is published again, in its place."""
+"""Outbox relay: durable changes that Redis lost are republished at their positions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ LIVE = NAMES.stream(Topic.CHANGED_LIVE)
 
 
 async def positions(durable: Durable) -> dict[str, int]:
-    """Where the events stand that the streams hold, by id."""
+    """Log positions of the events in the streams, by id."""
     return {found.event.id: found.position for found in await durable.log()}
 
 
 async def test_what_is_in_its_stream_is_left_alone(durable: Durable) -> None:
-    """However long the archive takes."""
+    """An event that is in its stream is not republished."""
     await durable.publish(change())
     assert [await durable.republish(), await durable.republish()] == [0, 0]
     assert await durable.length() == 1
 
 
 async def test_what_a_flush_took_comes_back_to_its_place(durable: Durable, redis: Redis) -> None:
-    """With its lane, and with the token that its publisher has."""
+    """A flushed event is republished to its lane, position and token."""
     events = [change("a.md"), change("b.md")]
     receipts = [await durable.publish(events[0]), await durable.publish(events[1], Lane.BULK)]
     await redis.flushall()
@@ -48,7 +48,7 @@ async def test_what_a_flush_took_comes_back_to_its_place(durable: Durable, redis
 
 
 async def test_a_second_flush_changes_nothing_about_it(durable: Durable, redis: Redis) -> None:
-    """The place is kept with the event."""
+    """An event keeps its position through several flushes."""
     event = change()
     receipt = await durable.publish(event)
     for _ in range(3):
@@ -60,7 +60,7 @@ async def test_a_second_flush_changes_nothing_about_it(durable: Durable, redis: 
 async def test_what_a_publisher_may_have_spoilt_keeps_nothing_else(
     durable: Durable, redis: Redis
 ) -> None:
-    """It may write to the outbox, and to what Redis remembers of events."""
+    """Invalid values in the outbox or in Redis do not stop the other events."""
     names = ("position", "time", "partition", "trace", "token", "whole")
     events = {name: change(f"{name}.md") for name in names}
     await durable.keep(*events.values())
@@ -77,7 +77,7 @@ async def test_what_a_publisher_may_have_spoilt_keeps_nothing_else(
 
 
 async def test_what_never_came_to_redis_is_published_once(durable: Durable) -> None:
-    """At a place of the time when it was kept, which is before everything that came later."""
+    """An event that never reached Redis gets a position by the time when it was stored."""
     event = change()
     await durable.keep(event)
     later = await durable.publish(change())
@@ -91,7 +91,7 @@ async def test_what_never_came_to_redis_is_published_once(durable: Durable) -> N
 async def test_a_publisher_that_was_only_slow_gets_the_token_of_the_republished_event(
     durable: Durable,
 ) -> None:
-    """And adds nothing."""
+    """A slow publisher receives the token of the republished event, and adds no entry."""
     event = change()
     await durable.keep(event)
     await durable.republish()
@@ -103,7 +103,7 @@ async def test_a_publisher_that_was_only_slow_gets_the_token_of_the_republished_
 async def test_places_of_events_that_never_came_to_redis_keep_their_order(
     durable: Durable,
 ) -> None:
-    """No two are equal, though one transaction kept them all."""
+    """Derived positions of one transaction differ and keep their order."""
     events = [change(f"{number}.md") for number in range(1200)]
     await durable.keep(*events[:700])
     await durable.keep(*events[700:], lane=Lane.BULK)
@@ -115,7 +115,7 @@ async def test_places_of_events_that_never_came_to_redis_keep_their_order(
 
 
 async def test_two_republishers_at_once_publish_once(durable: Durable, redis: Redis) -> None:
-    """As when an archiver is slow to notice that another has taken over."""
+    """Concurrent relays publish each event once."""
     for number in range(50):
         await durable.publish(change(f"{number}.md"))
     await redis.flushall()
@@ -125,7 +125,7 @@ async def test_two_republishers_at_once_publish_once(durable: Durable, redis: Re
 
 
 async def test_a_token_that_was_not_noted_is_noted(durable: Durable) -> None:
-    """Its publisher died between the two."""
+    """A position that the publisher did not record is recorded by the relay."""
     event = change()
     receipt = await durable.publisher.publish(event)
     await durable.keep(event)
@@ -134,7 +134,7 @@ async def test_a_token_that_was_not_noted_is_noted(durable: Durable) -> None:
 
 
 async def test_the_index_knows_a_place_that_was_not_noted(durable: Durable, redis: Redis) -> None:
-    """Else the log would say another than the index, once Redis is lost."""
+    """A position that only the ledger has is used for republishing."""
     event = change()
     receipt = await durable.publisher.publish(event)
     await durable.keep(event)
@@ -149,7 +149,7 @@ async def test_the_index_knows_a_place_that_was_not_noted(durable: Durable, redi
 
 
 async def test_an_entry_that_outlived_the_memory_of_its_id_is_found(durable: Durable) -> None:
-    """Redis remembers an id for a day; an archiver may be away for longer."""
+    """An entry is found in its stream after Redis has dropped the trace of its id."""
     event = change()
     receipt = await durable.publish(event)
     await durable.forget(event)
@@ -159,7 +159,7 @@ async def test_an_entry_that_outlived_the_memory_of_its_id_is_found(durable: Dur
 
 
 async def test_an_entry_that_was_trimmed_too_early_comes_back(durable: Durable) -> None:
-    """By hand, say, and after Redis had forgotten its id."""
+    """An entry that was trimmed too early is republished at its position."""
     event = change()
     receipt = await durable.publish(event)
     await durable.forget(event)
@@ -171,7 +171,7 @@ async def test_an_entry_that_was_trimmed_too_early_comes_back(durable: Durable) 
 async def test_an_entry_that_left_the_stream_before_it_was_archived_comes_back(
     durable: Durable, kept: ArchiveAt
 ) -> None:
-    """By hand: the archiver has passed it, and yet the event waits."""
+    """An entry that was deleted before it was archived is republished."""
     event = change()
     receipt = await durable.publish(event)
     await durable.redis.xdel(LIVE, LogPosition.from_token(receipt.token).entry_id)
@@ -186,7 +186,7 @@ async def test_an_entry_that_left_the_stream_before_it_was_archived_comes_back(
 async def test_what_is_published_again_after_it_was_archived_does_not_wait_for_ever(
     durable: Durable, kept: ArchiveAt
 ) -> None:
-    """The archive is given it once more, and readers of the archive still get it once."""
+    """An archived event that is published again leaves the outbox, and is read once."""
     event = change()
     receipt = await durable.publish(event)
     await durable.archive(kept.archive)
@@ -201,7 +201,7 @@ async def test_what_is_published_again_after_it_was_archived_does_not_wait_for_e
 async def test_republished_events_wait_for_an_archiver_that_is_behind(
     durable: Durable, archive: Archive, redis: Redis
 ) -> None:
-    """Their places are old, so that the archiver seems to have passed them."""
+    """An event is not republished again while the archiver is behind."""
     await durable.publish(change())
     await redis.flushall()
     await durable.publisher.publish(change("b.md"))
@@ -211,7 +211,7 @@ async def test_republished_events_wait_for_an_archiver_that_is_behind(
 
 
 async def test_a_republisher_that_died_before_it_noted_the_place(durable: Durable) -> None:
-    """The next one notes what Redis says."""
+    """A relay records a position that a crashed one did not."""
     event = change()
     await durable.keep(event)
     await durable.republish()
@@ -222,7 +222,7 @@ async def test_a_republisher_that_died_before_it_noted_the_place(durable: Durabl
 
 
 async def test_a_place_ahead_of_the_clock_is_not_kept(durable: Durable, redis: Redis) -> None:
-    """Redis was moved to a machine whose clock is behind: nothing newer may be overtaken."""
+    """A position ahead of Redis' clock is replaced, so that it can't beat newer changes."""
     event = change()
     receipt = await durable.publish(event)
     hour = 3_600_000 << 21
@@ -237,7 +237,7 @@ async def test_a_place_ahead_of_the_clock_is_not_kept(durable: Durable, redis: R
 
 
 async def test_young_events_are_left_to_their_publishers(durable: Durable) -> None:
-    """Within fifteen seconds they may still come by themselves."""
+    """Events younger than fifteen seconds are left to their publishers."""
     young, old = change("young.md"), change("old.md")
     await durable.keep(young, old)
     await durable.execute(
@@ -249,7 +249,7 @@ async def test_young_events_are_left_to_their_publishers(durable: Durable) -> No
 
 
 async def test_events_of_every_project_come_back(durable: Durable, redis: Redis) -> None:
-    """Each one's outbox is looked at."""
+    """The relay republishes the events of every project."""
     events: list[DocumentChanged] = [change(project=name) for name in ("docs", "code", "wiki")]
     await durable.publisher.publish_many(events, durable=True)
     await redis.flushall()

@@ -1,4 +1,4 @@
-"""The doctor beside workers that write: nothing on its way is a drift, nothing is made worse."""
+"""Doctor beside busy workers: in-flight changes are not drifts, and repairs do no harm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_WAITING = 20
 
 
 def edit(number: int) -> DocumentChanged:
-    """The next change in a long row of edits, deletes and renames of a few documents."""
+    """Change number ``number`` of a series of edits, deletes and renames."""
     uri = f"busy/{number % DOCUMENTS}.md"
     text = f"# Edit {number}\n\nThe weir stands at {number}.\n\n" + f"word{number} " * 300
     if number % 7 == 0:
@@ -38,7 +38,7 @@ def edit(number: int) -> DocumentChanged:
 
 @asynccontextmanager
 async def busy(worker: Headrace) -> AsyncIterator[list[Receipt]]:
-    """Changes on both lanes, always some on their way; at the end, all are applied."""
+    """Publish changes to both lanes continuously, and wait for all of them at the end."""
     receipts: list[Receipt] = []
 
     async def publish() -> None:
@@ -62,7 +62,7 @@ async def busy(worker: Headrace) -> AsyncIterator[list[Receipt]]:
 async def test_nothing_on_its_way_is_a_drift(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Look after look while a worker is busy: no drift; and none when it is done."""
+    """Checks during and after writes report no drift."""
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
         tools(redis_url, database, home=tmp_path) as opened,
@@ -78,7 +78,7 @@ async def test_nothing_on_its_way_is_a_drift(
 async def test_repairs_make_nothing_worse(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Drifts are made and mended while a worker writes to the same documents."""
+    """Repairs beside a writing worker leave no drift."""
     kinds = ["a deleted chunk", "all segments removed", "a lost vector", "a changed vector"]
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,

@@ -1,4 +1,4 @@
-"""A model that is down: vectors wait, questions are answered by keyword, and no worker spins."""
+"""Outage of a model: vectors wait, and questions are answered by keyword."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ async def server() -> AsyncIterator[ModelServer]:
 def worker_of(
     redis_url: str, database: Database, server: ModelServer, **settings: Any
 ) -> AbstractAsyncContextManager[Headrace]:
-    """A worker whose new projects are embedded by the scripted server."""
+    """Worker with the scripted server as its model."""
     remote = {"model_api_key": server.key, "model_base_url": server.base_url, "model_failures": 3}
     return headrace(redis_url, database, **{"model": MODEL, **remote, **settings})
 
 
 async def circuit_is(state: float) -> None:
-    """Wait until the worker's circuit is in a state."""
+    """Wait until the worker's circuit is in the state."""
     await eventually(
         lambda: metrics.snapshot().get(f"circuit{{model={MODEL}}}") == state, f"circuit {state}"
     )
@@ -62,7 +62,7 @@ async def published(worker: Headrace, project: str, count: int, lane: Lane) -> l
 
 
 async def all_indexed(worker: Headrace, receipts: Sequence[Receipt]) -> bool:
-    """By keyword and by vector."""
+    """True if all changes are indexed and have their vectors."""
     outcomes = await worker.client.wait(receipts, PATIENCE, vectors=True)
     expected = DocumentIndexed | DocumentEmbedded
     return all(isinstance(outcome, expected) for outcome in outcomes.values())
@@ -76,7 +76,7 @@ async def most_deliveries(redis: Redis) -> int:
 async def test_changes_wait_for_a_model_and_questions_do_not(
     redis_url: str, redis: Redis, database: Database, server: ModelServer
 ) -> None:
-    """While it is down only probes are sent, and no more is read than fits into the windows."""
+    """During an outage changes wait, questions get keyword answers, and only probes are sent."""
     async with worker_of(redis_url, database, server) as worker:
         await worker.change("known.md", "What is known before.")
         server.faults.extend(DOWN)
@@ -105,7 +105,7 @@ async def test_changes_wait_for_a_model_and_questions_do_not(
 async def test_a_stalled_model_costs_few_questions_their_patience(
     redis_url: str, database: Database, server: ModelServer
 ) -> None:
-    """After some that gave up, the others don't even try."""
+    """After a few timeouts of questions, later ones skip the model."""
     async with worker_of(redis_url, database, server) as worker:
         await worker.change("known.md", "What is known before.")
         server.faults.extend([stall] * 1000)
@@ -123,7 +123,7 @@ async def test_a_stalled_model_costs_few_questions_their_patience(
 async def test_a_worker_starts_while_its_model_is_down(
     redis_url: str, database: Database, server: ModelServer
 ) -> None:
-    """What is indexed can be asked for; what comes waits."""
+    """A worker starts during an outage, answers by keyword and indexes later changes."""
     async with worker_of(redis_url, database, server) as worker:
         await worker.change("known.md", "What is known before.")
     server.faults.extend(DOWN)
@@ -139,7 +139,7 @@ async def test_a_worker_starts_while_its_model_is_down(
 async def test_one_project_s_model_keeps_no_other_project_waiting(
     redis_url: str, redis: Redis, database: Database, server: ModelServer
 ) -> None:
-    """Changes of both travel in the same batches."""
+    """An outage of one project's model does not delay the changes of another."""
     async with worker_of(redis_url, database, server) as worker:
         await published(worker, "remote", 1, Lane.BULK)
         await worker.change("known.md", "Text.", project="remote", lane=Lane.BULK)

@@ -1,4 +1,4 @@
-"""A change is found by keyword at once, and by vector when its model has made one."""
+"""Two stages of indexing: keywords at once, vectors once the model has made them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[ModelServer]:
 def worker_of(
     redis_url: str, database: Database, server: ModelServer, **settings: Any
 ) -> AbstractAsyncContextManager[Headrace]:
-    """A worker whose projects are embedded by the scripted server."""
+    """Worker with the scripted server as its model."""
     remote = {"model_api_key": server.key, "model_base_url": server.base_url, "model_failures": 3}
     return headrace(redis_url, database, **{"model": MODEL, **remote, **settings})
 
@@ -62,13 +62,13 @@ async def counts(worker: WorkerDatabase) -> Counts:
 
 
 def embedded(server: ModelServer) -> Counter[str]:
-    """How often the server has embedded each text; probes are left out."""
+    """Number of embeddings by text, without probes."""
     texts = (text for request in server.requests for text in request)
     return Counter(text for text in texts if text != "width")
 
 
 def down(server: ModelServer) -> None:
-    """Answer 500 to everything; nothing of it counts as embedded."""
+    """Answer 500 to every request, without recording it."""
 
     def refuse(model: ModelServer, texts: list[str]) -> web.Response:
         model.requests.remove(texts)
@@ -80,7 +80,7 @@ def down(server: ModelServer) -> None:
 async def test_a_sync_is_found_by_keyword_while_the_model_is_down(
     redis_url: str, database: Database, worker: WorkerDatabase, server: ModelServer
 ) -> None:
-    """Status shows what waits; after the recovery every chunk has its vector, made once."""
+    """Chunks are found by keyword during an outage, and each is embedded once afterwards."""
     down(server)
     async with worker_of(redis_url, database, server) as running:
         receipts = await publish(
@@ -110,7 +110,7 @@ async def test_a_refused_text_is_found_by_keyword(
     worker: WorkerDatabase,
     server: ModelServer,
 ) -> None:
-    """It is recorded with the reason; its document is no dead letter, and others have vectors."""
+    """A refused text is counted, causes no dead letter and is found by keyword."""
     async with worker_of(redis_url, database, server) as running:
         await running.change("known.md", "The model is there.")
         server.faults.extend([unless(REFUSED, 400)] * 1_000)
@@ -135,7 +135,7 @@ async def test_a_refused_text_is_found_by_keyword(
 async def test_a_question_can_wait_for_vectors(
     redis_url: str, database: Database, server: ModelServer
 ) -> None:
-    """It is stale while they are missing, and finds the change by both legs afterwards."""
+    """A question with ``vectors`` is stale until they exist, then finds by both retrievers."""
     async with worker_of(redis_url, database, server) as running:
         await running.change("known.md", "The model is there.")
         down(server)
@@ -168,7 +168,7 @@ async def test_lost_requests_are_made_again(
     worker: WorkerDatabase,
     server: ModelServer,
 ) -> None:
-    """Redis was emptied between the two stages."""
+    """Requests for vectors that a flush of Redis lost are repeated, and each text embedded once."""
     async with worker_of(redis_url, database, server, only=["indexer"]) as running:
         receipts = await publish(running, *(change(f"{n}.md", f"Heron {n}.") for n in range(5)))
         await running.client.wait(receipts, PATIENCE)
@@ -184,7 +184,7 @@ async def test_lost_requests_are_made_again(
 async def test_only_the_newest_text_is_embedded(
     redis_url: str, database: Database, worker: WorkerDatabase, server: ModelServer
 ) -> None:
-    """An older change whose document has moved on is reported, and asks for nothing."""
+    """An older change whose document has changed since is reported without embedding its text."""
     async with worker_of(redis_url, database, server, only=["indexer"]) as running:
         first = await publish(running, change("a.md", "The old text."))
         await running.client.wait(first, PATIENCE)
@@ -202,7 +202,7 @@ async def test_only_the_newest_text_is_embedded(
 async def test_a_deleted_document_waits_for_nothing(
     redis_url: str, database: Database, worker: WorkerDatabase, server: ModelServer
 ) -> None:
-    """Its text is never sent to the model."""
+    """The text of a deleted document is not sent to the model."""
     async with worker_of(redis_url, database, server, only=["indexer"]) as running:
         await running.client.wait(await publish(running, change("a.md", "Gone soon.")), PATIENCE)
         gone = DocumentChange(project="docs", uri="a.md", change="delete")

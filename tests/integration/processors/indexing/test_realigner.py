@@ -1,4 +1,4 @@
-"""A Redis that lost its streams and whose clock is behind: its new changes take effect."""
+"""Realignment of a Redis that lost its streams and whose clock is behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stream(lane: Lane = Lane.LIVE) -> str:
 
 
 async def add_behind(redis: Redis, number: int, uri: str, content: str, **data: Any) -> None:
-    """Publish as a Redis whose clock is an hour behind would stamp it."""
+    """Publish with the timestamp of a clock that is an hour behind."""
     change = DocumentChange(project="docs", uri=uri, content=content, **data)
     stamp = int((datetime.now(UTC) - HOUR).timestamp() * 1000)
     event = DocumentChanged(data=change).to_bytes()
@@ -38,7 +38,7 @@ async def add_behind(redis: Redis, number: int, uri: str, content: str, **data: 
 
 
 async def texts_of(worker: Headrace, *words: str) -> list[list[str]]:
-    """What each word finds by keyword."""
+    """Contents found by keyword for each word."""
     answers = [await worker.client.ask("docs", word, mode="keyword") for word in words]
     return [[one.content.strip() for one in answer.results] for answer in answers]
 
@@ -51,7 +51,7 @@ async def finds(worker: Headrace, word: str, text: str) -> bool:
 async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
     redis_url: str, database: Database, redis: Redis, idle: bool
 ) -> None:
-    """In the order in which it was published; and the log says what was done."""
+    """Changes with past timestamps take effect in order; the republished ones are logged."""
     async with headrace(redis_url, database) as worker:
         await worker.change("a.md", "heron first")
         await worker.change("b.md", "egret first")
@@ -67,7 +67,7 @@ async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
                 await eventually(lambda: finds(worker, "heron", "heron second"), "it is found")
                 await worker.change("a.md", "heron third")
                 await worker.change("b.md", "egret second")
-            await eventually(lambda: finds(worker, "heron", "heron third"), "the last one stands")
+            await eventually(lambda: finds(worker, "heron", "heron third"), "the last one counts")
             await eventually(lambda: finds(worker, "egret", "egret second"), "and the other one")
             await worker.change("a.md", "heron fourth")
             assert await finds(worker, "heron", "heron fourth")
@@ -78,7 +78,7 @@ async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
 async def test_an_agent_s_change_is_not_older_than_a_sync_before_the_loss(
     redis_url: str, database: Database, redis: Redis
 ) -> None:
-    """The revision of a sync that is stored from behind the loss counts like a position."""
+    """An agent's change after the loss wins over a synced one that was indexed before it."""
     async with headrace(redis_url, database) as worker:
         await worker.change("a.md", "heron first")
         ahead = await worker.client.horizon() + HOUR_OF_POSITIONS
@@ -96,7 +96,7 @@ async def test_an_agent_s_change_is_not_older_than_a_sync_before_the_loss(
 async def test_a_late_change_of_a_whole_stream_is_superseded(
     redis_url: str, database: Database
 ) -> None:
-    """A stream that reaches as far as the ledger is left as it is."""
+    """A stream that reaches as far as the ledger is not realigned."""
     redis = connect(redis_url)
     async with headrace(redis_url, database) as worker:
         await worker.change("a.md", "heron new")

@@ -1,4 +1,4 @@
-"""A purge takes what is of a document, and nothing of others. Whole: tests/acceptance."""
+"""Purge of documents in archive, tables and streams; whole purges are in tests/acceptance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def redis(redis_url: str) -> AsyncIterator[Any]:
 
 
 async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: ArchiveAt) -> None:
-    """Another document with the same content keeps it; no file holds the rest any more."""
+    """A purge keeps contents that other documents use and removes the rest."""
     await archive.append("alpha", [logged("a", 1, "shared"), logged("b", 2, "own")])
     await archive.append("alpha", [logged("b", 3, "shared"), logged("b", 4, title=WORD)])
     project_id = await kept.projects.find("alpha")
@@ -64,7 +64,7 @@ async def test_archive_keeps_what_others_refer_to(archive: Archive, kept: Archiv
 
 
 async def test_words_and_vectors_of_others_stay(index: Index) -> None:
-    """Questions get the answers that they got; what is gone is in no table."""
+    """A purge removes words and vectors of deleted documents and keeps the answers for others."""
     vectors = unit_vectors(7, 2, 8)
     await index.write("gone", f"walrus {WORD}", vectors=vectors[:1])
     await index.write("stays", "walrus heron", vectors=vectors[1:])
@@ -84,7 +84,7 @@ async def test_words_and_vectors_of_others_stay(index: Index) -> None:
 
 
 async def test_memory_is_free_once_the_last_group_has_what_lies_beside(redis: Any) -> None:
-    """Redis only marks what is deleted: its bytes go with their node, and that is waited for."""
+    """A purged entry leaves Redis' memory once every group has read its neighbours."""
     for group in ("indexer", ARCHIVER, "another"):
         await redis.xgroup_create(LIVE, group, mkstream=True)
     mine = await redis.xadd(LIVE, {"event": logged("b", 1, WORD).event.to_bytes()})

@@ -1,4 +1,4 @@
-"""Replays of what is damaged, redriven, or can't be processed and hasn't been met by a worker."""
+"""Replays with damaged rows, redriven changes, and changes that can't be processed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SHARINGS = [
 
 
 async def replay_with(opened: Tools, meanwhile: Callable[[], Awaitable[None]]) -> ReplayReport:
-    """A replay during which something happens, once the new generation is verified."""
+    """Run a replay, and call ``meanwhile`` after the new generation is verified."""
 
     async def gate(*_: Any) -> GateScores:
         await meanwhile()
@@ -66,14 +66,14 @@ async def replay_with(opened: Tools, meanwhile: Callable[[], Awaitable[None]]) -
 
 
 async def publish(redis_url: str, uri: str, content: str, **data: Any) -> None:
-    """Publish a change that no worker takes in."""
+    """Publish a change without waiting for a worker."""
     async with Client.connect(redis_url) as client:
         change = DocumentChange(project="docs", uri=uri, content=content, **data)
         await client.publish(DocumentChanged(data=change), Lane.LIVE)
 
 
 async def texts(database: Database, uri: str) -> list[str]:
-    """Of the chunks of a live document."""
+    """Contents of the chunks of a live document."""
     return [row["content"] for row in await rows(database, "docs", TEXTS, uri)]
 
 
@@ -81,7 +81,7 @@ async def texts(database: Database, uri: str) -> list[str]:
 async def test_what_is_damaged_is_not_carried_over(
     redis_url: str, database: Database, statement: str
 ) -> None:
-    """A document that isn't whole comes from the log, instead of passing for what was meant."""
+    """A document with damaged rows is made from the log instead of being copied."""
     async with headrace(redis_url, database, model=HASHING) as worker:
         await notes(worker)
         await worker.change("main.py", "def main() -> int:\n    return 1\n")
@@ -95,7 +95,7 @@ async def test_what_is_damaged_is_not_carried_over(
 async def test_a_change_that_is_redriven_meanwhile_is_caught_up(
     redis_url: str, database: Database
 ) -> None:
-    """What the ledger called rejected when the replay began counts once it is live."""
+    """A change that is redriven during a replay is in the new generation."""
     async with headrace(redis_url, database, **SMALL) as worker:
         await notes(worker)
         assert (await worker.change("notes/7.md", TOO_LONG)).type == "document.rejected"
@@ -117,7 +117,7 @@ async def test_a_change_that_is_redriven_meanwhile_is_caught_up(
 async def test_what_is_rejected_after_a_replay_took_it_in_still_counts(
     redis_url: str, database: Database
 ) -> None:
-    """A document is live by it: the next replay finds it in the log, and makes it again."""
+    """A change that a replay indexed and a worker then rejected stays in the next replay."""
     async with headrace(redis_url, database, **SMALL) as worker:
         await notes(worker)
     await publish(redis_url, "notes/7.md", TOO_LONG)
@@ -138,7 +138,7 @@ async def test_what_is_rejected_after_a_replay_took_it_in_still_counts(
 async def test_what_is_live_is_caught_up_whatever_waits_behind_it(
     redis_url: str, database: Database, change: dict[str, str]
 ) -> None:
-    """Poison that no worker has met doesn't stand in for the change that a document is live by."""
+    """The last valid change of a document counts, not a later one that can't be processed."""
     async with headrace(redis_url, database, **SMALL) as worker:
         await notes(worker)
     async with tools(redis_url, database, max_document_bytes=200) as opened:
@@ -155,7 +155,7 @@ async def test_what_is_live_is_caught_up_whatever_waits_behind_it(
 async def test_a_rename_that_can_not_be_processed_takes_nothing_away(
     redis_url: str, database: Database
 ) -> None:
-    """Neither of its uris changes, as if a worker had met it."""
+    """A rename that can't be processed does not delete the old document."""
     async with headrace(redis_url, database, **SMALL) as worker:
         await notes(worker)
     await publish(redis_url, "new.md", TOO_LONG, change="rename", old_uri="notes/7.md")
@@ -168,7 +168,7 @@ async def test_a_rename_that_can_not_be_processed_takes_nothing_away(
 async def test_a_row_that_another_agent_would_see_is_found(
     redis_url: str, database: Database, statement: str
 ) -> None:
-    """A private document one of whose rows is shared doesn't go live."""
+    """A private document with a shared row prevents the switch."""
     async with headrace(redis_url, database, model=HASHING) as worker:
         await worker.change("secret.md", "# Secret\n", agent="ada", collections=("own",))
     async with tools(redis_url, database) as opened:
@@ -184,7 +184,7 @@ async def test_a_row_that_another_agent_would_see_is_found(
 async def test_a_document_that_can_not_be_carried_any_more_is_made_from_the_log(
     redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change that is redriven before its document is carried over doesn't hold up the replay."""
+    """A document that changed before it could be copied is made from the log."""
     async with headrace(redis_url, database, **SMALL) as worker:
         await notes(worker)
         await worker.change("main.py", "def main() -> int:\n    return 1\n")

@@ -1,4 +1,4 @@
-"""Replays beside a worker that goes on, and changes that can't be processed."""
+"""Replays beside a working worker, and changes that can't be processed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTENTS = """
 
 @asynccontextmanager
 async def busy(worker: Headrace) -> AsyncIterator[tuple[dict[str, str], list[int]]]:
-    """Changes and questions without a pause: what was acknowledged, and who answered."""
+    """Publish and ask continuously; acknowledged texts, and generations of the answers."""
     acknowledged: dict[str, str] = {}
     generations: list[int] = []
     stop = asyncio.Event()
@@ -64,7 +64,7 @@ async def busy(worker: Headrace) -> AsyncIterator[tuple[dict[str, str], list[int
 async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
     redis_url: str, database: Database
 ) -> None:
-    """Three switches forth and one back under load: no change is lost, no question fails."""
+    """No change is lost and no question fails during three switches and a rollback."""
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
         tools(redis_url, database) as opened,
@@ -76,7 +76,7 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
             ]
             before = await generation_before(opened, "docs")
             await return_to(opened, "docs", before, lambda _done, _total: None)
-            answered = len(generations)  # the next question was asked before the return
+            answered = len(generations)  # one question may be in flight
             await eventually(
                 lambda: len(generations) > answered + 1, "a later question is answered"
             )
@@ -89,7 +89,7 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
 
 
 async def test_a_switch_waits_for_no_writer_for_long(redis_url: str, database: Database) -> None:
-    """A writer that holds the lock only postpones the switch."""
+    """A switch is postponed while a writer holds the lock, and other writers continue."""
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
         tools(redis_url, database) as opened,
@@ -117,7 +117,7 @@ async def test_a_switch_waits_for_no_writer_for_long(redis_url: str, database: D
 async def test_no_writer_waits_for_a_look_at_every_document(
     redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under the lock only what was written since the last comparison is compared."""
+    """Only the first comparison covers all documents; later ones cover the newer writes."""
     compared: list[int | None] = []
     newer = DocumentPositions.newer
 
@@ -140,7 +140,7 @@ async def test_no_writer_waits_for_a_look_at_every_document(
 async def test_a_document_that_the_new_recipe_can_not_process_is_named(
     redis_url: str, database: Database
 ) -> None:
-    """What is live must not go missing: the generation stays dark, and says which document."""
+    """A document that the new recipe can't process prevents the switch and is named."""
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
         tools(redis_url, database, max_document_bytes=200) as opened,
@@ -159,7 +159,7 @@ async def test_a_document_that_the_new_recipe_can_not_process_is_named(
 async def test_a_change_that_nobody_can_process_leaves_the_former_version(
     redis_url: str, database: Database
 ) -> None:
-    """Neither what the ledger calls rejected counts, nor poison that no worker has met yet."""
+    """A change that can't be processed leaves the former version of its document."""
     async with headrace(redis_url, database, model=HASHING, max_document_bytes=200) as worker:
         await notes(worker)
         refused = await worker.change("notes/7.md", "# Seven\n\n" + "too long " * 30)
@@ -183,7 +183,7 @@ async def test_a_change_that_nobody_can_process_leaves_the_former_version(
 async def test_a_change_that_no_worker_has_met_yet_is_in_the_new_generation(
     redis_url: str, database: Database
 ) -> None:
-    """The worker that gets it afterwards finds it done, and says that it is indexed."""
+    """A change that only the replay has indexed is reported as indexed by the worker."""
     async with headrace(redis_url, database, model=HASHING) as worker:
         await notes(worker)
     async with Client.connect(redis_url) as client:

@@ -1,4 +1,4 @@
-"""Replays whose connections to the database break."""
+"""Replays with broken database connections."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CUT_OFF = f"""
     where locktype = 'advisory' and classid = {LOCK_SPACE} and $1 > 0
         and database = (select oid from pg_database where datname = current_database())
 """  # noqa: S608 - a number of our own
-"""Returns when the session has ended, so that the next look at the connection finds it closed."""
+"""Ends the session and waits for its end, so that the next use of the connection fails."""
 
 
 @pytest.fixture
 async def opened(redis_url: str, database: Database) -> AsyncIterator[Tools]:
-    """What replays work with, and the notes in the project ``docs``."""
+    """Tools of replays, with the notes in the project ``docs``."""
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
         tools(redis_url, database) as opened,
@@ -50,7 +50,7 @@ async def opened(redis_url: str, database: Database) -> AsyncIterator[Tools]:
 async def test_a_switch_whose_answer_is_lost_is_done(
     opened: Tools, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """The commit went through: it isn't tried again, and nothing is said to be in the way."""
+    """A switch whose commit succeeded counts as done although its reply was lost."""
 
     @asynccontextmanager
     async def deaf(database: WorkerDatabase, project_id: int) -> AsyncIterator[asyncpg.Connection]:
@@ -66,7 +66,7 @@ async def test_a_switch_whose_answer_is_lost_is_done(
 async def test_a_replay_that_lost_its_lock_does_not_switch(
     opened: Tools, database: Database
 ) -> None:
-    """Another one may be at work by now: it ends, and says why."""
+    """A replay without its lock ends before the switch, because another one may be running."""
     with (
         struck("replay.verifying", lambda: damage_at_once(database, CUT_OFF)),
         pytest.raises(Unavailable, match="lost its lock"),
@@ -78,7 +78,7 @@ async def test_a_replay_that_lost_its_lock_does_not_switch(
 async def test_a_replay_that_lost_its_lock_builds_no_more(
     opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends at the next batch."""
+    """A replay without its lock stops at the next batch."""
     monkeypatch.setattr(builder, "BATCH_DOCUMENTS", 1)
     monkeypatch.setattr(builder, "BATCHES_AT_ONCE", 1)
     with (

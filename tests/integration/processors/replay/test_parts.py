@@ -1,4 +1,4 @@
-"""Parts of an index made anew, generations gone back to, dropped, planned and gated."""
+"""Partial replays, rollbacks, drops, dry runs and quality gates."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ MODELS = """
 
 
 def quiet(_done: int, _total: int = 0) -> None:
-    """Progress that nobody watches."""
+    """Progress callback that does nothing."""
 
 
 @pytest.fixture
 async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker that has indexed the notes and some code in the project ``docs``."""
+    """Worker that has indexed the notes and some code in the project ``docs``."""
     async with headrace(redis_url, database, model=HASHING) as running:
         await notes(running)
         await running.change("greet.py", CODE, collections=("code",))
@@ -59,7 +59,7 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 @pytest.fixture
 async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
-    """What replays work with."""
+    """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
 
@@ -67,7 +67,7 @@ async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
 async def test_a_model_for_one_kind_carries_the_others_over(
     worker: Headrace, database: Database
 ) -> None:
-    """Only the code is embedded by the new model; every other document keeps its vectors."""
+    """Only code is embedded by the new model; other documents keep their vectors."""
     async with running_server() as server:
         at = {"model_base_url": server.base_url, "model_api_key": server.key}
         async with tools(worker.redis_url, database, **at) as opened:
@@ -80,7 +80,7 @@ async def test_a_model_for_one_kind_carries_the_others_over(
 
 
 async def test_carried_documents_are_found_by_their_words(worker: Headrace, opened: Tools) -> None:
-    """What is carried over has its postings, its collections and its owner."""
+    """Copied documents keep their postings, collections and owner."""
     await replay(opened, collection="code")
     answer = await worker.client.ask("docs", "word7", mode="keyword")
     assert answer.results[0].citation.uri == "notes/7.md"
@@ -93,7 +93,7 @@ async def test_carried_documents_are_found_by_their_words(worker: Headrace, open
 async def test_since_an_event_makes_only_later_documents_anew(
     worker: Headrace, opened: Tools
 ) -> None:
-    """The scope is kept with the generation, and the whole is verified all the same."""
+    """A replay since an event stores its scope and verifies all documents."""
     outcome = await worker.change("late.md", "# Late\n\nThe last of all.\n")
     report = await replay(opened, since=outcome.data.event_id)
     assert report.switched
@@ -103,7 +103,7 @@ async def test_since_an_event_makes_only_later_documents_anew(
 
 
 async def test_a_dry_run_tells_and_writes_nothing(worker: Headrace, database: Database) -> None:
-    """Texts and tokens are exact, the price of an unknown model is unknown, nothing is left."""
+    """A dry run gives exact texts and tokens, a known price or None, and writes nothing."""
     async with running_server() as server:
         at = {"model_base_url": server.base_url, "model_api_key": server.key}
         async with tools(worker.redis_url, database, **at) as opened:
@@ -122,13 +122,13 @@ async def test_a_dry_run_tells_and_writes_nothing(worker: Headrace, database: Da
 
 
 def show(_what: str, _done: int, _total: int) -> None:
-    """Progress that nobody watches."""
+    """Progress callback that does nothing."""
 
 
 async def test_rollback_brings_what_changed_since(
     worker: Headrace, opened: Tools, database: Database
 ) -> None:
-    """The former generation is live again within a second, with the changes of the meantime."""
+    """A rollback takes less than a second and applies the changes since the switch."""
     report = await replay(opened, chunking="1:64")
     await worker.change("notes/0.md", "# Note 0\n\nWritten after the switch.\n")
     await worker.change("notes/4.md", change="delete")
@@ -155,7 +155,7 @@ async def test_rollback_brings_what_changed_since(
 
 
 async def test_only_former_generations_can_be_switched_to(opened: Tools) -> None:
-    """One that is live, half built or unknown is refused by name."""
+    """A generation that is live, half built or unknown can't be switched to."""
     live = await opened.store.generation("docs")
     with pytest.raises(UsageError, match=f"generation {live.id} is live already"):
         await return_to(opened, "docs", live, quiet)
@@ -173,7 +173,7 @@ async def test_only_former_generations_can_be_switched_to(opened: Tools) -> None
 async def test_a_drop_leaves_nothing_and_can_be_begun_again(
     worker: Headrace, opened: Tools, database: Database
 ) -> None:
-    """A generation goes with all its rows, once no question can read it, also after a death."""
+    """A drop is refused while questions may read the generation, and can be resumed."""
     report = await replay(opened)
     with pytest.raises(UsageError, match=f"generation {report.generation} is live"):
         await drop(opened, report.generation, quiet)
@@ -191,7 +191,7 @@ async def test_a_drop_leaves_nothing_and_can_be_begun_again(
 
 
 async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> None:
-    """Where nothing that it expects is found, nothing can be worse."""
+    """A gate whose documents the live index does not return is refused."""
 
     async def score(_: Ask) -> float:
         return 0.0
@@ -202,7 +202,7 @@ async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> 
 
 
 async def test_the_gate_compares_both_generations(opened: Tools) -> None:
-    """A score that falls by more than is allowed keeps the live generation."""
+    """A score that falls by more than allowed prevents the switch."""
     scores = iter([0.9, 0.5, 0.9, 0.895])
 
     async def score(ask: Ask) -> float:

@@ -1,4 +1,4 @@
-"""Replays that don't switch: why, in one line, and the live generation as it was."""
+"""Replays that don't switch: the error, and the unchanged live generation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.running import Headrace, headrace
 
 @pytest.fixture
 async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker that has indexed the notes in the project ``docs``."""
+    """Worker that has indexed the notes in the project ``docs``."""
     async with headrace(redis_url, database, model=HASHING) as running:
         await notes(running)
         yield running
@@ -38,7 +38,7 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 @pytest.fixture
 async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
-    """What replays work with."""
+    """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
 
@@ -68,7 +68,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 async def test_what_can_not_be_done_is_refused_before_anything_begins(
     opened: Tools, choice: dict[str, Any], error: type[HeadraceError], says: str
 ) -> None:
-    """The message says what is wrong, and no generation is left behind."""
+    """The error names the fault, and no generation is created."""
     with pytest.raises(error, match=says):
         await replay(opened, **choice)
     assert await generation_states(opened) == ["live"]
@@ -77,7 +77,7 @@ async def test_what_can_not_be_done_is_refused_before_anything_begins(
 async def test_a_model_that_can_not_be_reached_is_refused(
     worker: Headrace, database: Database
 ) -> None:
-    """A new model is asked for something before anything is built."""
+    """A model that can't be reached is refused before anything is built."""
     nowhere = {"model_base_url": "http://127.0.0.1:9/v1", "model_retries": 0}
     async with tools(worker.redis_url, database, **nowhere) as opened:
         with pytest.raises(Unavailable, match="openai/test can't be reached"):
@@ -86,7 +86,7 @@ async def test_a_model_that_can_not_be_reached_is_refused(
 
 
 async def test_one_replay_of_a_project_at_a_time(opened: Tools) -> None:
-    """A second one is refused while the first is at work, in one line."""
+    """A second replay of a project is refused while the first runs."""
     second: list[asyncio.Task[object]] = []
     with struck("replay.building", lambda: second.append(asyncio.create_task(replay(opened)))):
         report = await replay(opened)
@@ -96,7 +96,7 @@ async def test_one_replay_of_a_project_at_a_time(opened: Tools) -> None:
 
 
 async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Tools) -> None:
-    """The error names the command that clears it away, and that command does."""
+    """Another choice is refused with the command that drops the unfinished generation."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(opened)
     with pytest.raises(UsageError, match=r"`headrace replay drop \d+`") as refused:
@@ -124,7 +124,7 @@ async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Too
 async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
     opened: Tools, database: Database, statement: str, says: str
 ) -> None:
-    """Each kind of damage is named by document, and the former generation goes on serving."""
+    """Each kind of damage prevents the switch and is reported by document."""
     live = await opened.store.generation("docs")
     with (
         struck("replay.verifying", lambda: damage_at_once(database, statement)),
@@ -139,7 +139,7 @@ async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
 async def test_documents_whose_last_change_is_lost_keep_the_live_index(
     redis_url: str, database: Database
 ) -> None:
-    """Where the log lacks what is live, nothing is built, and the documents are named."""
+    """Documents that the log lacks prevent the replay and are named."""
     without_archiver = ROLES.keys() - {"archiver"}
     async with (
         headrace(redis_url, database, only=without_archiver, model=HASHING) as worker,

@@ -1,4 +1,4 @@
-"""Whole replays: what is live afterwards, and that nothing is embedded twice."""
+"""Whole replays: the live index afterwards, and the texts that are embedded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORED = """
 
 @pytest.fixture
 async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
-    """A worker that has indexed the notes in the project ``docs``."""
+    """Worker that has indexed the notes in the project ``docs``."""
     async with headrace(redis_url, database, model=HASHING) as running:
         await notes(running)
         yield running
@@ -34,14 +34,14 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 @pytest.fixture
 async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
-    """What replays work with."""
+    """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    """A model that counts what it is asked."""
+    """Model server that records its requests."""
     async with running_server() as running:
         yield running
 
@@ -49,7 +49,7 @@ async def server() -> AsyncIterator[ModelServer]:
 async def test_it_is_told_how_many_texts_are_embedded(
     opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Page by page: the model may be slow."""
+    """The number of embedded texts is reported after each page."""
     monkeypatch.setattr(stage, "PAGE_TEXTS", 5)
     await damage(database, "delete from vector_cache where $1 > 0")
     told: list[tuple[str, int, int]] = []
@@ -61,7 +61,7 @@ async def test_it_is_told_how_many_texts_are_embedded(
 
 
 async def test_the_same_index_again(opened: Tools, database: Database) -> None:
-    """A replay by the same recipe gives the same rows under a new generation, and asks no model."""
+    """A replay with the same recipe gives the same rows and embeds nothing."""
     before = await rows(database, "docs", STORED)
     report = await replay(opened)
     assert (report.switched, report.bill.texts) == (True, 0)
@@ -73,7 +73,7 @@ async def test_the_same_index_again(opened: Tools, database: Database) -> None:
 
 @pytest.fixture
 async def remote(worker: Headrace, database: Database, server: ModelServer) -> AsyncIterator[Tools]:
-    """What replays work with, where a remote model has its address and key."""
+    """Tools of replays, with address and key of a remote model."""
     at = {"model_base_url": server.base_url, "model_api_key": server.key, "model_retries": 0}
     async with tools(worker.redis_url, database, **at) as opened:
         yield opened
@@ -82,7 +82,7 @@ async def remote(worker: Headrace, database: Database, server: ModelServer) -> A
 async def test_a_changed_model_embeds_each_text_once(
     remote: Tools, database: Database, server: ModelServer
 ) -> None:
-    """Another model is asked for every distinct text once, and has all vectors then."""
+    """A new model embeds each distinct text once."""
     report = await replay(remote, model="openai/test")
     texts = asked(server)
     assert len(texts) == len(set(texts)) == report.bill.texts == 12
@@ -98,7 +98,7 @@ async def test_a_changed_model_embeds_each_text_once(
 async def test_a_model_that_is_not_needed_is_not_asked(
     remote: Tools, worker: Headrace, database: Database, server: ModelServer
 ) -> None:
-    """Where every text has its vector, not even the width of the model is asked for."""
+    """A model whose vectors are all cached receives no request."""
     await replay(remote, model="openai/test")
     before = len(server.requests)
     at = {"model_base_url": server.base_url, "model_api_key": server.key}
@@ -109,7 +109,7 @@ async def test_a_model_that_is_not_needed_is_not_asked(
 
 
 async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: ModelServer) -> None:
-    """A replay that dies while it builds is gone on with, by what is embedded already."""
+    """A replay that continues after a crash embeds no text again."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(remote, model="openai/test")
     report = await replay(remote, model="openai/test")
@@ -118,5 +118,5 @@ async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: Mo
 
 
 def asked(server: ModelServer) -> list[str]:
-    """Every text that the model was asked for, but for the one that tells its width."""
+    """Texts sent to the model, without the one that measures its width."""
     return [text for request in server.requests for text in request if text != "width"]

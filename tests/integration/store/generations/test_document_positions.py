@@ -1,4 +1,4 @@
-"""What one generation has and another lacks, compared wholly or since a moment."""
+"""Differences between generations, in whole or since a moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN = "update documents set position = position + 10 where generation_id = $1 
 
 
 class Stage:
-    """A live generation with three documents, and an empty one."""
+    """Live generation with three documents, and an empty generation."""
 
     def __init__(self, worker: Database, live: Generation, other: Generation) -> None:
         self.worker = worker
@@ -25,12 +25,12 @@ class Stage:
         self.other = other
 
     async def newer(self, since: int | None = None) -> Sequence[tuple[str, int]]:
-        """Uri and position of what the other one lacks."""
+        """Uri and position of the documents that the empty generation lacks."""
         found = await self.document_positions.newer(self.live, self.other, since)
         return [(one.uri, one.position) for one in found]
 
     async def moment(self) -> int:
-        """By now."""
+        """Current moment of the project."""
         return await self.document_positions.moment(self.live.project_id)
 
 
@@ -44,7 +44,7 @@ async def stage(worker: Database, store: Store) -> Stage:
 
 
 async def test_only_what_was_written_since_is_compared(stage: Stage, store: Store) -> None:
-    """However many documents there are, and whether the other generation has them or not."""
+    """Only documents written since the moment are compared."""
     assert await stage.newer() == [("a", 1), ("b", 2), ("c", 3)]
     moment = await stage.moment()
     assert await stage.newer(moment) == []
@@ -55,7 +55,7 @@ async def test_only_what_was_written_since_is_compared(stage: Stage, store: Stor
 
 
 async def test_a_writer_that_was_at_work_is_not_overlooked(stage: Stage, store: Store) -> None:
-    """Its transaction is older than the comparison, and others that came after it were done."""
+    """A transaction that began before the comparison is included."""
     place = stage.live.project_id, EVERY_AGENT, stage.live.id
     async with stage.worker.scope(*place) as slow:
         await slow.execute(BEGIN, stage.live.id, "a")
@@ -69,7 +69,7 @@ async def test_a_writer_that_was_at_work_is_not_overlooked(stage: Stage, store: 
 
 
 async def test_what_was_only_held_is_not_taken_for_changed(stage: Stage) -> None:
-    """Writers lock documents whose change they then find superseded."""
+    """A document that was only locked does not count as written."""
     moment = await stage.moment()
     async with stage.worker.scope(stage.live.project_id, EVERY_AGENT, stage.live.id) as held:
         await held.execute(

@@ -1,4 +1,4 @@
-"""The exclusive transaction of a switch, and what it does to writers."""
+"""Exclusive transaction of a switch, beside writers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.writes import RECIPE, document_write, opened
 
 @pytest.fixture
 async def live(database: Database) -> AsyncIterator[tuple[WorkerDatabase, Generation, Generation]]:
-    """A database with a live generation, and one to switch to."""
+    """Database with a live generation and one to switch to."""
     async with opened(database.operator_url) as worker:
         generation = await Store(worker, RECIPE).generation("alpha")
         async with worker.scope(generation.project_id) as connection:
@@ -35,7 +35,7 @@ Stage = tuple[WorkerDatabase, Generation, Generation]
 async def test_a_process_that_stops_inside_a_switch_lets_writers_go_on(
     live: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database ends the silent transaction; nothing was switched."""
+    """The database ends a silent switch, so that writers continue and nothing is switched."""
     database, generation, other = live
     monkeypatch.setattr(switching, "IDLE_LIMIT_MS", 300)
     store = Store(database, RECIPE)
@@ -57,7 +57,7 @@ async def test_a_process_that_stops_inside_a_switch_lets_writers_go_on(
 async def test_a_switch_gives_up_its_place_before_writers(
     live: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a writer is at work, the switch waits only so long, and other writers go on then."""
+    """A switch that waits for a writer gives up, and other writers continue."""
     database, generation, _ = live
     monkeypatch.setattr(switching, "LOCK_WAIT_MS", 100)
     async with database.scope(generation.project_id) as writer:
@@ -70,7 +70,7 @@ async def test_a_switch_gives_up_its_place_before_writers(
 
 
 async def test_a_switch_needs_both_generations_as_they_were(live: Stage) -> None:
-    """One that was switched or dropped meanwhile fails the transaction whole."""
+    """A switch fails if one of its generations has been switched before."""
     database, generation, other = live
     async with exclusive(database, generation.project_id) as connection:
         await switch(connection, generation, other)

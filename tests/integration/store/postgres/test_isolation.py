@@ -1,4 +1,4 @@
-"""Row-level security, by hand-written queries in both roles."""
+"""Row-level security, with hand-written queries as two roles."""
 # ruff: noqa: S608 - names of tables come from here and from the catalogue
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FOREIGN_WRITES = (
 
 @dataclass(frozen=True)
 class Tenant:
-    """A project with its live generation, and another generation of it."""
+    """Project with its live generation and another one."""
 
     project_id: int
     live: Generation
@@ -75,7 +75,7 @@ Tenants = dict[str, Tenant]
 
 @pytest.fixture
 async def tenants(database: FreshDatabase) -> Tenants:
-    """Projects alpha and beta; in each of their two generations a shared document and ann's."""
+    """Projects alpha and beta with two generations each, with a shared and a private document."""
     async with opened(database.operator_url) as worker:
         store = Store(worker, RECIPE)
         found = {}
@@ -98,7 +98,7 @@ async def tenants(database: FreshDatabase) -> Tenants:
 
 
 async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
-    """Rows in the tables of the index that small documents leave empty."""
+    """Insert rows into the index tables that small documents leave empty."""
     owner = await asyncpg.connect(database.owner_url)
     for tenant in tenants.values():
         for generation in (tenant.live, tenant.other):
@@ -117,7 +117,7 @@ async def _fill_the_rest(database: FreshDatabase, tenants: Tenants) -> None:
 async def bound(
     request: pytest.FixtureRequest, database: FreshDatabase, tenants: Tenants
 ) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that policies bind: an operator's, or that of tables' owner, no superuser."""
+    """Connection that policies restrict: an operator's, or a table owner's without privileges."""
     if request.param == "operator":
         connection = await asyncpg.connect(database.operator_url)
     else:
@@ -154,7 +154,7 @@ async def _enter(
 async def _assert_refused(
     connection: asyncpg.Connection, scope: tuple[int, int], statement: str, argument: object
 ) -> None:
-    """Refused by a policy, in the scope of a project and a generation, to agent ann."""
+    """Assert that a policy refuses the statement of agent ann in the scope."""
     project_id, generation_id = scope
     transaction = connection.transaction()
     await transaction.start()
@@ -165,7 +165,7 @@ async def _assert_refused(
 
 
 async def test_every_table_of_tenants_forces_row_level_security(database: FreshDatabase) -> None:
-    """Whoever adds a table with a project_id or a generation_id must fence it in."""
+    """Every table with a project_id or generation_id forces row-level security."""
     connection = await asyncpg.connect(database.owner_url)
     of_projects = await _tables_with(connection, "project_id")
     of_generations = await _tables_with(connection, "generation_id")
@@ -180,9 +180,9 @@ async def test_every_table_of_tenants_forces_row_level_security(database: FreshD
 
 
 async def test_every_key_between_tenant_tables_holds_the_tenant(database: FreshDatabase) -> None:
-    """No unique or foreign key can tie rows of two tenants, or tell that another's exists.
+    """Every unique and foreign key of tenant tables contains the tenant.
 
-    But for a generation's own number, which no worker may choose.
+    The only exception is a generation's own number, which no worker may choose.
     """
     connection = await asyncpg.connect(database.owner_url)
     rows = await connection.fetch(
@@ -200,7 +200,7 @@ async def test_every_key_between_tenant_tables_holds_the_tenant(database: FreshD
 async def test_without_a_project_every_table_looks_empty(
     bound: asyncpg.Connection, tenants: Tenants, project: str | None
 ) -> None:
-    """Unset, empty and unknown: no rows, and no error, whatever the generation."""
+    """Without a valid project every table looks empty."""
     for table in (*await _tables_with(bound, "project_id"), *INDEX):
         async with bound.transaction():
             if project is not None:
@@ -212,7 +212,7 @@ async def test_without_a_project_every_table_looks_empty(
 async def test_without_a_generation_the_index_looks_empty(
     bound: asyncpg.Connection, tenants: Tenants, generation: str
 ) -> None:
-    """A project alone isn't enough: it has several indexes."""
+    """Without a valid generation the index looks empty."""
     for table in INDEX:
         async with bound.transaction():
             await _enter(bound, tenants["alpha"].project_id, "ann", generation)
@@ -222,7 +222,7 @@ async def test_without_a_generation_the_index_looks_empty(
 async def test_a_project_shows_its_own_rows_only(
     bound: asyncpg.Connection, tenants: Tenants
 ) -> None:
-    """Also to a query that asks for the other one by name."""
+    """A project shows its own rows only, also to a query that names another project."""
     alpha, beta = tenants["alpha"].project_id, tenants["beta"].project_id
     async with bound.transaction():
         await _enter(bound, alpha, "ann", tenants["alpha"].live.id)
@@ -238,7 +238,7 @@ async def test_a_project_shows_its_own_rows_only(
 async def test_a_generation_shows_its_own_rows_only(
     bound: asyncpg.Connection, tenants: Tenants
 ) -> None:
-    """Neither another project's nor those of another generation of the same project."""
+    """A generation shows its own rows only, also within the same project."""
     alpha, beta = tenants["alpha"], tenants["beta"]
     for own in (alpha.live, alpha.other):
         async with bound.transaction():
@@ -255,7 +255,7 @@ async def test_a_generation_shows_its_own_rows_only(
 async def test_a_foreign_generation_shows_and_loses_nothing(
     bound: asyncpg.Connection, tenants: Tenants
 ) -> None:
-    """Who names another project's generation finds an empty index, and can't empty it."""
+    """Another project's generation looks empty, and a delete removes nothing from it."""
     for table in INDEX:
         async with bound.transaction():
             await _enter(bound, tenants["alpha"].project_id, "ann", tenants["beta"].live.id)
@@ -268,7 +268,7 @@ async def test_a_foreign_generation_shows_and_loses_nothing(
 async def test_no_row_can_be_put_into_a_foreign_generation(
     bound: asyncpg.Connection, database: FreshDatabase, tenants: Tenants, scope: str, own: str
 ) -> None:
-    """Whichever generation the writer claims to be in, and whatever else the row names."""
+    """Rows of another project's generation can't be inserted, in any scope."""
     alpha, beta = tenants["alpha"], tenants["beta"]
     claimed = getattr(alpha, own) if scope == "own generation" else getattr(beta, own)
     for table in INDEX:
@@ -296,7 +296,7 @@ async def _rows_of(database: FreshDatabase, table: str, generation_id: int) -> S
 async def test_no_row_can_be_moved_to_a_foreign_generation(
     bound: asyncpg.Connection, tenants: Tenants
 ) -> None:
-    """Nor to another generation of the same project."""
+    """Rows can't be moved to another generation, even of the same project."""
     alpha, beta = tenants["alpha"], tenants["beta"]
     for target in (beta.live, alpha.other):
         for table in ("chunks", "documents", "keyword_vocabulary", "vector_indexes"):
@@ -309,7 +309,7 @@ async def test_no_row_can_be_moved_to_a_foreign_generation(
 async def test_private_rows_show_to_their_agent_only(
     bound: asyncpg.Connection, tenants: Tenants, agent: str, count: int
 ) -> None:
-    """In every table that says what a private document holds, in every generation."""
+    """Private rows are visible to their agent only, in every table and generation."""
     alpha = tenants["alpha"]
     for generation in (alpha.live, alpha.other):
         async with bound.transaction():
@@ -322,7 +322,7 @@ async def test_private_rows_show_to_their_agent_only(
 async def test_an_operator_can_not_write_into_another_project(
     database: FreshDatabase, tenants: Tenants
 ) -> None:
-    """Nor give it a generation, nor one of ours."""
+    """Writes into another project are refused."""
     connection = await asyncpg.connect(database.operator_url)
     for statement in FOREIGN_WRITES:
         scope = tenants["alpha"].project_id, tenants["alpha"].live.id
@@ -333,7 +333,7 @@ async def test_an_operator_can_not_write_into_another_project(
 async def test_a_foreign_generation_can_be_neither_switched_nor_dropped(
     bound: asyncpg.Connection, tenants: Tenants
 ) -> None:
-    """It doesn't show, so that statements find nothing to change."""
+    """Another project's generation can be neither switched nor dropped."""
     foreign = tenants["beta"].other.id
     async with bound.transaction():
         await _enter(bound, tenants["alpha"].project_id, "", foreign)
@@ -363,7 +363,7 @@ async def test_a_foreign_generation_can_be_neither_switched_nor_dropped(
 async def test_a_worker_has_no_right_that_it_does_not_need(
     database: FreshDatabase, statement: str
 ) -> None:
-    """The worker role can't lift the fence, nor read names of tenants beyond its functions."""
+    """A worker can't lift the policies, nor use rights that it does not need."""
     connection = await asyncpg.connect(database.worker_url)
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await connection.execute(statement)
@@ -387,7 +387,7 @@ async def test_a_worker_has_no_right_that_it_does_not_need(
 async def test_plans_keep_their_indexes_under_the_policies(
     database: FreshDatabase, tenants: Tenants, statement: str, index: str
 ) -> None:
-    """What the store looks up by a key is found by its index, in a worker's role."""
+    """Queries by key use their indexes under the policies."""
     alpha = tenants["alpha"]
     connection = await asyncpg.connect(database.worker_url)
     async with connection.transaction():
@@ -403,7 +403,7 @@ async def test_plans_keep_their_indexes_under_the_policies(
 async def test_names_of_projects_are_found_by_their_function_only(
     database: FreshDatabase, tenants: Tenants
 ) -> None:
-    """What a worker may know of projects: their names and numbers."""
+    """The function lists names and numbers of the projects."""
     async with opened(database.worker_url) as worker:
         found = await Projects(worker).all()
     assert found == {name: tenant.project_id for name, tenant in tenants.items()}

@@ -1,4 +1,4 @@
-"""What former versions stored is still found after a migration, whoever owns the tables."""
+"""Index of an earlier version after a migration, with either kind of table owner."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _numbers = count(1)
 async def urls(
     request: pytest.FixtureRequest, postgres_server: EmbeddedPostgres
 ) -> tuple[str, str]:
-    """Of the owner and of a worker, of a database that version 0.2 filled and this one migrated."""
+    """URLs of owner and worker of a database that version 0.2 filled and this version migrated."""
     name = f"left_by_0002_{next(_numbers)}"
     of_server = postgres_server.urls(name)
     if request.param == "superuser":
@@ -51,7 +51,7 @@ async def urls(
 
 
 async def test_an_index_of_0002_stays_in_use(urls: tuple[str, str]) -> None:
-    """Each project's index becomes its live generation: read, searched and written as before."""
+    """A migrated index is read, searched and written as the live generation."""
     async with opened(urls[1]) as worker:
         store, search = Store(worker, RECIPE), Search(worker)
         alpha, beta = await search.live("alpha"), await search.live("beta")
@@ -75,7 +75,7 @@ async def test_an_index_of_0002_stays_in_use(urls: tuple[str, str]) -> None:
 
 
 async def test_a_migrated_index_has_the_recipe_that_it_was_made_by(urls: tuple[str, str]) -> None:
-    """The model of most vectors, and that of a kind where it is another."""
+    """The recipe of a migrated index has the model of most vectors, and other models by kind."""
     async with opened(urls[1]) as worker:
         store = Store(worker, RECIPE)
         alpha, beta, empty = [await store.live(project) for project in PROJECTS]
@@ -92,7 +92,7 @@ async def test_a_migrated_index_has_the_recipe_that_it_was_made_by(urls: tuple[s
 
 
 async def test_roles_that_the_owner_may_not_make(postgres_server: EmbeddedPostgres) -> None:
-    """The message says what a superuser has to do first."""
+    """The error gives the step that a superuser must do first."""
     owner = await plain_owner_url(postgres_server, "without_roles")
     superuser = await asyncpg.connect(postgres_server.urls("without_roles").owner)
     await superuser.execute("revoke headrace_worker from headrace_operator")

@@ -1,4 +1,4 @@
-"""Postgres roles: policies bind each, and none may do more than its processes need."""
+"""Postgres roles: policies apply to each, and rights are minimal."""
 # ruff: noqa: S608 - names of tables come from the catalogue
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOBODY = (
     "copy chunks to program 'true'",
     "select pg_read_file('postgresql.conf')",
 )
-"""What no role may do."""
+"""Statements that no role may run."""
 
 FORBIDDEN: dict[Role, tuple[str, ...]] = {
     Role.PUBLISHER: (
@@ -100,17 +100,17 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "set role headrace_publisher",
     ),
 }
-"""What one role may not."""
+"""Statements that a role may not run."""
 
 
 def url_of(database: FreshDatabase, role: Role) -> str:
-    """Of the database, as one role."""
+    """URL of the database as a role."""
     return database.worker_url.replace("headrace_worker@", f"headrace_{role}@")
 
 
 @pytest.fixture
 async def filled(database: FreshDatabase) -> FreshDatabase:
-    """Projects alpha and beta, with a document each."""
+    """Projects alpha and beta with a document each."""
     async with opened(database.worker_url) as worker:
         store = Store(worker, RECIPE)
         for project in ("alpha", "beta"):
@@ -122,7 +122,7 @@ async def filled(database: FreshDatabase) -> FreshDatabase:
 
 @pytest.mark.parametrize("role", Role)
 async def test_no_role_may_do_more_in_postgres(filled: FreshDatabase, role: Role) -> None:
-    """Every statement is refused for lack of a right, and not for anything else."""
+    """Every forbidden statement is refused because of a missing right."""
     connection = await asyncpg.connect(url_of(filled, role))
     allowed = [
         statement
@@ -149,7 +149,7 @@ async def _is_refused(connection: asyncpg.Connection, statement: str) -> bool:
 
 @pytest.mark.parametrize("role", Role)
 async def test_policies_bind_every_role(filled: FreshDatabase, role: Role) -> None:
-    """A table that it may read is empty without a project, and shows one project's rows with it."""
+    """A readable table is empty without a project, and shows one project's rows with it."""
     owner = await asyncpg.connect(filled.owner_url)
     project_id = await owner.fetchval("select id from projects where name = 'alpha'")
     await owner.execute("select set_config('app.project_id', $1, false)", str(project_id))
@@ -175,7 +175,7 @@ async def test_policies_bind_every_role(filled: FreshDatabase, role: Role) -> No
 
 
 async def _readable(connection: asyncpg.Connection) -> list[tuple[str, str]]:
-    """Tables of tenants that the current role may read, and their column with the tenant."""
+    """Tables that the current role may read, with their tenant's column."""
     rows = await connection.fetch(
         "select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid "
         "where c.relkind in ('r', 'p') and c.relnamespace = 'public'::regnamespace "
@@ -191,9 +191,9 @@ async def _readable(connection: asyncpg.Connection) -> list[tuple[str, str]]:
 async def test_a_session_that_names_another_project_reads_it(
     filled: FreshDatabase, role: Role
 ) -> None:
-    """The limit of what docs/architecture.md promises: policies guard against mistakes, not SQL.
+    """A session may name any project: policies guard against mistakes, not SQL.
 
-    What holds beside it: no rows without a project, nor by a generation of another project.
+    Without a project there are no rows, and none of another project's generation.
     """
     owner = await asyncpg.connect(filled.owner_url)
     ids = dict(await owner.fetch("select name, id from projects"))
@@ -218,7 +218,7 @@ async def test_a_session_that_names_another_project_reads_it(
 
 
 async def test_a_process_takes_the_role_that_it_may(filled: FreshDatabase) -> None:
-    """An operator's worker steps down; an answerer who is asked to work stays an answerer."""
+    """A process takes the requested role if its user may, and otherwise keeps its own."""
     for user, wanted, expected in (
         (Role.OPERATOR, WORKER, WORKER),
         (Role.WORKER, OPERATOR, WORKER),
@@ -232,7 +232,7 @@ async def test_a_process_takes_the_role_that_it_may(filled: FreshDatabase) -> No
 
 
 async def test_a_refused_statement_is_told_in_a_line(filled: FreshDatabase) -> None:
-    """A replay that a worker's user begins: it names what to do."""
+    """The error names the missing permission and the command that makes users."""
     async with opened(filled.worker_url) as worker:
         live = await Store(worker, RECIPE).generation("alpha")
         with pytest.raises(ConfigurationError, match=r"permission denied .*headrace access"):
@@ -241,7 +241,7 @@ async def test_a_refused_statement_is_told_in_a_line(filled: FreshDatabase) -> N
 
 
 async def test_a_password_is_kept_as_the_server_would(database: FreshDatabase) -> None:
-    """The same verifier, of the same salt."""
+    """The verifier equals the server's for the same salt."""
     password = "correct horse 7 battery".replace(" ", "-")
     owner = await asyncpg.connect(database.owner_url)
     try:

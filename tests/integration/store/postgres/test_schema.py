@@ -1,4 +1,4 @@
-"""Migrations, and what opening a database checks."""
+"""Migrations, and checks at the opening of a database."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ order by 1
 
 
 async def test_what_is_migrated_is_what_is_declared(database: FreshDatabase) -> None:
-    """A migration must say in declared_schema.txt what it leads to (DECLARE_SCHEMA=1 writes it)."""
+    """A migrated schema equals declared_schema.txt (DECLARE_SCHEMA=1 writes it)."""
     connection = await asyncpg.connect(database.owner_url)
     found = "\n".join(row["line"] for row in await connection.fetch(CATALOG)) + "\n"
     await connection.close()
@@ -72,7 +72,7 @@ async def test_what_is_migrated_is_what_is_declared(database: FreshDatabase) -> 
 async def test_migrating_at_once_and_again_changes_nothing(
     postgres_server: EmbeddedPostgres,
 ) -> None:
-    """Processes that start together may all migrate."""
+    """Concurrent migrations and repeated ones succeed."""
     name = "migrated_at_once"
     await create_database(postgres_server, name)
     url = postgres_server.urls(name).owner
@@ -81,7 +81,7 @@ async def test_migrating_at_once_and_again_changes_nothing(
 
 
 async def test_a_migration_gives_way_to_who_is_at_work(postgres_server: EmbeddedPostgres) -> None:
-    """It lets others pass who came after it, and is applied when the table is free."""
+    """A migration releases its locks while a table is busy, and is applied later."""
     name = "migrated_at_work"
     await create_database(postgres_server, name)
     url = postgres_server.urls(name).owner
@@ -100,7 +100,7 @@ async def test_a_migration_gives_way_to_who_is_at_work(postgres_server: Embedded
 
 
 async def test_only_the_owner_may_migrate(postgres_server: EmbeddedPostgres) -> None:
-    """The refusal is told in one line."""
+    """The worker's role can't migrate, and the error says so in one line."""
     name = "migrated_by_nobody"
     await create_database(postgres_server, name)
     await migrate_to(postgres_server.urls(name).owner, "0004")
@@ -109,7 +109,7 @@ async def test_only_the_owner_may_migrate(postgres_server: EmbeddedPostgres) -> 
 
 
 async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> None:
-    """A worker that goes on by a schema that it doesn't know would fail every change."""
+    """A running worker ends if a migration excludes its version."""
     async with opened(database.worker_url) as worker:
         watch = SchemaWatch(worker, interval=timedelta(milliseconds=10))
         watching = asyncio.create_task(watch.run(asyncio.Event()))
@@ -121,7 +121,7 @@ async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> No
 async def test_a_refused_look_at_the_schema_ends_nobody(
     database: FreshDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A password that changes while workers run is no migration."""
+    """A failed connection does not end the schema watch."""
     looks: list[int] = []
 
     async def refuse(_: object) -> None:
@@ -141,7 +141,7 @@ async def test_a_refused_look_at_the_schema_ends_nobody(
 
 
 async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres) -> None:
-    """The message names the command that helps."""
+    """The error names the command that migrates."""
     await create_database(postgres_server, "never_migrated")
     with pytest.raises(ConfigurationError, match="headrace migrate"):
         await Database.open(postgres_server.urls("never_migrated").worker)
@@ -153,7 +153,7 @@ async def test_an_empty_database_is_not_opened(postgres_server: EmbeddedPostgres
 async def test_another_revision_is_not_opened(
     database: FreshDatabase, revision: str, remedy: str
 ) -> None:
-    """Neither an older schema nor a newer one."""
+    """A database with an older or newer schema is not opened."""
     connection = await asyncpg.connect(database.owner_url)
     await connection.execute("update alembic_version set version_num = $1", revision)
     await connection.close()
@@ -162,7 +162,7 @@ async def test_another_revision_is_not_opened(
 
 
 async def test_a_newer_database_is_not_migrated(database: FreshDatabase) -> None:
-    """Older code must not touch what it doesn't know."""
+    """A newer database is not migrated by older code."""
     connection = await asyncpg.connect(database.owner_url)
     await connection.execute("update alembic_version set version_num = '9999'")
     await connection.close()
@@ -174,7 +174,7 @@ async def test_a_newer_database_is_not_migrated(database: FreshDatabase) -> None
 async def test_a_newer_database_is_used_if_its_migration_allows(
     database: FreshDatabase, declared: bool
 ) -> None:
-    """Opened and not migrated any further; a migration that says nothing allows nothing."""
+    """A newer schema is opened if its migration allows it, and is not migrated further."""
     await _migrated_by_the_future(database, head_revision() if declared else None)
     if declared:
         async with opened(database.worker_url) as worker, worker.connection() as connection:
@@ -186,7 +186,7 @@ async def test_a_newer_database_is_used_if_its_migration_allows(
 
 
 async def test_a_database_that_shuts_out_this_version_is_refused(database: FreshDatabase) -> None:
-    """One line, with the numbers and the cure."""
+    """The error gives the revisions and the remedy."""
     await _migrated_by_the_future(database, "9998")
     for refused in (Database.open(database.worker_url), upgrade(database.owner_url)):
         with pytest.raises(ConfigurationError) as error:
@@ -208,7 +208,7 @@ async def _migrated_by_the_future(database: FreshDatabase, oldest_code: str | No
 
 
 async def test_what_a_migration_shut_out_stays_so(database: FreshDatabase) -> None:
-    """Each revision is kept with the oldest code that may use it, from the rule's own on."""
+    """Each revision since 0005 is stored with the oldest code that may use it."""
     connection = await asyncpg.connect(database.owner_url)
     rows = await connection.fetch("select * from schema_revisions order by revision")
     await connection.close()
@@ -221,7 +221,7 @@ async def test_what_a_migration_shut_out_stays_so(database: FreshDatabase) -> No
 async def test_the_owner_is_refused_unless_it_takes_the_worker_role(
     database: FreshDatabase,
 ) -> None:
-    """A role that policies don't bind must not serve tenants."""
+    """A superuser is refused unless it takes the worker's role."""
     with pytest.raises(ConfigurationError, match="is a superuser"):
         await Database.open(database.owner_url)
     worker = await Database.open(database.owner_url, role="headrace_worker")
@@ -238,7 +238,7 @@ async def test_the_owner_is_refused_unless_it_takes_the_worker_role(
     ],
 )
 async def test_an_unreachable_server_is_named(url: str, error: type[Exception]) -> None:
-    """The message names the setting."""
+    """The error names the setting."""
     with pytest.raises(error, match="HEADRACE_DATABASE_URL"):
         await Database.open(url)
     with pytest.raises(error, match="HEADRACE_DATABASE_URL"):
@@ -246,7 +246,7 @@ async def test_an_unreachable_server_is_named(url: str, error: type[Exception]) 
 
 
 async def test_a_connection_cut_in_a_transaction_is_unavailable(database: FreshDatabase) -> None:
-    """The work stays pending, and the next connection works."""
+    """A connection cut in a transaction raises Unavailable, and the next one works."""
     async with opened(database.worker_url) as worker:
         with pytest.raises(Unavailable):
             await _cut_in_transaction(worker, database.owner_url)

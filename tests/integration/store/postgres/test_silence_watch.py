@@ -1,4 +1,4 @@
-"""A process or the network falls silent: nobody waits for it long, on either end."""
+"""Silent processes and networks: locks and waits end in time, on both ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = timedelta(seconds=2.5)
 """Several times the longest silence of the pool, which is twice its longest statement."""
 SPACE = 7
 CLOSE_MESSAGE = b"C\x00\x00\x00"
-"""How the Close message of the Postgres protocol begins, up to its length."""
+"""Start of the Close message of the Postgres protocol, up to its length."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def proxy(database: Fresh) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def pool(proxy: Proxy) -> AsyncIterator[Database]:
-    """All of its connections have been used, and are idle."""
+    """Pool whose connections have been used and are idle."""
     pool = await Database.open(proxy.url, statement_timeout=LONGEST_STATEMENT, max_size=CONNECTIONS)
     together = asyncio.Barrier(CONNECTIONS)
     await asyncio.gather(*(use(pool, together) for _ in range(CONNECTIONS)))
@@ -53,7 +53,7 @@ async def use(pool: Database, together: asyncio.Barrier | None = None) -> None:
 
 
 async def test_one_silent_connection_renews_them_all(proxy: Proxy, pool: Database) -> None:
-    """The first to run into its timeout tells that the others may be dead too."""
+    """One timeout renews all connections, because the others may be dead too."""
     proxy.blackhole()
     proxy.heal()
     began = monotonic()
@@ -67,7 +67,7 @@ async def test_one_silent_connection_renews_them_all(proxy: Proxy, pool: Databas
 async def test_a_cached_statement_cannot_be_closed(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver itself waits for ever for the answer to a Close message."""
+    """A Close message without an answer raises Unavailable, although the driver waits for ever."""
     monkeypatch.setattr(databases, "_CACHED_STATEMENTS", 1)
     pool = await Database.open(proxy.url, statement_timeout=LONGEST_STATEMENT)
     try:
@@ -83,7 +83,7 @@ async def test_a_cached_statement_cannot_be_closed(
 
 
 async def test_a_silent_transaction_gives_its_locks_back(proxy: Proxy, pool: Database) -> None:
-    """Whoever is cut off in the middle of a write keeps nobody from writing for long."""
+    """A transaction that is cut off from its client releases its locks."""
     with pytest.raises(Unavailable):
         await be_cut_off(proxy, pool)
     proxy.heal()
@@ -91,7 +91,7 @@ async def test_a_silent_transaction_gives_its_locks_back(proxy: Proxy, pool: Dat
 
 
 async def test_a_transaction_is_silent_for_less_than_a_lease(database: Fresh) -> None:
-    """Also where statements may take long: a worker that is stopped would stop all others."""
+    """The idle limit of a transaction is shorter than a worker's lease."""
     settings = Settings()
     pool = await Database.open(database.worker_url, statement_timeout=settings.statement_timeout)
     async with pool.connection() as connection:
@@ -101,7 +101,7 @@ async def test_a_transaction_is_silent_for_less_than_a_lease(database: Fresh) ->
 
 
 async def test_a_silent_statement_gives_its_locks_back(database: Fresh, pool: Database) -> None:
-    """A worker stopped behind its Parse leaves a session to which no timeout applies."""
+    """A session that stopped between Parse and Execute is ended, and its locks are released."""
     async with session(database) as stopped:
         await hold_lock(stopped)
         await stopped.prepare("SELECT 2")
@@ -111,7 +111,7 @@ async def test_a_silent_statement_gives_its_locks_back(database: Fresh, pool: Da
 
 
 async def test_a_long_statement_keeps_its_locks(database: Fresh, pool: Database) -> None:
-    """The server is busy with it, or reads rows of a COPY: its client isn't silent."""
+    """A long statement and a long COPY keep their locks, because they are not silent."""
     async with session(database) as busy:
         await hold_lock(busy)
         waiting = asyncio.create_task(
@@ -126,7 +126,7 @@ async def test_a_long_statement_keeps_its_locks(database: Fresh, pool: Database)
 
 
 async def test_a_foreign_session_is_left_alone(database: Fresh, pool: Database) -> None:
-    """It is silent like a stopped worker, but its application is another one."""
+    """A silent session of another application is not ended."""
     async with session(database) as stopped, session(database, "another") as foreign:
         await hold_lock(foreign, SPACE + 1)
         await foreign.prepare("SELECT 2")
@@ -140,7 +140,7 @@ async def test_a_foreign_session_is_left_alone(database: Fresh, pool: Database) 
 
 @asynccontextmanager
 async def session(database: Fresh, application: str = "headrace") -> AsyncIterator[Any]:
-    """A connection that no pool looks after."""
+    """Connection outside any pool."""
     connection = await asyncpg.connect(
         database.worker_url, server_settings={"application_name": application}
     )
@@ -162,7 +162,7 @@ async def hold_lock(connection: asyncpg.Connection, space: int = SPACE) -> None:
 
 
 async def activity(database: Fresh, connection: asyncpg.Connection) -> tuple[str, str]:
-    """State and wait event of a session."""
+    """State and wait event of the session."""
     owner = await asyncpg.connect(database.owner_url)
     query = "SELECT state, wait_event FROM pg_stat_activity WHERE pid = $1"
     row = await owner.fetchrow(query, connection.get_server_pid())
@@ -171,7 +171,7 @@ async def activity(database: Fresh, connection: asyncpg.Connection) -> tuple[str
 
 
 async def can_wait_for_lock(pool: Database, space: int = SPACE) -> bool:
-    """Wait for as long as a statement may take."""
+    """True if the lock is free within the time of a statement."""
     with suppress(Unavailable):
         async with pool.scope(1) as connection:
             await connection.execute("SELECT pg_advisory_xact_lock($1, 1)", space)
@@ -182,7 +182,7 @@ async def can_wait_for_lock(pool: Database, space: int = SPACE) -> bool:
 async def test_a_connection_lost_between_two_statements_is_an_outage(
     database: Fresh, pool: Database
 ) -> None:
-    """And no defect of the event in hand, whose attempts it would count against."""
+    """A connection lost between two statements raises Unavailable."""
     with pytest.raises(Unavailable):
         await be_ended(database, pool)
     await use(pool)

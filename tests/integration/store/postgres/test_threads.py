@@ -1,4 +1,4 @@
-"""What takes the processor long, in the middle of a transaction, is done once."""
+"""Long computations inside a transaction: they keep its connection alive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SILENCE = timedelta(seconds=1)
 
 @pytest.fixture
 async def index(database: Fresh, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Index]:
-    """As a worker has it, but for how long it may be silent inside a transaction."""
+    """Index with a short limit of silence inside a transaction."""
     monkeypatch.setattr(databases, "_LONGEST_SILENCE", SILENCE)
     monkeypatch.setattr(threads, "_SIGN_OF_LIFE_S", 0.1)
     opened = await Database.open(database.worker_url, statement_timeout=timedelta(seconds=15))
@@ -34,7 +34,7 @@ async def index(database: Fresh, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 def slowly(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The same work on a machine that is busy with other things."""
+    """Wrap the work with a pause that is longer than the limit of silence."""
 
     def busy(*args: Any, **kwargs: Any) -> Any:
         time.sleep(2.5 * SILENCE.total_seconds())
@@ -44,14 +44,14 @@ def slowly(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 async def test_a_large_document_is_written(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its terms take seconds."""
+    """A document whose terms take long to compute is written."""
     monkeypatch.setattr(transaction, "segments_of", slowly(segments_of))
     await index.write("a.md", *[f"walrus number{i}" for i in range(16)])
     assert (await index.candidates("number7")).keyword
 
 
 async def test_large_segments_are_folded(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Millions of postings take seconds to sort."""
+    """Segments whose postings take long to merge are folded."""
     for i in range(FAN_IN):
         await index.write(f"{i}.md", f"walrus number{i}")
     monkeypatch.setattr(Postings, "merge", slowly(Postings.merge))

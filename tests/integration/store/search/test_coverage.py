@@ -1,4 +1,4 @@
-"""A question that can't be compared with what is stored says so."""
+"""Questions whose vector does not match the stored ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "the mill race is dry"
 
 @pytest.fixture
 async def search(database: Database) -> AsyncIterator[Search]:
-    """One document, embedded by ``MODEL``."""
+    """Search with one document, embedded by ``MODEL``."""
     async with opened(database.operator_url) as worker:
         await Store(worker, RECIPE).apply([document_write("a.md", 2, [TEXT])])
         yield Search(worker)
@@ -40,7 +40,7 @@ def _vector(dimensions: int = 8) -> npt.NDArray[np.float32]:
 
 
 async def test_the_model_of_the_project_is_no_trouble(search: Search) -> None:
-    """Nothing is said where the question's vector fits."""
+    """A question with a vector of the project's model is not degraded."""
     assert (await _ask(search, {MODEL: _vector()})).degraded == ()
 
 
@@ -48,20 +48,20 @@ async def test_the_model_of_the_project_is_no_trouble(search: Search) -> None:
 async def test_another_model_or_width_degrades_a_hybrid_question(
     search: Search, vectors: Vectors
 ) -> None:
-    """Words still answer, and the answer names the leg that could not."""
+    """A vector of another model or width degrades a hybrid question to keywords."""
     found = await _ask(search, vectors)
     assert found.degraded == ("vector",)
     assert len(found.keyword) == 1
 
 
 async def test_a_vector_question_by_another_model_is_refused(search: Search) -> None:
-    """Nothing found would be a lie; the refusal names both models."""
+    """A vector question by another model is refused with both models named."""
     with pytest.raises(ConfigurationError, match=r"test/model.*other/model.*headrace replay"):
         await _ask(search, {"other/model": _vector()}, text=None)
 
 
 async def test_a_model_that_is_passed_by_is_named(search: Search, database: Database) -> None:
-    """After a change of model, part of a project can be out of the question's reach."""
+    """A model of other documents that the question does not cover is named as degraded."""
     async with opened(database.operator_url) as worker:
         chunk = chunk_write(0, "newly embedded", model="new/model")
         await Store(worker, RECIPE).apply([document_write("b.md", 4, chunks=(chunk,))])
@@ -71,7 +71,7 @@ async def test_a_model_that_is_passed_by_is_named(search: Search, database: Data
 
 
 async def test_the_first_vectors_are_found_at_once(database: Database) -> None:
-    """A question that came before them does not keep the next one from finding them."""
+    """The first vectors are found by the next question."""
     async with opened(database.operator_url) as worker:
         write = document_write("a.md", 2, chunks=(chunk_write(0, TEXT, vector=None),))
         await Store(worker, RECIPE).apply([write])

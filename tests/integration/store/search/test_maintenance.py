@@ -1,4 +1,4 @@
-"""What upkeep changes (speed) and what it doesn't (answers). On real Postgres, as a worker."""
+"""Maintenance of an index, on real Postgres: faster searches with the same results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def write_many(index: Index, documents: int, first: int = 0) -> None:
 
 
 async def test_folding_changes_no_answer(index: Index) -> None:
-    """Many small segments become few; ids, scores and corrections stay as they were."""
+    """Merging small segments changes no ids, scores or corrections."""
     await write_many(index, 70)
     queries = ("walrus number7", "seagull", "walrsu swims")
     before = [await index.candidates(query, limit=100) for query in queries]
@@ -62,7 +62,7 @@ async def test_folding_changes_no_answer(index: Index) -> None:
 
 
 async def test_folding_makes_large_segments_of_large_ones(index: Index) -> None:
-    """Segments with rows per term merge too, and leave none of their rows behind."""
+    """Large segments are merged, and the rows of the old ones removed."""
     for part in range(8):
         texts = [f"walrus part{part} number{i}" for i in range(520)]
         await index.store.apply([index.document(f"d{part}", texts)])
@@ -79,7 +79,7 @@ async def test_folding_makes_large_segments_of_large_ones(index: Index) -> None:
 
 
 async def test_folding_keeps_private_documents(index: Index) -> None:
-    """Upkeep sees the private chunks of all agents, so it doesn't take them for deleted."""
+    """Merging keeps the private chunks of all agents."""
     for i in range(20):
         await index.write(f"d{i}", f"walrus {i}", agent="ann")
     await Maintenance(index.database).run_once()
@@ -88,7 +88,7 @@ async def test_folding_keeps_private_documents(index: Index) -> None:
 
 
 async def test_the_dead_are_swept(index: Index) -> None:
-    """A segment most of whose chunks were deleted is written anew, or removed when all were."""
+    """A segment with mostly deleted chunks is rewritten, and one without others is removed."""
     await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(10)])
     await index.store.apply([index.document(f"e{i}", [f"seagull {i}"]) for i in range(5)])
     await index.store.apply([index.document(f"d{i}", []) for i in range(6)])
@@ -100,7 +100,7 @@ async def test_the_dead_are_swept(index: Index) -> None:
 
 
 async def test_questions_during_upkeep_lose_and_double_nothing(index: Index) -> None:
-    """While writers write and segments merge, a question finds each finished chunk exactly once."""
+    """Questions during writes and merges find each written chunk exactly once."""
     done: list[int] = []
     finished = asyncio.Event()
 
@@ -148,8 +148,8 @@ async def index_names(database: Fresh) -> list[str]:
 async def test_large_projects_get_an_index(
     index: Index, database: Fresh, as_owner: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """HNSW with an exact tail finds 95% of the true ten nearest, and follows writes at once."""
-    monkeypatch.setattr(vector_indexes, "POURING_PER_S", 1.0)  # however slow the machine
+    """A large project gets a vector index with 95% recall, which includes later writes."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", 1.0)  # on any machine
     vectors = unit_vectors(7, 3000, DIMENSIONS)
     texts = [f"c{i}" for i in range(3000)]
     for start in range(0, 2600, 650):
@@ -185,7 +185,7 @@ async def test_large_projects_get_an_index(
 async def recall(
     index: Index, vectors: np.ndarray[tuple[int, int], np.dtype[np.float32]], queries: int
 ) -> float:
-    """Share of the ten nearest, by numpy, that the search finds."""
+    """Share of the exact ten nearest that the search finds."""
     hits = 0
     for query in (
         unit_vectors(7, 3000, DIMENSIONS)[:queries] + unit_vectors(9, queries, DIMENSIONS) / 4
@@ -198,7 +198,7 @@ async def recall(
 
 
 async def test_filters_hold_with_an_index(index: Index, database: Fresh) -> None:
-    """A rare and a common filter both fill the answer, the rare one by exact comparison."""
+    """Rare and common filters both return a full and nearly exact result with an index."""
     vectors = unit_vectors(8, 3000, DIMENSIONS)
     await index.store.apply(
         [index.document("common", [f"c{i}" for i in range(2900)], vectors[:2900])]
@@ -215,7 +215,7 @@ async def test_filters_hold_with_an_index(index: Index, database: Fresh) -> None
 
 
 async def test_small_projects_get_no_index(index: Index, database: Fresh) -> None:
-    """Up to the limit, exact comparison is as quick."""
+    """A project up to the limit gets no vector index."""
     await index.store.apply(
         [index.document("d", [f"c{i}" for i in range(300)], unit_vectors(1, 300, 8))]
     )
@@ -224,7 +224,7 @@ async def test_small_projects_get_no_index(index: Index, database: Fresh) -> Non
 
 
 async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
-    """The owner's functions refuse names and generations other than those of the scope."""
+    """A worker can't build or drop a vector index of another project."""
     await index.write("d", "x", vectors=unit_vectors(1, 1, 8))
     await index.write("d", "x", vectors=unit_vectors(1, 1, 8), project="q")
     own, foreign = await index.live("p"), await index.live("q")
@@ -243,7 +243,7 @@ async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
 
 
 async def test_upkeep_stops_when_told(index: Index) -> None:
-    """The loop ends at once, also in the middle of its pause."""
+    """The maintenance loop ends at once when it is stopped."""
     stop = asyncio.Event()
     running = asyncio.create_task(Maintenance(index.database).run(stop))
     await asyncio.sleep(0)
@@ -262,7 +262,7 @@ async def plan(index: Index, sql: str, *arguments: object) -> str:
 async def test_plans_keep_their_indexes_under_row_level_security(
     index: Index, database: Fresh
 ) -> None:
-    """As a worker: postings and exact vectors by primary key, the rest by the partial index."""
+    """Queries of a worker use the primary keys and the partial vector index."""
     vectors = unit_vectors(8, 6000, DIMENSIONS)
     for project in ("p", "q"):
         for start in range(0, 6000, 1000):
@@ -294,7 +294,7 @@ async def test_plans_keep_their_indexes_under_row_level_security(
 
 
 async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
-    """After a first import, the planner knows at once that a project has more than one row."""
+    """New tables get statistics soon after an import."""
     await index.store.apply([index.document(f"d{i}", [f"walrus {i}"]) for i in range(300)])
     owner = await asyncpg.connect(database.owner_url)
     maintenance = Maintenance(index.database)
@@ -305,7 +305,7 @@ async def test_new_tables_get_statistics(index: Index, database: Fresh) -> None:
 
 
 async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -> None:
-    """Nor does it end the worker: what failed is logged, and tried at the next turn."""
+    """A failing project does not stop the maintenance of others."""
 
     class Faulty(Maintenance):
         def __init__(self, database: Database, faulty: int) -> None:
@@ -329,7 +329,7 @@ async def test_a_project_that_fails_keeps_no_other_from_its_turn(index: Index) -
 
 
 async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None:
-    """A build takes minutes; questions would meet every small segment that was written since."""
+    """Segments are merged while a vector index is being built."""
 
     class Building(Maintenance):
         folded = 0
@@ -352,7 +352,7 @@ async def test_segments_are_folded_while_an_index_is_built(index: Index) -> None
 async def test_only_projects_that_were_written_to_are_looked_at(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the cost of doing nothing would grow with the number of projects."""
+    """Only projects with new writes are due for maintenance, and those that were kept."""
     monkeypatch.setattr(activity, "SETTLING", timedelta())
     ids = {}
     for project in ("alpha", "beta", "gamma"):

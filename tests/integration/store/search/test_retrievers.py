@@ -1,4 +1,4 @@
-"""What a search finds, and what it must not. On real Postgres, as the role of workers."""
+"""Search results of both retrievers, on real Postgres."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def bm25(texts: list[str], uris: list[str], query: str) -> dict[str, float]:
 
 
 async def test_keyword_scores_equal_bm25(index: Index) -> None:
-    """Chunks of one large write and of many small ones score alike: by the textbook."""
+    """Scores equal BM25 for chunks of large and small writes."""
     rng = random.Random(4)
     texts = list(dict.fromkeys(zipf_text(rng) for _ in range(700)))
     bulk, single = texts[:600], texts[600:]
@@ -74,7 +74,7 @@ async def test_keyword_scores_equal_bm25(index: Index) -> None:
 
 
 async def test_vectors_rank_by_cosine(index: Index) -> None:
-    """The exact path returns every chunk's cosine similarity, best first."""
+    """Without an index, vector search returns exact cosine similarities, best first."""
     vectors = unit_vectors(1, 200, 16)
     await index.store.apply([index.document("d", [f"chunk {i}" for i in range(200)], vectors)])
     found = await index.candidates(vector=vectors[17], limit=10)
@@ -85,7 +85,7 @@ async def test_vectors_rank_by_cosine(index: Index) -> None:
 
 
 async def test_both_legs_are_timed_and_empty_ones_left_out(index: Index) -> None:
-    """A search tells how long each leg that was asked for took."""
+    """A search has timings for each retriever that ran."""
     await index.write("d", "alpha", vectors=unit_vectors(1, 1, 8))
     both = await index.candidates("alpha", unit_vectors(1, 1, 8)[0])
     assert set(both.timings_ms) == {"vector", "keyword"}
@@ -95,7 +95,7 @@ async def test_both_legs_are_timed_and_empty_ones_left_out(index: Index) -> None
 
 
 async def test_edited_and_deleted_chunks_never_appear(index: Index) -> None:
-    """From the moment of the write, neither leg finds what was there before."""
+    """Edited and deleted chunks are not found by either retriever."""
     vectors = unit_vectors(2, 3, 8)
     await index.write("a", "old walrus", "kept walrus", vectors=vectors[:2])
     await index.write("b", "other walrus", vectors=vectors[2:])
@@ -107,7 +107,7 @@ async def test_edited_and_deleted_chunks_never_appear(index: Index) -> None:
 
 
 async def test_others_private_documents_never_appear(index: Index) -> None:
-    """Neither another agent's documents, nor those of another project, whoever asks."""
+    """Private documents of other agents and documents of other projects are not found."""
     vector = unit_vectors(3, 1, 8)
     for project in ("p", "q"):
         await index.write("shared", f"{project} shared", vectors=vector, project=project)
@@ -146,7 +146,7 @@ FILTERS = [
 
 @pytest.mark.parametrize(("filters", "wanted"), FILTERS)
 async def test_filters_hold_in_both_legs(index: Index, filters: Filters, wanted: set[str]) -> None:
-    """Each condition leaves the documents that fulfil it; text is never SQL or a pattern."""
+    """Each filter selects its documents in both retrievers; text is neither SQL nor a pattern."""
     vector = unit_vectors(5, 1, 8)
     team = "x'; drop table chunks; --"
     await index.write(
@@ -169,7 +169,7 @@ async def test_filters_hold_in_both_legs(index: Index, filters: Filters, wanted:
 
 
 async def test_a_rare_filter_is_exact(index: Index) -> None:
-    """What passes the filter is found even where a thousand better chunks don't pass."""
+    """A rare document that passes the filter is found behind a thousand better ones that do not."""
     await index.store.apply([index.document("many", [f"common words {i}" for i in range(1500)])])
     await index.write("rare", "common " + "padding " * 200, kind="code")
     found = await index.candidates("common words", filters=Filters(kinds=(Kind.CODE,)), limit=5)
@@ -177,7 +177,7 @@ async def test_a_rare_filter_is_exact(index: Index) -> None:
 
 
 async def test_misspelt_words_are_corrected(index: Index) -> None:
-    """A word that occurs nowhere gives way to its neighbour, and the answer says so."""
+    """An unknown word is corrected to its nearest word, and the correction is reported."""
     await index.write("a", "the consumer acknowledges every message")
     await index.write("b", "an unrelated sentence about walruses")
     for query in ("acknowleges", "mesage", "messgae", "aknowledgse"):
@@ -189,7 +189,7 @@ async def test_misspelt_words_are_corrected(index: Index) -> None:
 
 
 async def test_a_word_that_lives_no_more_is_no_correction(index: Index) -> None:
-    """Corrections lead to chunks that exist."""
+    """A word of a deleted chunk leads to no result."""
     await index.write("a", "acknowledge")
     await index.write("a")
     found = await index.candidates("acknowlege")
@@ -197,7 +197,7 @@ async def test_a_word_that_lives_no_more_is_no_correction(index: Index) -> None:
 
 
 async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Index) -> None:
-    """Whoever can ask may not learn who else is here."""
+    """The error for an unknown project names no other project."""
     await index.write("a", "text", project="known-one")
     with pytest.raises(UsageError, match=r"no project 'p': .*headrace project list") as refused:
         await index.candidates("x")
@@ -205,7 +205,7 @@ async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Ind
 
 
 async def test_a_correction_tells_no_private_word(index: Index) -> None:
-    """Of the nearest words only those count that the asker may read."""
+    """Corrections use only words that the asker may read."""
     await index.write("shared", "the consumer acknowledges every message")
     await index.write("private", "massage massage", "massage again", agent="ada")
     await index.write("more", "nothing of zanzibar", agent="ada")
@@ -215,7 +215,7 @@ async def test_a_correction_tells_no_private_word(index: Index) -> None:
 
 
 async def test_a_failing_leg_is_named(index: Index, database: Fresh) -> None:
-    """One leg beats none, and says so; without any, the search fails."""
+    """A failed retriever is named if the other works; without any, the search fails."""
     await index.write("a", "some words", vectors=unit_vectors(1, 1, 8))
     owner = await asyncpg.connect(database.owner_url)
     await owner.execute("alter table keyword_segments rename to gone")

@@ -1,4 +1,4 @@
-"""Another project's documents never appear, whatever is asked and however it is filtered."""
+"""Isolation of projects in search, for random questions and filters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = [f"common words about topic{number} and the mill" for number in range(12
 
 @pytest.fixture
 async def search(database: Database) -> AsyncIterator[Search]:
-    """Two projects with the same uris, kinds, collections and metadata, shared and private."""
+    """Two projects with equal uris, kinds, collections and metadata, shared and private."""
     async with opened(database.worker_url) as worker:
         store = Store(worker, RECIPE)
         position = 0
@@ -76,7 +76,7 @@ def _request(rng: random.Random, project: str, agent: str | None) -> SearchReque
 
 
 async def test_no_probe_finds_a_foreign_document(search: Search, database: Database) -> None:
-    """200 probes with the other project's own words, through both legs and every filter."""
+    """Questions with the other project's words find only documents that the asker may read."""
     rng = random.Random(4)
     owner = await asyncpg.connect(database.owner_url)
     everything = [row["id"] for row in await owner.fetch("SELECT id FROM chunks")]
@@ -91,6 +91,6 @@ async def test_no_probe_finds_a_foreign_document(search: Search, database: Datab
         rows = await search.rows(generation, agent, [*ids, *rng.sample(everything, 20)])
         visible = {f"of {project} for {owner}" for owner in {None, agent}}
         assert all(row.content.endswith(tuple(visible)) for row in rows.values())
-        assert set(ids) <= set(rows), "a leg named a chunk that its asker may not read"
+        assert set(ids) <= set(rows), "a retriever returned a chunk that its asker may not read"
         found += len(ids)
     assert found > PROBES, "the probes must find their own documents, or they prove nothing"

@@ -1,4 +1,4 @@
-"""Two builds on one table take turns: Postgres would end one of them as a deadlock."""
+"""Concurrent builds of vector indexes: they take turns; otherwise Postgres ends one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def index(database: Fresh) -> AsyncIterator[Index]:
 
 
 def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Task[int]]:
-    """Patient builders, as replays are, one for each project."""
+    """Start a waiting build for each project."""
 
     async def refresh(project: str) -> int:
         live = await index.live(project)
@@ -46,15 +46,15 @@ def refreshing(index: Index, database: Fresh, *projects: str) -> list[asyncio.Ta
 
 
 async def test_builds_at_once_take_turns(index: Index, database: Fresh) -> None:
-    """Each is built; none fails."""
+    """Concurrent builds all succeed."""
     assert await asyncio.gather(*refreshing(index, database, *PROJECTS)) == [1, 1, 1]
 
 
 async def test_a_build_waits_for_imports_of_other_projects(
     index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until their vectors are there and some seconds have passed, or it has waited for long."""
-    monkeypatch.setattr(vector_indexes, "POURING_PER_S", inf)  # its own import is not the reason
+    """A build waits for the imports of other projects, up to a limit."""
+    monkeypatch.setattr(vector_indexes, "POURING_PER_S", inf)  # ignore its own import
     live = await index.live("p")
     indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
 
@@ -80,7 +80,7 @@ async def test_a_build_waits_for_imports_of_other_projects(
 
 
 async def test_upkeep_leaves_a_build_for_later(index: Index, database: Fresh) -> None:
-    """Who doesn't wait goes on with other work while somebody builds."""
+    """A build without ``wait`` returns 0 while another one runs."""
     live = await index.live("q")
     impatient = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
     [building] = refreshing(index, database, "p")

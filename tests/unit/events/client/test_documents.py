@@ -109,7 +109,7 @@ async def test_a_delete_names_the_document_alone() -> None:
 
 
 async def test_each_call_is_another_event() -> None:
-    """Unless the caller names its event."""
+    """Calls without an event id make separate events."""
     client = Recorder()
     for _ in range(2):
         await client.upsert("notes", "herons.md", "Herons nest in March.")

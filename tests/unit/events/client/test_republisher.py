@@ -1,4 +1,4 @@
-"""Where events belong that were kept, and what Redis remembers of them."""
+"""Log positions of durable events, and their traces in Redis."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def waiting(number: int = 1, position: int | None = None, lane: Lane = Lane.BULK
 
 
 def test_a_known_place_is_the_place() -> None:
-    """Its lane too, whatever lane the event was kept for."""
+    """An event that has a position keeps it, whatever lane it was kept for."""
     place = LogPosition.of_entry(Lane.LIVE, 3, "1700000000000-5")
     assert waiting(position=place.position).log_position == place
 
 
 def test_a_derived_place_lies_within_the_millisecond() -> None:
-    """After every entry that Redis can have added in it, and before those of the next one."""
+    """A derived position follows all entries of its millisecond and precedes the next one."""
     number = waiting().log_position.position
     assert number > LogPosition.of_entry(Lane.LIVE, 3, f"{MILLISECONDS}-500000").position
     assert number < LogPosition.of_entry(Lane.BULK, 3, f"{MILLISECONDS + 1}-0").position
@@ -34,13 +34,13 @@ def test_a_derived_place_lies_within_the_millisecond() -> None:
 
 @pytest.mark.parametrize("first", [1, 2**19 - 2, 2**40])
 def test_derived_places_differ(first: int) -> None:
-    """Over many events of one millisecond, wherever their numbers have come to."""
+    """Derived positions of 1,000 events of one millisecond differ."""
     places = {waiting(first + n).log_position.position for n in range(1000)}
     assert len(places) == 1000
 
 
 def test_a_place_of_the_past_is_exact() -> None:
-    """To the millisecond, whatever the fraction of a second."""
+    """A derived position is exact to the millisecond."""
     for milliseconds in range(0, 1000, 7):
         kept_at = KEPT_AT + timedelta(milliseconds=milliseconds)
         event = WaitingEvent("docs", "e", Lane.LIVE, 0, None, 1, kept_at)
@@ -56,7 +56,7 @@ def test_a_place_of_the_past_is_exact() -> None:
     ],
 )
 def test_what_redis_remembers(raw: bytes | None, token: str | None, entry: str | None) -> None:
-    """The token, and the entry that holds the event by now."""
+    """A trace has the token and the entry that currently holds the event."""
     trace = Trace.parse(raw)
     assert (trace.token, trace.entry) == (token, entry)
 
@@ -76,5 +76,5 @@ def test_what_redis_remembers(raw: bytes | None, token: str | None, entry: str |
 def test_which_events_never_come_to_the_archive(
     raw: bytes | None, archived: dict[str, str], lost: bool
 ) -> None:
-    """Those that Redis doesn't know, and those whose entry the archiver has passed in vain."""
+    """An event is lost if Redis has no trace of it, or if the archiver has passed its entry."""
     assert is_lost(Trace.parse(raw), archived) is lost

@@ -1,4 +1,4 @@
-"""A Redis connection that breaks is an outage, on any event loop."""
+"""Broken Redis connections on both event loops."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def write_to_a_broken_connection() -> None:
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_write_to_a_broken_connection_is_an_outage(run: Any) -> None:
-    """Also in the moment before its reader has heard that it is broken."""
+    """A write to a broken connection raises Unavailable, even before the reader notices."""
     broken: Coroutine[Any, Any, None] = write_to_a_broken_connection()
     with pytest.raises(Unavailable):
         run(broken)

@@ -1,4 +1,4 @@
-"""The generated documents are those of the models."""
+"""Generated documents, compared with the models."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def test_asyncapi_is_current() -> None:
-    """`python -m events.spec.asyncapi docs/asyncapi.json` renews it."""
+    """`python -m events.spec.asyncapi docs/asyncapi.json` updates it."""
     assert (DOCS / "asyncapi.json").read_text(encoding="utf-8") == render()
 
 
 def test_the_tables_of_the_events_page_are_current() -> None:
-    """`python -m events.spec.field_tables docs/events.md` renews them."""
+    """`python -m events.spec.field_tables docs/events.md` updates them."""
     page = (DOCS / "events.md").read_text(encoding="utf-8")
     assert page == renewed(page)
     assert page.count("<!-- fields: ") == page.count("| field | type |") == 12

@@ -1,4 +1,4 @@
-"""Which questions may leave the stream."""
+"""Trimming of questions from their stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG_AGO = [f"{number}-0" for number in range(1, 301)]
 
 @pytest.fixture
 async def redis() -> AsyncIterator[FakeAsyncRedis]:
-    """A server with 300 old questions that nobody has read yet."""
+    """Server with 300 old, unread questions."""
     async with FakeAsyncRedis() as fake:
         await fake.xgroup_create(KEY, GROUP, id="0", mkstream=True)
         for entry_id in LONG_AGO:
@@ -36,13 +36,13 @@ async def _kept(redis: FakeAsyncRedis) -> set[str]:
 
 
 async def test_unread_questions_stay(redis: FakeAsyncRedis) -> None:
-    """However old a question is, somebody waits for its reply."""
+    """An unread question stays, however old it is."""
     await trim_queries(redis, NAMES)
     assert await _kept(redis) == set(LONG_AGO)
 
 
 async def test_pending_questions_stay(redis: FakeAsyncRedis) -> None:
-    """A question in a worker's hands may have to be read again by another."""
+    """A pending question stays, because another worker may have to read it again."""
     await _read(redis, 300)
     await redis.xack(KEY, GROUP, *LONG_AGO[:200])
     await trim_queries(redis, NAMES)
@@ -50,7 +50,7 @@ async def test_pending_questions_stay(redis: FakeAsyncRedis) -> None:
 
 
 async def test_answered_questions_go(redis: FakeAsyncRedis) -> None:
-    """What is acknowledged and old takes up no memory."""
+    """Acknowledged old questions are trimmed."""
     await _read(redis, 300)
     await redis.xack(KEY, GROUP, *LONG_AGO)
     assert await trim_queries(redis, NAMES) >= 200
@@ -58,7 +58,7 @@ async def test_answered_questions_go(redis: FakeAsyncRedis) -> None:
 
 
 async def test_recent_questions_stay(redis: FakeAsyncRedis) -> None:
-    """For a while an operator can still look at what was asked."""
+    """An acknowledged question that is newer than ``keep`` stays."""
     await redis.delete(KEY)
     await redis.xgroup_create(KEY, GROUP, id="0", mkstream=True)
     recent = await redis.xadd(KEY, {"event": "{}"})
@@ -69,6 +69,6 @@ async def test_recent_questions_stay(redis: FakeAsyncRedis) -> None:
 
 
 async def test_a_stream_without_a_group_is_left_alone() -> None:
-    """Before the first worker there is nothing to trim and nothing to fail on."""
+    """A stream without a group is not trimmed, and trimming it does not fail."""
     async with FakeAsyncRedis() as fake:
         assert await trim_queries(fake, NAMES) == 0

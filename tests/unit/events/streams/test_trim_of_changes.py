@@ -1,4 +1,4 @@
-"""Which changes may leave the stream: those that everybody has, and that are old."""
+"""Trimming of changes: old ones that every group has acknowledged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 async def redis() -> AsyncIterator[FakeAsyncRedis]:
-    """A server with 300 old changes, which both groups have acknowledged."""
+    """Server with 300 old changes that both groups have acknowledged."""
     async with FakeAsyncRedis() as fake:
         for entry_id in IDS:
             await fake.xadd(KEY, {"event": "{}"}, id=entry_id)
@@ -40,28 +40,28 @@ async def _kept(redis: FakeAsyncRedis) -> set[str]:
 
 
 async def test_what_everybody_has_goes(redis: FakeAsyncRedis) -> None:
-    """Old changes that are indexed and archived take up no memory, and are counted."""
+    """Old changes that are indexed and archived are trimmed and counted."""
     trimmed = await trim_changes(redis, NAMES, DAY)
     assert trimmed == 300 - len(await _kept(redis)) >= 200
     assert await read_trimmed(redis, NAMES) == {(Lane.LIVE, 0): trimmed, (Lane.BULK, 0): 0}
 
 
 async def test_recent_changes_stay(redis: FakeAsyncRedis) -> None:
-    """Retention counts from now, by the server's clock."""
+    """Changes within the retention stay."""
     await trim_changes(redis, NAMES, timedelta(days=365 * 100))
     assert len(await _kept(redis)) == 300
 
 
 @pytest.mark.parametrize("missing", [INDEXER, ARCHIVER])
 async def test_nothing_goes_without_both_groups(redis: FakeAsyncRedis, missing: str) -> None:
-    """A group that isn't there (yet, or after a failover) has handled nothing."""
+    """Nothing is trimmed if a group is missing, for example after a failover."""
     await redis.xgroup_destroy(KEY, missing)
     assert await trim_changes(redis, NAMES, DAY) == 0
 
 
 @pytest.mark.parametrize("group", [INDEXER, ARCHIVER, "somebody-else"])
 async def test_what_a_group_has_in_hand_stays(redis: FakeAsyncRedis, group: str) -> None:
-    """Pending entries may have to be read again, by whatever group."""
+    """Pending entries stay, whichever group they are pending for."""
     if group in (INDEXER, ARCHIVER):
         await redis.xgroup_destroy(KEY, group)
     await _read(redis, group)
@@ -71,13 +71,13 @@ async def test_what_a_group_has_in_hand_stays(redis: FakeAsyncRedis, group: str)
 
 
 async def test_what_a_further_group_has_not_read_stays(redis: FakeAsyncRedis) -> None:
-    """Somebody else's group counts like ours."""
+    """Entries that a further group has not read stay."""
     await redis.xgroup_create(KEY, "somebody-else", id="0")
     assert await trim_changes(redis, NAMES, DAY) == 0
 
 
 async def test_a_group_at_the_end_needs_no_older_change(redis: FakeAsyncRedis) -> None:
-    """A lane that nobody publishes to doesn't keep contents of the other one for ever."""
+    """A lane without entries needs no older changes; an unread entry needs everything since it."""
     assert await changes_needed_from(redis, NAMES, DAY) is None
     bulk = NAMES.stream(Topic.of_lane(Lane.BULK))
     for group in (INDEXER, ARCHIVER):

@@ -1,4 +1,4 @@
-"""The transport's parts that need no server."""
+"""Parts of the transport that need no server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def subscription() -> Subscription:
 
 
 def test_options_come_from_the_query() -> None:
-    """Durations are seconds there."""
+    """Options are read from a broker URL's query; durations are in seconds."""
     options = Options.from_query({"prefix": "kb", "partitions": "3", "lease": "1.5"})
     assert (options.prefix, options.partitions) == ("kb", 3)
     assert options.lease == timedelta(seconds=1.5)
@@ -52,13 +52,13 @@ def test_options_come_from_the_query() -> None:
     ],
 )
 def test_wrong_options_name_the_cure(query: dict[str, str], says: str) -> None:
-    """A typo in the broker URL isn't ignored."""
+    """A wrong option in the broker URL is refused with its name."""
     with pytest.raises(ConfigurationError, match=says):
         Options.from_query(query)
 
 
 def test_entry_ids_become_offsets_in_the_same_order() -> None:
-    """Faust's integer keeps the order of stream ids."""
+    """Offsets keep the order of the stream ids."""
     ids = ["999-1048575", "1000-0", "1000-1", "1001-0"]
     offsets = [entry(entry_id).offset for entry_id in ids]
     assert offsets == sorted(offsets)
@@ -66,7 +66,7 @@ def test_entry_ids_become_offsets_in_the_same_order() -> None:
 
 
 def test_fields_beside_the_event_are_headers() -> None:
-    """So that they read alike on Kafka."""
+    """Further fields of an entry become headers of the message."""
     message = InFlightMessage(
         InFlightEntry(TP0, "1000-1", {b"event": b"{}", b"position": b"7"}), generation_id=1
     )
@@ -75,7 +75,7 @@ def test_fields_beside_the_event_are_headers() -> None:
 
 
 def test_a_kept_position_wins_over_the_own_one() -> None:
-    """A redriven event stays as old as it was."""
+    """The position of a redriven event wins over the position of its new entry."""
     assert kept_position({}, OWN) == OWN.position
     assert kept_position({b"position": b"7"}, OWN) == 7
     assert kept_position({b"position": str(OWN.position).encode()}, OWN) == OWN.position
@@ -83,13 +83,13 @@ def test_a_kept_position_wins_over_the_own_one() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"-1", b"1e3", b"9" * 40, str(OWN.position + 1).encode()])
 def test_an_impossible_position_is_malformed(text: bytes) -> None:
-    """Not a number, or newer than the entry that names it."""
+    """A position that is not a number, or newer than its entry, is malformed."""
     with pytest.raises(MalformedEvent):
         kept_position({b"position": text}, OWN)
 
 
 async def test_a_window_refills_by_halves() -> None:
-    """Nothing is read for one free place."""
+    """A window is refilled once half of it is free."""
     window = Window(4)
     for _ in range(4):
         window.enter()
@@ -103,7 +103,7 @@ async def test_a_window_refills_by_halves() -> None:
 
 
 async def test_a_window_bounds_bytes_too() -> None:
-    """However many places are free, large entries are read a few at a time, or not at all."""
+    """A window limits bytes too: large entries are read a few at a time, or not at all."""
     window = Window(1000, limit_bytes=1000)
     window.enter(100)
     assert await window.room() == 9
@@ -124,7 +124,7 @@ async def test_a_window_bounds_bytes_too() -> None:
 
 
 async def test_an_entry_larger_than_the_window_passes_alone() -> None:
-    """Or it would stay in its stream for ever."""
+    """An entry larger than the window can be read, and the window then works as before."""
     window = Window(1000, limit_bytes=1000)
     window.enter(5000)
     window.leave(5000)
@@ -132,7 +132,7 @@ async def test_an_entry_larger_than_the_window_passes_alone() -> None:
 
 
 async def test_a_closed_window_has_no_room() -> None:
-    """Closing ends every wait."""
+    """Closing a window ends the waits for room."""
     window = Window(1)
     window.enter()
     room = asyncio.create_task(window.room())
@@ -142,7 +142,7 @@ async def test_a_closed_window_has_no_room() -> None:
 
 
 async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
-    """While everything fails, a worker holds one window of it and not the backlog."""
+    """An entry that waits for its retry stays in the window until it is due."""
     held = subscription()
     failed = entry()
     held.hold(failed)
@@ -155,7 +155,7 @@ async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
 async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
     delay: timedelta, bytes_left: int
 ) -> None:
-    """A wait beyond the lease is one in our memory."""
+    """An entry that waits longer than a lease is held in memory, so its bytes stay counted."""
     held = subscription()
     failed = entry()
     assert failed.size_bytes == 7
@@ -165,7 +165,7 @@ async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
 
 
 def test_an_entry_is_settled_once() -> None:
-    """The first outcome counts."""
+    """Only the first settlement of an entry counts."""
     held = subscription()
     one = entry()
     held.hold(one)
@@ -177,7 +177,7 @@ def test_an_entry_is_settled_once() -> None:
 
 
 def test_a_lost_entry_is_not_acknowledged() -> None:
-    """Its new owner will do that."""
+    """A lost entry is not acknowledged, because its new owner does that."""
     held = subscription()
     one = entry()
     held.hold(one)
@@ -188,7 +188,7 @@ def test_a_lost_entry_is_not_acknowledged() -> None:
 
 
 def test_fausts_acknowledgements_pass_through_and_leave_nothing() -> None:
-    """Its offset arithmetic never sees an offset."""
+    """An acknowledgement by Faust is passed on and leaves no offset behind."""
     seen: list[tuple[TP, int]] = []
     log = AckLog(lambda tp, offset: seen.append((tp, offset)))
     log[TP0].append(7)
@@ -198,7 +198,7 @@ def test_fausts_acknowledgements_pass_through_and_leave_nothing() -> None:
 
 
 def test_no_offset_is_ever_remembered() -> None:
-    """Or reclaimed entries, which are older, would be dropped."""
+    """No offset is remembered; otherwise Faust would drop reclaimed entries, which are older."""
     offsets = NoOffsets()
     offsets[TP0] = 5
     offsets.update({TP0: 5})
@@ -206,6 +206,6 @@ def test_no_offset_is_ever_remembered() -> None:
 
 
 def test_tables_are_refused() -> None:
-    """They need Kafka's log."""
+    """Faust tables are refused, because they need Kafka's log."""
     with pytest.raises(ConfigurationError, match="Postgres"):
         App("test", broker="redis://localhost").Table("counts")

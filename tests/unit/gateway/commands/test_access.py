@@ -1,4 +1,4 @@
-"""What `headrace access` prints for each role."""
+"""Output of `headrace access` for each role."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.commands.access import _as_user
     ],
 )
 def test_a_roles_url_names_that_role_and_tells_nothing_of_the_owner(url: str) -> None:
-    """Whichever way the owner's URL says who he is; where it leads stays."""
+    """A role's URL keeps host and path of the owner's URL, and replaces its user and password."""
     found = urlsplit(_as_user(url, "headrace_worker", "the-new-password"))
     assert (found.username, found.password) == ("headrace_worker", "the-new-password")
     assert "owner" not in found.geturl()

@@ -1,4 +1,4 @@
-"""What needs a person is said in words, and nothing else is."""
+"""Warnings of status: one line for each problem, and none without a problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def seen(**changed: Any) -> dict[str, Any]:
 
 
 def test_nothing_is_said_where_all_is_well() -> None:
-    """A warning that is always there is none."""
+    """A system without problems has no warnings."""
     assert alarms(seen()) == []
     assert alarms(seen(workers=[])) == []
 
@@ -64,19 +64,19 @@ CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
     ],
 )
 def test_each_trouble_is_one_line(changed: dict[str, Any], words: str) -> None:
-    """And is no other trouble too."""
+    """Each problem causes exactly one warning."""
     [warning] = alarms(seen(**changed))
     assert words in warning
 
 
 def test_a_silent_worker_does_no_work() -> None:
-    """What a killed one was for is done by nobody."""
+    """Work that only a silent worker does is reported as undone."""
     warnings = alarms(seen(streams=[WAITS], workers=[worker(silent_s=60.0)]))
     assert len(warnings) == 2
 
 
 def test_changes_are_refused_before_questions() -> None:
-    """Without a limit nothing is refused."""
+    """Changes are refused before questions; without a memory limit nothing is refused."""
     shares = [0.5, 0.92, 0.97]
     uses = [MemoryUse(int(share * 1000), 1000) for share in shares]
     assert [one.refuses_changes for one in uses] == [False, True, True]
@@ -85,7 +85,7 @@ def test_changes_are_refused_before_questions() -> None:
 
 
 def test_a_model_is_told_once_for_all_workers() -> None:
-    """The reason is that of one that it is down for."""
+    """A model has one row for all workers, with the reason from a worker that it is down for."""
     closed = {"model": "m", "state": "closed", "failures": 1, "reason": "old", "next_probe_s": 0}
     down = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 2.5}
     beats = [
@@ -98,13 +98,13 @@ def test_a_model_is_told_once_for_all_workers() -> None:
 
 
 def test_a_worker_of_another_version_may_tell_less() -> None:
-    """What it doesn't tell is unknown."""
+    """Values missing from a heartbeat are shown as unknown."""
     row = worker_rows([Heartbeat("h:1", timedelta(), {"pid": 7, "started_at": "soon"})])[0]
     assert (row["worker"], row["up_s"], row["memory_bytes"]) == ("?:7", None, None)
 
 
 def test_rates_are_those_of_all_workers_together() -> None:
-    """One that restarted counts from nothing; the first look has no rate."""
+    """Rates add up all workers; a restarted worker counts from 0, and the first rate is unknown."""
     rates, began = Rates(), datetime(2026, 1, 1, tzinfo=UTC)
 
     def look(at_seconds: int, **documents: float) -> dict[str, float | None]:
@@ -120,7 +120,7 @@ def test_rates_are_those_of_all_workers_together() -> None:
 
 
 def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
-    """In a container each has the same host and process id."""
+    """Workers with the same host and process id, as in containers, have separate rates."""
     rates, began = Rates(), datetime(2026, 1, 1, tzinfo=UTC)
     shown: list[float | None] = []
     for seconds, count in enumerate([0, 20, 40]):
@@ -134,7 +134,7 @@ def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
 
 
 def test_a_line_has_all_that_matters() -> None:
-    """What a server says reaches no terminal as it is."""
+    """A line of the watch contains the main figures, and no control characters."""
     rates = {"changes_per_s": 1.5, "questions_per_s": None}
     found = seen(streams=[stream(lag=3, oldest_unacknowledged_s=2.0), stream(lag=None)])
     shown = line({"at": "now", **found, **rates, "warnings": ["red\x1b[31m"]})

@@ -1,4 +1,4 @@
-"""Waiting for workers: it ends when nothing moves, with the reason."""
+"""Waiting for workers: it ends with a reason when there is no progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = timedelta()
 
 @dataclass
 class Workers:
-    """What a client sees of them."""
+    """Workers as the client sees them."""
 
     beats: list[Heartbeat] = field(default_factory=list)
     cursor: int = 0
@@ -58,7 +58,7 @@ def patience(workers: Workers, alone: timedelta = NOW, still: timedelta = NOW) -
     ],
 )
 async def test_waiting_ends_with_the_reason(workers: Workers, reason: str) -> None:
-    """Nothing moves from the second look on."""
+    """The wait ends with its reason at the second check without progress."""
     waiting = patience(workers)
     await waiting.check(3, "indexer")
     with pytest.raises(Unavailable, match=reason) as caught:
@@ -67,7 +67,7 @@ async def test_waiting_ends_with_the_reason(workers: Workers, reason: str) -> No
 
 
 async def test_whatever_moves_prolongs_the_wait() -> None:
-    """An outcome, an entry that was read or acknowledged, a text that was embedded."""
+    """New outcomes and newly embedded chunks prolong the wait; other metrics do not."""
     workers = Workers([beat()])
     waiting = patience(workers)
     await waiting.check(1, "indexer")
@@ -81,7 +81,7 @@ async def test_whatever_moves_prolongs_the_wait() -> None:
 
 
 async def test_a_worker_that_lives_is_waited_for_longer() -> None:
-    """A slow model keeps it busy for minutes without an outcome."""
+    """A running worker is waited for longer, because a slow model can keep it busy."""
     waiting = patience(Workers([beat()]), still=timedelta(hours=1))
     for _ in range(3):
         await waiting.check(1, "indexer")

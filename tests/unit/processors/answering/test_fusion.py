@@ -1,4 +1,4 @@
-"""How two rankings become one."""
+"""Fusion of two rankings into one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def ids(results: list[Fused]) -> list[int]:
 
 
 def test_evidence_of_both_legs_adds_up() -> None:
-    """A chunk's score is what each leg gives it above its floor, BM25 scaled to cosine."""
+    """A score adds each retriever's score above its floor, with BM25 scaled to cosine."""
     scores = {one.chunk_id: one.score for one in ranked(found())}
     assert scores[2] == pytest.approx((0.5 - 0.3) + COSINE_PER_BM25 * (12 - 4))
     assert scores[4] == pytest.approx(COSINE_PER_BM25 * (20 - 4))
 
 
 def test_each_result_tells_its_legs() -> None:
-    """Ranks and raw scores are those of the legs, and the match type names the legs."""
+    """A result has the rank and raw score of each retriever, and a match type."""
     by_id = {one.chunk_id: one for one in ranked(found())}
     assert {key: one.match_type for key, one in by_id.items()} == {
         1: "vector",
@@ -59,14 +59,14 @@ def test_each_result_tells_its_legs() -> None:
 
 
 def test_a_lone_answer_has_a_score() -> None:
-    """Where nothing lies outside of the vector leg, its cosine counts as it is."""
+    """The cosine of a single result counts without a floor."""
     [only] = ranked(found([(1, 0.7)], [(1, 4.0)]))
     assert only.score == pytest.approx(0.7 + COSINE_PER_BM25 * (4.0 - 4.0))
 
 
 @given(st.dictionaries(st.integers(1, 30), st.floats(0, 1), min_size=2))
 def test_the_floor_changes_no_order_when_nothing_lies_outside(cosines: dict[int, float]) -> None:
-    """A chunk that only the keyword leg names, far below all others, brings the floor in."""
+    """A chunk that only the keyword retriever finds brings in the floor and keeps the order."""
     vector = sorted(cosines.items(), key=lambda pair: (-pair[1], pair[0]))
     inside = ranked(found(vector, [(vector[0][0], 1.0)]), limit=100)
     outside = ranked(found(vector, [(vector[0][0], 1.0), (99, 1.0)]), limit=100)
@@ -74,14 +74,14 @@ def test_the_floor_changes_no_order_when_nothing_lies_outside(cosines: dict[int,
 
 
 def test_one_leg_alone_keeps_its_order() -> None:
-    """Asking for one leg gives that leg's ranking, whatever documents say."""
+    """A query in the mode of one retriever keeps that retriever's ranking."""
     documents = dict.fromkeys(range(1, 6), 7)
     assert ids(ranked(found(documents=documents), "vector")) == [1, 2, 3]
     assert ids(ranked(found(documents=documents), "keyword")) == [4, 2, 5]
 
 
 def test_weights_are_respected() -> None:
-    """All weight on a leg makes its order win."""
+    """All weight on one retriever gives its order."""
     only_vector = Weights(vector=1, keyword=0)
     only_keyword = Weights(vector=0, keyword=1)
     assert ids(ranked(found(), weights=only_vector))[:2] == [1, 2]
@@ -89,32 +89,32 @@ def test_weights_are_respected() -> None:
 
 
 def test_equal_weights_are_the_default() -> None:
-    """Naming equal weights changes nothing."""
+    """Equal weights give the same result as no weights."""
     assert ranked(found(), weights=Weights(vector=0.3, keyword=0.3)) == ranked(found())
 
 
 def test_a_rare_word_found_once_counts_in_full() -> None:
-    """A keyword leg with a single hit has been exhausted: its score is measured from 0."""
+    """The score of a single keyword hit is measured from 0."""
     results = ranked(found(keyword=[(9, 40.0)]))
     assert {one.chunk_id: one.score for one in results}[9] == pytest.approx(40 * COSINE_PER_BM25)
 
 
 def test_a_second_good_chunk_lifts_its_document() -> None:
-    """Of two equal chunks, that one is first whose document has another good chunk."""
+    """An equal chunk is first if its document has another good chunk."""
     vector = [(1, 0.6), (2, 0.6), (3, 0.55), (4, 0.1)]
     documents = {1: 100, 2: 200, 3: 200, 4: 400}
     assert ids(ranked(found(vector, [], documents)))[0] == 2
 
 
 def test_many_weak_chunks_lift_nothing() -> None:
-    """A long document gains nothing from chunks that are far from its best."""
+    """Chunks far below the best one do not raise the score of their document."""
     weak = [(chunk_id, 0.2) for chunk_id in range(10, 40)]
     documents = {1: 100, 2: 200, **dict.fromkeys(range(10, 40), 200)}
     assert ids(ranked(found([(1, 0.62), (2, 0.6), *weak], [], documents)))[0] == 1
 
 
 def test_models_are_compared_above_their_own_floor() -> None:
-    """A model whose cosines are all high doesn't push the other's chunks away."""
+    """Cosines are compared above the floor of their own model."""
     high = [(1, 0.90), (2, 0.89), (3, 0.88)]
     low = [(4, 0.50), (5, 0.20), (6, 0.10)]
     results = ranked(Candidates({"high": high, "low": low}, []))
@@ -122,13 +122,13 @@ def test_models_are_compared_above_their_own_floor() -> None:
 
 
 def test_nothing_found_is_nothing_fused() -> None:
-    """Empty legs give an empty ranking."""
+    """Empty candidates give an empty ranking."""
     for mode in ("hybrid", "vector", "keyword"):
         assert ranked(Candidates({}, []), mode) == []
 
 
 def test_a_failed_vector_leg_leaves_the_keyword_order() -> None:
-    """With one leg down, a hybrid ranking is the other leg's."""
+    """Without the vector retriever a hybrid ranking equals the keyword ranking."""
     assert ids(ranked(Candidates({}, KEYWORD))) == [4, 2, 5]
 
 
@@ -141,7 +141,7 @@ scores = st.dictionaries(st.integers(1, 50), st.floats(0, 1, allow_nan=False), m
 def test_fusing_is_deterministic_and_complete(
     vector: list[tuple[int, float]], keyword: list[tuple[int, float]], limit: int
 ) -> None:
-    """Every candidate is ranked once, best first, equal ones by id."""
+    """Every candidate is ranked once, best first, and equal scores by id."""
     results = ranked(found(vector, keyword), limit=limit)
     assert len(results) == min(limit, len({key for key, _ in [*vector, *keyword]}))
     order = [(-one.score, one.chunk_id) for one in results]
@@ -158,7 +158,7 @@ def test_without_vectors_the_answer_is_the_keyword_leg(
     by_chunk: dict[int, int],
     vector: dict[str, list[tuple[int, float]]],
 ) -> None:
-    """At coverage 0 a hybrid ranking has the keyword leg's order, whatever documents say."""
+    """At coverage 0 a hybrid ranking has the order of the keyword retriever."""
     pending = frozenset(chunk_id for chunk_id, _ in keyword)
     candidates = Candidates(vector, keyword, documents=by_chunk, pending=pending, coverage=0.0)
     assert ids(ranked(candidates, limit=100)) == ids(ranked(candidates, "keyword", limit=100))
@@ -171,7 +171,7 @@ def test_with_all_vectors_nothing_is_imputed(
     by_chunk: dict[int, int],
     elsewhere: int,
 ) -> None:
-    """A pending chunk that is not a candidate changes no place and no score."""
+    """A pending chunk that is not a candidate changes no rank and no score."""
     candidates = found(vector, keyword, by_chunk)
     beside = replace(candidates, pending=frozenset({elsewhere}), coverage=1.0)
     assert ranked(beside, limit=100) == ranked(candidates, limit=100)
@@ -184,7 +184,7 @@ def test_a_pending_chunk_keeps_its_keyword_place(
     pending: frozenset[int],
     by_chunk: dict[int, int],
 ) -> None:
-    """No similarity of other chunks moves a pending chunk, and scores never rise."""
+    """A pending chunk keeps its keyword rank, and scores never rise along the ranking."""
     unseen = [pair for pair in vector if pair[0] not in pending]
     candidates = replace(found(unseen, keyword, by_chunk), pending=pending)
     results = ranked(candidates, limit=100)
@@ -200,7 +200,7 @@ def test_a_pending_chunk_keeps_its_keyword_place(
 def test_pending_chunks_leave_the_order_of_the_others(
     vector: list[tuple[int, float]], keyword: list[tuple[int, float]], pending: frozenset[int]
 ) -> None:
-    """Chunks with vectors stand in the order that they have when none is pending."""
+    """Pending chunks do not change the order of the chunks with vectors."""
     candidates = found([pair for pair in vector if pair[0] not in pending], keyword)
     everything = ids(ranked(candidates, limit=100))
     waiting = ids(ranked(replace(candidates, pending=pending), limit=100))
@@ -211,7 +211,7 @@ def test_pending_chunks_leave_the_order_of_the_others(
 
 @given(st.floats(0, 1))
 def test_further_chunks_add_in_proportion_to_coverage(coverage: float) -> None:
-    """Half of a document's further evidence counts at coverage 0.5, none at 0."""
+    """A document's further chunks count in proportion to coverage."""
     whole = found([(1, 0.6), (2, 0.59), (3, 0.1)], [], {1: 100, 2: 100, 3: 300})
     plain, full, partly = (
         ranked(replace(whole, coverage=share))[0].score for share in (0.0, 1.0, coverage)
@@ -222,7 +222,7 @@ def test_further_chunks_add_in_proportion_to_coverage(coverage: float) -> None:
 
 
 def test_vectors_sort_the_places_between_pending_chunks() -> None:
-    """Places 1 and 3 are the pending chunks' by words; similarity decides on the other ones."""
+    """Pending chunks keep ranks 1 and 3; similarity decides the others."""
     keyword = [(4, 20.0), (2, 12.0), (5, 4.0)]
     candidates = replace(found([(1, 0.8), (2, 0.5)], keyword), pending=frozenset({4, 5}))
     results = ranked(candidates)
@@ -231,18 +231,18 @@ def test_vectors_sort_the_places_between_pending_chunks() -> None:
 
 
 def test_pending_chunks_come_last_where_words_have_no_weight() -> None:
-    """Only words could rank them, and the question gives words no weight."""
+    """Pending chunks are last if the query gives keywords no weight."""
     candidates = replace(found(), pending=frozenset({4}))
     assert ids(ranked(candidates, weights=Weights(vector=1, keyword=0))) == [1, 2, 3, 5, 4]
 
 
 def test_a_chunk_of_the_vector_leg_is_not_pending() -> None:
-    """The legs read at different moments, and its vector was written between them."""
+    """A chunk that the vector retriever found counts as having a vector."""
     assert ranked(replace(found(), pending=frozenset({2}))) == ranked(found())
 
 
 def test_a_single_leg_has_no_pending_chunks() -> None:
-    """The vector leg answers from what has vectors, the keyword leg from words."""
+    """The ranking of a single retriever ignores pending chunks."""
     candidates = replace(found(), pending=frozenset({4, 5}))
     assert ranked(candidates, "vector") == ranked(found(), "vector")
     assert ranked(candidates, "keyword") == ranked(found(), "keyword")

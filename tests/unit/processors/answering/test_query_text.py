@@ -1,4 +1,4 @@
-"""What of a question is searched for."""
+"""Search text of a question."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ from processors.answering.query_text import searchable
     ],
 )
 def test_addresses_are_dropped_where_words_are_left(asked: str, searched: str) -> None:
-    """An address that only accompanies a question isn't searched for."""
+    """A web address is removed from a question if enough words are left."""
     assert searchable(asked) == searched

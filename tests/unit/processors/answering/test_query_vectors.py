@@ -1,4 +1,4 @@
-"""Query vectors: asked for once, and never at the price of an answer."""
+"""Query vectors: the cache, and failures of models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOON = timedelta(seconds=5)
 
 
 class Counting(HashingEmbedder):
-    """Counts what it is asked."""
+    """Model that records the texts it embeds."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -26,7 +26,7 @@ class Counting(HashingEmbedder):
 
 
 class Down(HashingEmbedder):
-    """A model that can't be reached."""
+    """Model that is unavailable."""
 
     @property
     def model(self) -> str:
@@ -37,7 +37,7 @@ class Down(HashingEmbedder):
 
 
 class Stuck(Down):
-    """A model that never answers."""
+    """Model that never answers."""
 
     async def embed(self, texts: Sequence[str], urgency: Urgency) -> Embeddings:
         await asyncio.Event().wait()
@@ -45,7 +45,7 @@ class Stuck(Down):
 
 
 class Models:
-    """Models by name; a name without one has no key."""
+    """Models by name; any other name raises ConfigurationError."""
 
     def __init__(self, **models: Embedder) -> None:
         self._models = models
@@ -57,7 +57,7 @@ class Models:
 
 
 async def test_a_repeated_question_is_embedded_once() -> None:
-    """Agents ask the same thing again and again."""
+    """An equal question gets its vector from the cache."""
     model = Counting()
     vectors = QueryVectors(Models(counting=model))
     first, _ = await vectors.embed("where?", ["counting"], SOON)
@@ -67,7 +67,7 @@ async def test_a_repeated_question_is_embedded_once() -> None:
 
 
 async def test_the_least_recently_asked_is_forgotten() -> None:
-    """The cache is bounded, whatever is asked."""
+    """The cache drops the least recently used question at its limit."""
     model = Counting()
     vectors = QueryVectors(Models(counting=model), size=2)
     for text in ("a", "b", "a", "c", "a", "b"):
@@ -76,7 +76,7 @@ async def test_the_least_recently_asked_is_forgotten() -> None:
 
 
 async def test_only_the_models_of_the_generation_are_asked() -> None:
-    """Another project may be embedded by others."""
+    """Only the requested models embed the question."""
     asked, other = Counting(), Counting()
     vectors = QueryVectors(Models(asked=asked, other=other))
     found, errors = await vectors.embed("where?", ["asked"], SOON)
@@ -85,7 +85,7 @@ async def test_only_the_models_of_the_generation_are_asked() -> None:
 
 
 async def test_a_model_that_is_down_takes_no_other_along() -> None:
-    """Its error is told beside the vectors of the others, and so is that of one without a key."""
+    """A model that is down or without a key gives an error; the others give vectors."""
     vectors = QueryVectors(Models(down=Down(), counting=Counting()))
     found, errors = await vectors.embed("where?", ["down", "keyless", "counting"], SOON)
     assert list(found) == ["counting"]
@@ -93,7 +93,7 @@ async def test_a_model_that_is_down_takes_no_other_along() -> None:
 
 
 async def test_a_model_that_never_answers_counts_as_down() -> None:
-    """A query has a deadline; a model doesn't know it."""
+    """A model that does not answer in time gives an error."""
     vectors = QueryVectors(Models(stuck=Stuck()))
     found, errors = await vectors.embed("where?", ["stuck"], timedelta(milliseconds=5))
     assert found == {}

@@ -1,4 +1,4 @@
-"""Citations, and contexts that fit a budget."""
+"""Citations and contexts of results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GENERATION = Generation(1, 1, "live", Recipe("m"), datetime.now(UTC))
 
 
 class Rows(Search):
-    """Knows some chunks by id."""
+    """Search that has some chunks by id."""
 
     def __init__(self, rows: Sequence[ChunkRow]) -> None:
         self._rows = {row.chunk_id: row for row in rows}
@@ -63,32 +63,32 @@ def _query(**fields: object) -> Query:
 
 
 def test_a_permalink_holds_commit_path_and_lines() -> None:
-    """What has a meaning of its own in a URL is escaped; slashes of the path stay."""
+    """Special characters are escaped in a permalink; slashes of the path stay."""
     link = "https://git.example/x/blob/abc123/src/odd%20name%231.py#L3-L9"
     assert permalink(ROW) == link
 
 
 def test_without_a_commit_the_permalink_names_head() -> None:
-    """A link that moves with the branch beats none."""
+    """A permalink without a commit refers to HEAD."""
     link = permalink(replace(ROW, commit=None))
     assert link is not None
     assert "/blob/HEAD/" in link
 
 
 def test_without_a_template_there_is_no_permalink() -> None:
-    """A directory on somebody's disk has no address."""
+    """A document without a template has no permalink."""
     assert permalink(replace(ROW, permalink_template=None)) is None
 
 
 async def test_chunks_that_went_meanwhile_are_left_out() -> None:
-    """Between search and assembly a document may be deleted."""
+    """A chunk that was deleted after the search is left out."""
     results, _ = await Assembler(Rows([ROW]), _words).assemble(_query(), _ranked(7, 1), GENERATION)
     assert [one.chunk_id for one in results] == [1]
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(1000, [1, 2, 3]), (36, [1, 3])])
 async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept: list[int]) -> None:
-    """A chunk that doesn't fit is passed over for a smaller one further down, never cut."""
+    """A context skips a chunk that does not fit and takes later ones that do; it cuts none."""
     rows = [
         replace(ROW, chunk_id=number, content=" ".join([f"w{number}"] * length))
         for number, length in ((1, 20), (2, 30), (3, 5))
@@ -101,7 +101,7 @@ async def test_a_context_takes_whole_chunks_within_its_budget(budget: int, kept:
 
 
 async def test_an_explanation_names_both_legs() -> None:
-    """A person can see why a chunk is where it is, also where a leg didn't find it."""
+    """An explanation gives the rank in each retriever, or that it did not find the chunk."""
     results, _ = await Assembler(Rows([ROW]), _words).assemble(
         _query(explain=True), _ranked(1), GENERATION
     )

@@ -1,4 +1,4 @@
-"""How long a question may take, whatever the clocks say."""
+"""Time left for a question, with clocks that differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _query(time: datetime | None, deadline: datetime | None) -> QueryRequested:
 
 @pytest.mark.parametrize("skew", [timedelta(hours=-1), timedelta(), timedelta(hours=1)])
 def test_the_askers_clock_may_be_wrong(skew: timedelta) -> None:
-    """Three of five seconds have passed since the log took the query, by its clock."""
+    """The time left is measured by the server's clock, whatever the asker's clock shows."""
     asked_at = NOW - 3 * SECOND + skew
     query = _query(asked_at, asked_at + 5 * SECOND)
     assert time_left(query, _entry_id(NOW - 3 * SECOND), DEFAULT, NOW) == 2 * SECOND
@@ -47,17 +47,17 @@ def test_the_askers_clock_may_be_wrong(skew: timedelta) -> None:
     ],
 )
 def test_time_left(time: datetime | None, deadline: datetime | None, left: timedelta) -> None:
-    """No deadline means the default, none is too far away, and a past one leaves nothing."""
+    """The default is used without a deadline, a far one is capped, and a past one is negative."""
     assert time_left(_query(time, deadline), _entry_id(NOW), DEFAULT, NOW) == left
 
 
 def test_an_entry_from_the_future_gains_nothing() -> None:
-    """Ids can be chosen by a publisher."""
+    """An entry id in the future does not extend the time."""
     assert time_left(_query(NOW, None), "999999999999999-0", DEFAULT, NOW) == DEFAULT
 
 
 async def test_work_that_clears_up_slowly_is_not_waited_for() -> None:
-    """The limit holds also against work that puts its cancellation off."""
+    """The limit holds for work that delays its cancellation."""
     cleared_up = asyncio.Event()
 
     async def stubborn() -> None:

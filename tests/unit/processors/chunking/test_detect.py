@@ -1,4 +1,4 @@
-"""A document's kind follows from its media type, its name, or its first line."""
+"""Kind of a document: from its media type, its name, or its first line."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from processors.chunking.detect import _LANGUAGE_BY_SUFFIX, kind_of, language_of
 def test_kind_and_language(
     uri: str, media_type: str | None, content: str, kind: str, language: str | None
 ) -> None:
-    """Each rule gives what its table says, and the unknown is text."""
+    """Each rule gives the kind and language of its row; anything else is text."""
     assert kind_of(uri, media_type, content) == kind
     assert language_of(uri, media_type, content) == language
 
 
 def test_every_language_has_a_grammar() -> None:
-    """No suffix leads to a grammar that isn't there."""
+    """Each language of a suffix has a grammar."""
     assert set(_LANGUAGE_BY_SUFFIX.values()) == set(GRAMMARS)
 
 
 def test_every_kind_but_pdf_has_a_chunker() -> None:
-    """What is detected can be cut."""
+    """Each kind except PDF has a chunker."""
     from events.models import Kind
 
     assert {kind.value for kind in Kind} - set(CHUNKERS) == {"pdf"}

@@ -1,4 +1,4 @@
-"""Whatever a document holds, its chunks cover it and fit the model."""
+"""Invariants of chunking: chunks cover the document and fit the model."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ CONTENT = st.lists(st.one_of(PIECES, st.text(max_size=20)), max_size=120).map(""
 def test_any_text_is_covered_within_the_limit(
     content: str, kind: str, language: str | None, limit_tokens: int
 ) -> None:
-    """No text, kind, language or limit breaks the promises of a chunker."""
+    """Chunks cover any text of any kind and language within any limit."""
     text = content.encode("utf-8", "ignore").decode()
     source = Source("any", text, kind, language, title="A title of some words")
     check(text, chunk(source, limit_tokens, counter()), limit_tokens)
 
 
 def test_the_standard_library_is_covered() -> None:
-    """Real modules keep every line."""
+    """Chunks of real modules cover every line."""
     paths = sorted(STDLIB.glob("*.py"))[::8]
     assert len(paths) > 15
     for path in paths:
@@ -95,12 +95,12 @@ def test_nothing_gives_no_chunks(content: str) -> None:
     ids=["brackets", "bracket lines", "one line", "one word", "dashes", "no spaces"],
 )
 def test_extreme_documents_are_cut(uri: str, content: str) -> None:
-    """Depth and length neither recurse nor run over the limit."""
+    """Very deep and very long documents are cut without recursion errors."""
     assert len(cut(uri, content)) > 10
 
 
 def test_lines_end_at_line_feeds_only() -> None:
-    """Carriage returns and form feeds don't count as lines, as in git."""
+    """Only line feeds count as line ends, as in git."""
     (one,) = cut("a.txt", "one\r\ntwo\x0cstill two\rand still\r\nthree")
     assert (one.start_line, one.end_line) == (1, 3)
     assert one.content == "one\ntwo\x0cstill two and still\nthree"
@@ -108,13 +108,13 @@ def test_lines_end_at_line_feeds_only() -> None:
 
 @pytest.mark.parametrize("uri", ["a.py", "a.md", "a.rst", "a.txt", "openapi.json"])
 def test_line_ends_of_windows_make_no_difference(uri: str) -> None:
-    """The same chunks at the same lines: no terminal and no search meets a carriage return."""
+    """Windows line ends give the same chunks at the same lines."""
     text = "# One\n\ndef two():\n    return 2\n\nThree\n=====\n\nfour\n"
     assert cut(uri, text.replace("\n", "\r\n")) == cut(uri, text)
 
 
 def test_a_kind_without_a_chunker_is_refused() -> None:
-    """The error names what can be published."""
+    """The error for a kind without a chunker lists the kinds that have one."""
     with pytest.raises(UnsupportedContent, match="markdown"):
         chunk(Source("a.pdf", "%PDF", "pdf"), LIMIT_TOKENS, counter())
 
@@ -132,7 +132,7 @@ def test_every_chunker_has_its_row() -> None:
 
 
 def test_counting_by_words_equals_the_tokenizer() -> None:
-    """The fast counter never differs from the tokenizer that it stands for."""
+    """The fast counter gives the same counts as the tokenizer."""
     from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 
     exact = TokenCounter(tokenizer_path(None))

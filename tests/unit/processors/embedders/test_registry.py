@@ -27,7 +27,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 class Slow(HashingEmbedder):
-    """Starts when it is allowed to; fails as often as it is told to."""
+    """Model that starts when allowed, and fails a given number of times."""
 
     def __init__(self) -> None:
         self.allowed = asyncio.Event()
@@ -47,14 +47,14 @@ class Slow(HashingEmbedder):
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """What every name gives."""
+    """Model that every name creates."""
     model = Slow()
     monkeypatch.setattr("processors.embedders.registry.create_embedder", lambda *_: model)
     return model
 
 
 async def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
-    """Kinds that name the same model share it; all others use the recipe's default."""
+    """Kinds that name the same model share its embedder; others use the recipe's default."""
     recipe = Recipe("local/hash-384", {"code": OFFICIAL_NAME, "pdf": "local/hash-384"})
     embedders = Embedders(recipe=recipe)
     assert isinstance(await embedders.for_kind(recipe, "code"), LocalEmbedder)
@@ -65,7 +65,7 @@ async def test_each_kind_has_its_model_and_each_model_one_embedder() -> None:
 
 
 async def test_only_the_models_of_the_recipe_are_started_at_the_start(slow: Slow) -> None:
-    """Others are met in generations that some project has."""
+    """Only the recipe's models are started at first; others start on first use."""
     slow.allowed.set()
     embedders = Embedders(recipe=Recipe("a", {"code": "b"}))
     await embedders.start()
@@ -78,7 +78,7 @@ async def test_only_the_models_of_the_recipe_are_started_at_the_start(slow: Slow
 
 
 async def test_first_uses_at_once_share_one_start(slow: Slow) -> None:
-    """And one that gives up waiting takes nothing from the others."""
+    """Concurrent first uses share one start, which a cancelled one does not stop."""
     embedders = Embedders()
     hasty, patient = (asyncio.create_task(embedders.embedder("a")) for _ in range(2))
     await eventually(lambda: slow.started, "the start")
@@ -90,7 +90,7 @@ async def test_first_uses_at_once_share_one_start(slow: Slow) -> None:
 
 
 async def test_a_failed_start_is_not_remembered(slow: Slow) -> None:
-    """A model that was down for a moment is asked again."""
+    """A failed start is retried at the next use."""
     slow.allowed.set()
     slow.failures = 1
     embedders = Embedders()
@@ -102,7 +102,7 @@ async def test_a_failed_start_is_not_remembered(slow: Slow) -> None:
 
 
 async def test_a_loaded_model_is_not_started(slow: Slow) -> None:
-    """Its limits are known; whoever starts it later has the same one."""
+    """Loading a model does not start it; a later use starts the same one."""
     embedders = Embedders()
     assert await embedders.loaded("a") is slow
     assert slow.started == 0
@@ -113,7 +113,7 @@ async def test_a_loaded_model_is_not_started(slow: Slow) -> None:
 
 
 async def test_closing_ends_a_start_too(slow: Slow) -> None:
-    """A worker that stops waits for no model."""
+    """Closing does not wait for a model that starts slowly."""
     embedders = Embedders()
     waiting = asyncio.create_task(embedders.embedder("a"))
     await eventually(lambda: slow.started, "the start")
@@ -137,7 +137,7 @@ async def test_closing_ends_a_start_too(slow: Slow) -> None:
 def test_a_width_that_is_asked_for_is_part_of_the_name(
     model: str, asked_for: int | None, name: str
 ) -> None:
-    """Or vectors of two widths would share a name; what looks alike isn't taken for a width."""
+    """A requested width is part of the name, so that vectors of two widths differ in name."""
     assert full_name(model, Options(dimensions=asked_for)) == name
     assert create_embedder(name, Options()).model == name
 
@@ -149,7 +149,7 @@ def test_a_width_that_is_asked_for_is_part_of_the_name(
 async def test_a_setting_changes_no_width_of_what_is_stored(
     monkeypatch: pytest.MonkeyPatch, model: str, stored: int | None, width: int | None
 ) -> None:
-    """A name without a width means the width that its vectors have."""
+    """A name without a width keeps the width of its stored vectors."""
 
     async def stored_width(_: str) -> int | None:
         return stored
@@ -167,7 +167,7 @@ async def test_a_setting_changes_no_width_of_what_is_stored(
 
 
 def test_the_default_is_the_built_in_model() -> None:
-    """Without settings nothing but the packaged model is used."""
+    """The default model is the packaged one."""
     embedder = create_embedder(recipe_of(Settings()).model, Options())
     assert isinstance(embedder, LocalEmbedder)
     assert embedder.model == "local/all-MiniLM-L6-v2"
@@ -175,13 +175,13 @@ def test_the_default_is_the_built_in_model() -> None:
 
 
 def test_an_unknown_local_model_is_refused_with_the_known_ones() -> None:
-    """The message names what there is."""
+    """The error lists the local models."""
     with pytest.raises(ConfigurationError, match=r"local/all-MiniLM-L6-v2, local/hash-384"):
         create_embedder("local/other", Options())
 
 
 async def test_hashed_vectors_are_equal_for_equal_texts_only() -> None:
-    """Deterministic, of unit length, and far apart for different texts."""
+    """Hashed vectors have unit length, and are equal for equal texts only."""
     embedder = HashingEmbedder()
     first, again, other = (await embedder.embed(["a b", "a b", "c"], Urgency.BULK)).vectors
     assert np.array_equal(first, again)
@@ -200,7 +200,7 @@ def edit_config(directory: Path, **changes: object) -> None:
 
 
 def test_a_directory_of_ones_own_is_accepted(model_copy: Path) -> None:
-    """The user's copy of the official release passes as such, other weights don't."""
+    """A copy of the official release has its name; other weights get their own name."""
     assert LocalEmbedder(model_copy).model == "local/all-MiniLM-L6-v2"
     with (model_copy / "model.safetensors").open("r+b") as file:
         file.seek(-1, 2)
@@ -217,7 +217,7 @@ def test_a_directory_of_ones_own_is_accepted(model_copy: Path) -> None:
 def test_tampered_packaged_weights_are_refused(
     model_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One changed byte in the packaged tokenizer is enough."""
+    """A changed packaged tokenizer is refused."""
     monkeypatch.setattr(
         "processors.embedders.local.weights._packaged_directory", lambda: model_copy
     )
@@ -240,14 +240,14 @@ def test_tampered_packaged_weights_are_refused(
 def test_a_model_that_is_not_bert_is_refused(
     model_copy: Path, changes: dict[str, object], message: str
 ) -> None:
-    """The message says what is wrong with it."""
+    """The error names the fault."""
     edit_config(model_copy, **changes)
     with pytest.raises(ConfigurationError, match=message):
         read_shape(model_copy)
 
 
 async def test_weights_that_do_not_fit_their_config_are_refused(model_copy: Path) -> None:
-    """More layers than the file holds is found at the start, as one line."""
+    """Weights that do not match the config are refused at the start."""
     edit_config(model_copy, num_hidden_layers=7)
     embedder = LocalEmbedder(model_copy)
     with pytest.raises(ConfigurationError, match="do not match"):
@@ -256,7 +256,7 @@ async def test_weights_that_do_not_fit_their_config_are_refused(model_copy: Path
 
 
 def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
-    """The message names the file that isn't there."""
+    """The error names the missing file."""
     with pytest.raises(ConfigurationError, match=r"no model.safetensors"):
         locate(tmp_path / "nowhere")
 
@@ -275,16 +275,16 @@ def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_retry_after_is_read_as_seconds_or_date(value: str, expected: timedelta | None) -> None:
-    """Both forms of RFC 9110; nonsense counts as absent."""
+    """Both forms of RFC 9110 are read; anything else counts as absent."""
     assert retry_after({"retry-after": value}, NOW) == expected
 
 
 def test_backoff_grows_and_is_bounded() -> None:
-    """Later tries wait longer, never over 20 s."""
+    """Later retries wait longer, up to 20 s."""
     assert backoff(0) <= timedelta(seconds=0.25) < backoff(3) <= timedelta(seconds=2)
     assert backoff(1000) <= timedelta(seconds=20)
 
 
 def test_requests_hold_neither_too_many_texts_nor_too_many_tokens() -> None:
-    """Order is kept; a text over the token limit travels alone."""
+    """Batches keep the order, and a text over the token limit gets its own."""
     assert list(request_batches([1, 1, 1, 50, 9, 2], 2, 10)) == [[0, 1], [2], [3], [4], [5]]

@@ -1,4 +1,4 @@
-"""How much one write transaction takes on."""
+"""Size of a write transaction."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def _change(project: str = "p", **data: Any) -> Change:
 
 
 def test_small_documents_are_written_together() -> None:
-    """One transaction for many."""
+    """Small documents share a transaction."""
     assert [len(group) for group in _groups([_change(content="text")] * 9)] == [9]
 
 
 def test_text_that_travels_by_reference_counts() -> None:
-    """Or a batch of big files would be one transaction, too long for any timeout."""
+    """Content by reference counts by its size, so that large files get separate transactions."""
     reference = {"sha256": "0" * 64, "size_bytes": GROUP_CHARACTERS}
     big = _change(content_ref=reference)
     assert [len(group) for group in _groups([big] * 3)] == [1, 1, 1]
 
 
 def test_each_project_has_groups_of_its_own() -> None:
-    """Each is indexed by its own recipe, in the order of its changes."""
+    """Changes are grouped by project and keep their order."""
     changes = [_change(project, content="text") for project in "abab"]
     assert list(_groups(changes)) == [[changes[0], changes[2]], [changes[1], changes[3]]]

@@ -1,4 +1,4 @@
-"""A project that is switched again and again doesn't keep a worker busy for ever."""
+"""Indexing during repeated switches: it retries, then gives up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from store.types import Applied, DocumentWrite
 
 
 class Restless(Store):
-    """Another generation is live whenever something is written, ``moves`` times."""
+    """Store whose live generation changes at each of the first ``moves`` writes."""
 
     def __init__(self, moves: int) -> None:
         self.moves = moves
@@ -48,7 +48,7 @@ class Restless(Store):
 
 
 class Recording(Preparer):
-    """Notes for which generation it was asked."""
+    """Preparer that records the generations."""
 
     def __init__(self) -> None:
         self.asked_for: list[int] = []
@@ -59,7 +59,7 @@ class Recording(Preparer):
 
 
 class Silent(Reporter):
-    """Publishes nothing."""
+    """Reporter that publishes nothing."""
 
     def __init__(self) -> None: ...
 
@@ -67,7 +67,7 @@ class Silent(Reporter):
 
 
 class Complete(PendingVectors):
-    """No chunk waits for a vector."""
+    """Vectors without pending chunks."""
 
     def __init__(self) -> None: ...
 
@@ -89,7 +89,7 @@ def _change() -> Change:
 
 
 class Unneeded(Realigner):
-    """No change is late."""
+    """Realigner without late changes."""
 
     def __init__(self) -> None: ...
 
@@ -109,11 +109,11 @@ async def _index(moves: int) -> list[int]:
 
 @pytest.mark.parametrize("moves", [0, 1, MOST_MOVES])
 async def test_changes_are_prepared_for_each_generation_that_comes(moves: int) -> None:
-    """Until what they were prepared for is what they are written to."""
+    """Changes are prepared again until their generation is live at the write."""
     assert await _index(moves) == list(range(moves, -1, -1))
 
 
 async def test_in_the_end_they_wait_like_after_any_outage() -> None:
-    """They stay pending, and the worker turns to other projects."""
+    """After too many switches the changes fail and stay pending."""
     with pytest.raises(GenerationMoved):
         await _index(MOST_MOVES + 1)

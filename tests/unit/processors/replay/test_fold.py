@@ -1,4 +1,4 @@
-"""The fold: a document's last change stands, whatever the order in which changes are read."""
+"""Fold of the log: a document's last change counts, in any order of reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from processors.replay.fold import Fold
 
 
 def change(position: int, uri: str, partition: int = 0, **data: Any) -> LoggedChange:
-    """An upsert whose text is its position, unless it is something else."""
+    """Change by position; by default an upsert whose text is the position."""
     if data.get("change") != "delete":
         data = {"content": str(position)} | data
     changed = DocumentChanged(
@@ -26,7 +26,7 @@ def change(position: int, uri: str, partition: int = 0, **data: Any) -> LoggedCh
 
 
 def of_docs(revision: int) -> Origin:
-    """Of a source."""
+    """Origin of the source at a revision."""
     return Origin(source="d" * 32, revision=revision)
 
 
@@ -42,7 +42,7 @@ HISTORY = [
 
 
 def folded(changes: list[LoggedChange], **options: Any) -> Fold:
-    """A fold of these."""
+    """Fold of the changes."""
     fold = Fold(**options)
     for one in changes:
         fold.add(one)
@@ -50,7 +50,7 @@ def folded(changes: list[LoggedChange], **options: Any) -> Fold:
 
 
 def stored_position(fold: Fold) -> dict[DocumentKey, tuple[LogPosition, bool]]:
-    """Place and fate of each document."""
+    """Log position and deletion of each document."""
     return {one.key: (one.log_position, one.deleted) for one in fold}
 
 
@@ -69,7 +69,7 @@ def test_the_last_change_stands_in_any_order_and_twice() -> None:
 
 
 def test_a_newer_revision_of_a_source_stands_wherever_it_lies_in_the_log() -> None:
-    """An agent's change counts as of its position, a source's as of when its sync began."""
+    """A source's change ranks by its revision, and an agent's by its position."""
     history = [
         change(70, "a", origin=of_docs(10)),
         change(60, "a", origin=of_docs(50)),
@@ -142,7 +142,7 @@ def test_an_event_is_found_on_the_way(sought: str, found: int | None) -> None:
     )
 )
 def test_the_fold_is_what_applying_one_by_one_gives(steps: list[tuple[str, str]]) -> None:
-    """A rename takes the old uri away, and later changes win."""
+    """The fold equals the result of applying the changes in order."""
     changes: list[LoggedChange] = []
     oracle: dict[str, tuple[int, bool]] = {}
     for position, (uri, kind) in enumerate(steps, 1):

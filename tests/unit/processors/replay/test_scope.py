@@ -1,4 +1,4 @@
-"""What a replay is asked for, against what the log and the recipe allow."""
+"""Scope and recipe of a replay: valid choices and refused ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEGAN = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def position(instant: datetime) -> int:
-    """Where the log was at an instant."""
+    """Log position at an instant."""
     return LogPosition.of_entry(Lane.BULK, 0, f"{int(instant.timestamp() * 1000)}-0").position
 
 

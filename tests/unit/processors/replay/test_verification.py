@@ -1,4 +1,4 @@
-"""What differs between the log's last word and the rows, document by document."""
+"""Verification of rows against the fold, document by document."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROW = StoredDigest("", "a", 10, 0, False, content_hash("text"), DIGEST, DIGEST, 
 
 
 def fold() -> Fold:
-    """A log with one document, ``a``."""
+    """Fold of a log with one document, ``a``."""
     made = Fold()
     data = DocumentChange(project="docs", uri="a", content="text")
     made.add(LoggedChange(LogPosition(10, 0), DocumentChanged(data=data)))
@@ -27,7 +27,7 @@ def fold() -> Fold:
 
 
 def reasons(*rows: StoredDigest) -> list[str]:
-    """What is said of rows, by that log."""
+    """Reasons that the comparison gives for rows."""
     stored = {DocumentKey(row.agent, row.uri): row for row in rows}
     return [one.reason for one in compare(fold(), stored, {})]
 
@@ -37,7 +37,7 @@ def test_equal_rows_are_sound() -> None:
 
 
 def test_a_refused_text_needs_no_vector() -> None:
-    """A pending one does."""
+    """A refused text needs no vector; a pending one needs one."""
     assert reasons(replace(ROW, vectors=2, refused=1)) == []
     [reason] = reasons(replace(ROW, vectors=1, refused=1))
     assert reason == "1 of its chunks have no vector of their model"

@@ -1,4 +1,4 @@
-"""The format of the archive's files."""
+"""Block format of the archive's files."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def raw_of(data: bytes, block: Block) -> bytes:
 
 
 def test_blocks_come_back_in_order() -> None:
-    """Empty and incompressible ones too."""
+    """Blocks are read back in order, also empty and incompressible ones."""
     assert read(written()) == TEXTS
 
 
 def test_a_file_is_plain_zstandard() -> None:
-    """Any tool prints what it holds: the headers are frames that readers skip."""
+    """Any zstandard tool can read a file, because headers are skippable frames."""
     with zstandard.ZstdDecompressor().stream_reader(written(), read_across_frames=True) as reader:
         assert reader.read() == b"".join(TEXTS)
 
 
 def test_every_flipped_bit_is_noticed_or_harmless() -> None:
-    """At most the block that it is in is lost, and never is something else read in its place."""
+    """A flipped bit loses at most its own block, and no wrong data is read."""
     data = written()
     for at_byte in range(len(data)):
         damaged = bytearray(data)
@@ -64,7 +64,7 @@ def test_every_flipped_bit_is_noticed_or_harmless() -> None:
 
 
 def test_every_cut_leaves_what_is_before_it() -> None:
-    """As after a write that a power cut ended."""
+    """A truncated file gives the blocks before the cut."""
     data = written()
     for size in range(0, len(data), 7):
         found = read(data[:size])
@@ -74,14 +74,14 @@ def test_every_cut_leaves_what_is_before_it() -> None:
 
 
 def test_rubbish_is_no_block() -> None:
-    """Not even where it looks like the beginning of one."""
+    """Random bytes with the start of a block give only bad blocks."""
     rubbish = random.Random(2).randbytes(1000) + written()[:20]
     assert all(isinstance(found, BadBlock) for found in read(rubbish))
     assert list(blocks(b"")) == []
 
 
 def test_contents_lie_where_the_spans_say() -> None:
-    """A pack made of another's frames holds the same."""
+    """A pack copied from another's frames has the same contents at its spans."""
     texts = ["one", "zwei — two", "three " * 1000]
     (pack,) = encode_contents({sha256_of(text): text for text in texts})
     copy = Pack()
@@ -94,7 +94,7 @@ def test_contents_lie_where_the_spans_say() -> None:
 
 
 def test_spans_are_read_in_long_runs() -> None:
-    """Near ones together, far ones apart, and no run is too long to hold."""
+    """Nearby spans are read together, within the maximum length of a run."""
     spans = [Span(b"", start, 1000, 1) for start in (0, 1000 + HEADER_BYTES, 900_000, 901_000)]
     runs = list(coalesced(reversed(spans)))
     assert runs == [spans[:2], spans[2:]]

@@ -1,4 +1,4 @@
-"""Files of the archive: whole or not at all, and for the owner alone."""
+"""Files of the archive: written whole or not at all, and readable by the owner only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 
 
 def test_what_is_written_is_read(files: Files) -> None:
-    """All of it, or parts."""
+    """A file is read whole or in ranges, and listed with its size."""
     files.write("1/events/a.zst", b"0123456789")
     files.write("1/events/b.zst", b"")
     assert files.read("1/events/a.zst") == b"0123456789"
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(files: Files) -> None:
 
 
 def test_a_removed_file_is_gone(files: Files) -> None:
-    """Removing it again is fine."""
+    """A removed file can't be read, and can be removed again."""
     files.write("1/a", b"x")
     files.remove("1/a")
     files.remove("1/a")
@@ -44,7 +44,7 @@ def test_a_removed_file_is_gone(files: Files) -> None:
 
 
 def test_nobody_else_can_read(tmp_path: Path) -> None:
-    """Whatever the umask lets pass."""
+    """Only the owner can read files and folders, whatever the umask."""
     before = os.umask(0)
     try:
         Files(str(tmp_path / "new" / "archive")).write("1/events/a", b"x")
@@ -58,7 +58,7 @@ def test_nobody_else_can_read(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    """The error names the path, and the work can be tried again."""
+    """A failed write leaves no file, and names the path in its error."""
     files = Files(str(tmp_path))
 
     def fail(*_: object) -> None:
@@ -75,6 +75,6 @@ def test_a_full_disk_leaves_nothing_half_written(
 
 
 def test_an_unknown_kind_of_storage_is_refused() -> None:
-    """Before anything starts."""
+    """An unknown kind of storage raises ConfigurationError."""
     with pytest.raises(ConfigurationError, match="HEADRACE_ARCHIVE_URL=nowhere://x"):
         Files("nowhere://x")

@@ -1,4 +1,4 @@
-"""Which revision of a document counts, and which chunks are kept."""
+"""Newest change of a document, and the difference between its old and new chunks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(texts: list[str]) -> list[StoredChunk]:
 
 @given(TEXTS, TEXTS)
 def test_applying_a_difference_gives_the_new_chunks(before: list[str], after: list[str]) -> None:
-    """Kept, added and removed rows add up, and nothing is written that stands already."""
+    """Kept, added and removed rows give the new chunks, and no unchanged row is written."""
     difference = compare(rows(before), new_chunks(after))
     common = sum((Counter(before) & Counter(after)).values())
     assert len(difference.kept) == common
@@ -46,7 +46,7 @@ def test_applying_a_difference_gives_the_new_chunks(before: list[str], after: li
 
 
 def test_a_chunk_under_another_symbol_or_model_is_another_chunk() -> None:
-    """What a chunk is found by is part of what it is."""
+    """A chunk with another symbol or model counts as another chunk."""
     (row,) = rows(["a"])
     same = NewChunk(chunk_write(0, "a"), 1)
     renamed = NewChunk(chunk_write(0, "a", symbol="f"), 1)
@@ -57,7 +57,7 @@ def test_a_chunk_under_another_symbol_or_model_is_another_chunk() -> None:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[DocumentWrite]:
-    """A shuffled log of upserts, deletes and renames of three uris."""
+    """Shuffled log of upserts, deletes and renames of three uris."""
     writes = []
     for position in range(1, draw(st.integers(1, 8)) + 1):
         uri, other = draw(st.permutations("xyz"))[:2]
@@ -69,7 +69,7 @@ def logs(draw: st.DrawFn) -> list[DocumentWrite]:
 
 @given(logs())
 def test_the_newest_revision_of_each_uri_counts(writes: list[DocumentWrite]) -> None:
-    """In any order a batch folds to what the log says last."""
+    """The newest change of each uri counts, in any order."""
     expected: dict[str, tuple[int, bool]] = {}
     for write in sorted(writes, key=lambda write: write.position):
         expected[write.uri] = write.position, write.change == "delete"

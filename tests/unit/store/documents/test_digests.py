@@ -1,4 +1,4 @@
-"""What a digest depends on, and what not."""
+"""Digests of documents and indexes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROW = DocumentDigest("", "a.md", 7, 0, False, "00", document_digest(WRITE))
     ],
 )
 def test_every_attribute_of_a_document_counts(change: dict[str, Any]) -> None:
-    """No difference in what would be stored goes unnoticed."""
+    """Each stored attribute of a document changes its digest."""
     assert document_digest(replace(WRITE, **change)) != document_digest(WRITE)
 
 
@@ -55,7 +55,7 @@ def test_every_attribute_of_a_document_counts(change: dict[str, Any]) -> None:
     ],
 )
 def test_every_attribute_of_a_chunk_counts(change: dict[str, Any]) -> None:
-    """No difference in what would be stored goes unnoticed."""
+    """Each stored attribute of a chunk changes the digest."""
     first, second = WRITE.chunks
     changed = replace(WRITE, chunks=(replace(first, **change), second))
     assert document_digest(changed) != document_digest(WRITE)
@@ -75,31 +75,31 @@ def test_every_attribute_of_a_chunk_counts(change: dict[str, Any]) -> None:
     ],
 )
 def test_forms_that_are_stored_alike_are_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Order, repeats and the way a number is written mean nothing, nor do place and time."""
+    """Order, repeats, spelling of numbers, position and time do not change the digest."""
     assert document_digest(replace(WRITE, **one)) == document_digest(replace(WRITE, **other))
 
 
 def test_true_is_not_one_and_a_text_is_no_number() -> None:
-    """Metadata that filters tell apart are apart."""
+    """Metadata values of different types have different digests."""
     values = (True, 1, "1", "true", "1.0")
     digests = {document_digest(replace(WRITE, metadata={"n": value})) for value in values}
     assert len(digests) == len(values)
 
 
 def test_deleted_documents_have_one_digest() -> None:
-    """Whatever the event that deletes says besides."""
+    """All deleted documents have the same digest."""
     delete = document_write("a.md", 8, change="delete", kind="code", title="A")
     assert document_digest(delete) == TOMBSTONE != document_digest(document_write("a.md", 8))
 
 
 def test_the_vector_does_not_count() -> None:
-    """A writer that leaves the vector to the cache means the same document."""
+    """A document's digest does not depend on its vectors."""
     bare = tuple(replace(one, vector=None) for one in WRITE.chunks)
     assert document_digest(replace(WRITE, chunks=bare)) == document_digest(WRITE)
 
 
 def test_texts_do_not_run_into_each_other() -> None:
-    """The border between two chunks counts."""
+    """The border between two chunks changes the digest."""
     apart = [chunk_write(0, "ab", content_hash=bytes(32)), chunk_write(1, "c")]
     other = [chunk_write(0, "a", content_hash=bytes(32)), chunk_write(1, "bc")]
     assert document_digest(replace(WRITE, chunks=tuple(apart))) != document_digest(
@@ -108,7 +108,7 @@ def test_texts_do_not_run_into_each_other() -> None:
 
 
 def test_an_index_has_one_digest_in_any_order() -> None:
-    """It depends on the set of documents, not on how they are listed."""
+    """The digest of an index does not depend on the order of its documents."""
     rows = [ROW, replace(ROW, uri="b.md"), replace(ROW, agent="bob")]
     assert len({index_digest(some) for some in permutations(rows)}) == 1
     assert index_digest(rows) != index_digest(rows[:2])
@@ -127,5 +127,5 @@ def test_an_index_has_one_digest_in_any_order() -> None:
     ],
 )
 def test_every_field_of_a_row_counts_in_the_index(change: dict[str, Any]) -> None:
-    """Documents that differ anywhere make another index."""
+    """Each field of a row changes the digest of the index."""
     assert index_digest([replace(ROW, **change)]) != index_digest([ROW])

@@ -1,4 +1,4 @@
-"""What servers say when they can't, and what we make of it."""
+"""Errors of Redis and Postgres, and the program's errors for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from store.postgres.connection import WriteConflict, explained
 def test_replies_of_a_redis_in_trouble(
     reply: str, ours: type[HeadraceError], in_pipeline: bool, in_script: bool
 ) -> None:
-    """Each is an error after which the same command may succeed; Redis 6 wraps those of scripts."""
+    """Temporary errors of Redis raise retryable errors, also from scripts and pipelines."""
     if in_script:
         reply = (
             f"ERR Error running script (call to f_1a2b): @user_script:9: @user_script: 9: -{reply}"
@@ -44,7 +44,7 @@ def test_replies_of_a_redis_in_trouble(
 
 
 def test_a_command_that_speaks_of_trouble_is_no_trouble() -> None:
-    """What a publisher wrote must not decide how an error is taken."""
+    """Text of a publisher in an error message does not decide the error's type."""
     text = "Command # 1 (XADD s * event BUSY OOM) of pipeline caused error: WRONGTYPE no stream"
     with pytest.raises(exceptions.ResponseError, match="WRONGTYPE"), redis_errors():
         raise exceptions.ResponseError(text)
@@ -65,6 +65,6 @@ def test_a_command_that_speaks_of_trouble_is_no_trouble() -> None:
     ],
 )
 def test_errors_of_a_postgres_in_trouble(error: Exception, ours: type[HeadraceError]) -> None:
-    """By the families of SQLSTATE, so that none is forgotten."""
+    """Temporary errors of Postgres raise retryable errors."""
     with pytest.raises(ours), explained():
         raise error

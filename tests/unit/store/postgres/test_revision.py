@@ -1,4 +1,4 @@
-"""Migrations are numbered, one after the other."""
+"""Numbering of migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEFORE_THE_RULE = {"0001", "0002", "0003", "0004"}
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
-    """0001_noun.py, 0002_noun.py, …, each with its SQL beside it."""
+    """Migrations are numbered without gaps, each with its SQL beside it."""
     versions = files("migrations").joinpath("versions")
     names = sorted(file.name for file in versions.iterdir() if file.name[0].isdigit())
     assert all(re.fullmatch(r"\d{4}_[a-z_]+\.(py|sql)", name) for name in names)
@@ -24,14 +24,14 @@ def test_migrations_are_numbered_without_a_gap() -> None:
 
 
 def test_the_last_number_is_the_head_of_one_line_of_revisions() -> None:
-    """What alembic follows agrees with the names of the files."""
+    """The alembic revisions equal the numbers of the files."""
     scripts = ScriptDirectory(str(files("migrations")))
     assert scripts.get_heads() == [head_revision()]
     assert [script.revision for script in scripts.walk_revisions()] == list(revisions())[::-1]
 
 
 def test_every_migration_says_which_code_may_go_on_beside_it() -> None:
-    """Its own number shuts out all code before it; an older one can't be newer than itself."""
+    """Each migration since 0005 names the oldest code that may work beside it."""
     scripts = ScriptDirectory(str(files("migrations")))
     for script in scripts.walk_revisions():
         if script.revision not in BEFORE_THE_RULE:
@@ -54,7 +54,7 @@ def test_every_migration_says_which_code_may_go_on_beside_it() -> None:
 def test_a_newer_schema_is_used_where_its_migration_allows(
     schema: Schema, remedy: str | None
 ) -> None:
-    """An older one never is."""
+    """A newer schema is accepted if its migration allows this code; an older one never is."""
     assert schema.flaw is None if remedy is None else schema.flaw is not None
     if schema.flaw is not None:
         assert schema.flaw[1] == remedy

@@ -1,4 +1,4 @@
-"""What a process remembers of generations goes with time and with their number."""
+"""Caches with a time and size limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store.search.keyword.retriever import MAX_GENERATIONS, SegmentCache
 
 
 def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted from when it was put last."""
+    """A value expires a fixed time after it was last put."""
     now = 100.0
     monkeypatch.setattr(ttl_cache, "monotonic", lambda: now)
     recent: TTLCache[int, str] = TTLCache(5.0)
@@ -28,7 +28,7 @@ def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_the_last_ones_put_are_kept() -> None:
-    """Putting one again makes it the last."""
+    """A full cache keeps the values that were put last."""
     recent: TTLCache[int, str] = TTLCache(60.0, limit=2)
     recent.put(1, "one")
     recent.put(2, "two")
@@ -43,7 +43,7 @@ def _segment(chunks: int) -> Segment:
 
 
 def test_segments_of_generations_asked_long_ago_are_dropped() -> None:
-    """By size, and by number for those that take no room."""
+    """The segment cache drops generations by size and by number."""
     cache = SegmentCache(limit_bytes=_segment(100).size_bytes * 2)
     for generation_id in (1, 2, 3):
         cache.put(generation_id, {generation_id: _segment(100)})

@@ -1,4 +1,4 @@
-"""Documents are parsed in processes of their own, and only the guilty one suffers."""
+"""Sandbox of parsers: a document that breaks its parser affects no other."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def results(pool: ChunkingPool, sources: Sequence[Source]) -> list[list[Ch
 
 
 async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) -> None:
-    """A chunk that crossed the process border is equal to one cut here."""
+    """Chunks from a parser process equal those cut in this process."""
     from processors.chunking import chunk
     from processors.embedders.local.tokenizer import TokenCounter
 
@@ -85,7 +85,7 @@ async def test_chunks_come_back_as_they_are_in_this_process(pool: ChunkingPool) 
 async def test_only_the_guilty_document_fails(
     pool: ChunkingPool, fault: str, kind_of_error: type[Poison], words: str
 ) -> None:
-    """A document that breaks its parser gets the reason; its neighbours get their chunks."""
+    """A document that breaks its parser fails with a reason; its neighbours are chunked."""
     sources = [document(), document(), document(fault), document(), document()]
     outcome = await results(pool, sources)
     error = outcome[2]
@@ -95,7 +95,7 @@ async def test_only_the_guilty_document_fails(
 
 
 async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) -> None:
-    """Another one gets the document: a debugger or a frozen machine is no fault of it."""
+    """A document whose parser was stopped is given to another parser."""
     for parser in filter(is_parser, children()):
         os.kill(parser, signal.SIGSTOP)
     (outcome,) = await results(pool, [document()])
@@ -103,20 +103,20 @@ async def test_a_parser_that_was_stopped_condemns_nothing(pool: ChunkingPool) ->
 
 
 async def test_a_busy_machine_condemns_nothing(pool: ChunkingPool) -> None:
-    """What counts is processor time, however long that takes."""
+    """The time limit counts processor time, so a slow machine fails no document."""
     (outcome,) = await results(pool, [Source("faulty/dawdle.txt", "slow\n", "text")])
     assert not isinstance(outcome, Poison)
 
 
 async def test_many_broken_documents_in_one_batch(pool: ChunkingPool) -> None:
-    """Every crash is pinned on its own document, also the first and the last of a batch."""
+    """Each crash is attributed to its own document."""
     kinds = ["crash", "text", "crash", "crash", "text", "crash"]
     outcome = await results(pool, [document(kind) for kind in kinds])
     assert [isinstance(one, Poison) for one in outcome] == [kind == "crash" for kind in kinds]
 
 
 async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> None:
-    """Batches at the same time get their own results, and no more processes are started."""
+    """Concurrent batches get their own results from the same processes."""
     before = children()
     batches = [[document(content=f"batch {number}\n")] * 50 for number in range(8)]
     outcomes = await asyncio.gather(*(results(pool, batch) for batch in batches))
@@ -127,7 +127,7 @@ async def test_concurrent_batches_share_the_processes(pool: ChunkingPool) -> Non
 
 
 async def test_the_loop_runs_on_while_a_document_hangs(pool: ChunkingPool) -> None:
-    """The event loop stays free while a parser is stuck."""
+    """The event loop runs while a parser hangs."""
     task = asyncio.create_task(results(pool, [document("spin")]))
     turns = 0
     while not task.done():
@@ -138,7 +138,7 @@ async def test_the_loop_runs_on_while_a_document_hangs(pool: ChunkingPool) -> No
 
 
 async def test_a_cancelled_batch_leaves_the_pool_usable(pool: ChunkingPool) -> None:
-    """After a cancelled batch the next one gets its own answers, not those of the cancelled one."""
+    """The batch after a cancelled one gets its own results."""
     task = asyncio.create_task(results(pool, [document("sleep"), document(content="old\n")]))
     await asyncio.sleep(0)
     await asyncio.sleep(0.05)
@@ -151,7 +151,7 @@ async def test_a_cancelled_batch_leaves_the_pool_usable(pool: ChunkingPool) -> N
 
 
 async def test_no_process_is_left_after_close() -> None:
-    """Closing ends and reaps every process, also one that is at work."""
+    """Closing ends every parser process, also a busy one."""
     before = children()
     pool = ChunkingPool(2, timedelta(seconds=5), MEMORY_BYTES, tokenizer_path(None), FAULTS)
     await pool.start()
@@ -167,7 +167,7 @@ async def test_no_process_is_left_after_close() -> None:
 async def test_children_inherit_no_secrets(
     monkeypatch: pytest.MonkeyPatch, pool: ChunkingPool
 ) -> None:
-    """A key in the worker's environment isn't in the parser's."""
+    """A parser does not inherit the worker's environment variables with keys."""
     monkeypatch.setenv("HEADRACE_MODEL_API_KEY", "secret")
     before = children()
     async with ChunkingPool(1, timedelta(seconds=5), MEMORY_BYTES, tokenizer_path(None)):
@@ -176,7 +176,7 @@ async def test_children_inherit_no_secrets(
 
 
 async def test_a_parser_ends_with_its_parent() -> None:
-    """When a worker is killed, its parser processes end too."""
+    """A parser ends when its worker is killed."""
     program = (
         "import asyncio, os, sys\n"
         "from datetime import timedelta\n"
@@ -203,7 +203,7 @@ async def test_a_parser_ends_with_its_parent() -> None:
 
 
 async def test_a_pool_that_cannot_start_says_so(tmp_path: Path) -> None:
-    """Without a tokenizer the pool doesn't start, and nothing is left running."""
+    """A pool without a tokenizer fails to start and leaves no process."""
     before = children()
     pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, tmp_path / "missing.json")
     with pytest.raises(Unavailable, match="tokenizer"):
@@ -215,7 +215,7 @@ async def test_a_pool_that_cannot_start_says_so(tmp_path: Path) -> None:
 async def test_a_process_that_cannot_start_is_no_fault_of_the_document(
     interpreter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No memory for a process, or a broken installation: the document waits for better times."""
+    """A parser that can't start raises Unavailable and does not fail the document."""
     monkeypatch.setattr(sys, "executable", interpreter)
     pool = ChunkingPool(1, timedelta(seconds=1), MEMORY_BYTES, Path("/nowhere/tokenizer.json"))
     with pytest.raises(Unavailable, match="start"):

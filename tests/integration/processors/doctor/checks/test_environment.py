@@ -1,4 +1,4 @@
-"""The environment as the doctor judges it, at real servers."""
+"""Environment checks of the doctor, on real servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.databases import Database
 
 @pytest.fixture
 def environment(redis_url: str, database: Database, tmp_path: Path) -> Environment:
-    """One in which all is well."""
+    """Environment without problems."""
     return Environment(
         redis_url=redis_url,
         database_url=database.worker_url,
@@ -37,7 +37,7 @@ async def decision(environment: Environment, **changes: object) -> dict[str, Con
 
 @pytest.mark.usefixtures("synced_writes")
 async def test_a_sound_environment(environment: Environment) -> None:
-    """Nothing is a problem, and everything is named once."""
+    """A sound environment has no problem, and each condition has its own name."""
     found = await environment.decide()
     assert [one for one in found if one.state is not State.OK] == []
     names = [one.name for one in found]
@@ -57,7 +57,7 @@ async def test_a_sound_environment(environment: Environment) -> None:
 async def test_more_rights_than_needed_are_noted(
     environment: Environment, database: Database
 ) -> None:
-    """Of users who may do everything, such as those of embedded servers; it is no flaw."""
+    """Users with all rights are noted and are not a problem."""
     assert "has all rights" in (await decision(environment))["redis.user"].detail
     found = await decision(environment, database_url=database.owner_url)
     assert found["postgres.role"].state is State.OK
@@ -66,7 +66,7 @@ async def test_more_rights_than_needed_are_noted(
 
 
 async def test_servers_that_cannot_be_reached(environment: Environment) -> None:
-    """They are problems like others, and the rest is judged all the same."""
+    """Unreachable servers are problems, and the other checks still run."""
     found = await decision(
         environment,
         redis_url="redis://127.0.0.1:1/0",
@@ -79,7 +79,7 @@ async def test_servers_that_cannot_be_reached(environment: Environment) -> None:
 
 
 async def test_a_policy_that_evicts(environment: Environment) -> None:
-    """It is named, with its cure."""
+    """An evicting memory policy is a problem with a remedy."""
     async with Redis.from_url(environment.redis_url) as redis:
         await redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
@@ -91,7 +91,7 @@ async def test_a_policy_that_evicts(environment: Environment) -> None:
 
 
 async def test_the_owner_in_place_of_a_worker(environment: Environment, database: Database) -> None:
-    """A role that row-level security doesn't bind is a problem."""
+    """A role that row-level security does not restrict is a problem."""
     found = await decision(environment, database_url=database.owner_url, worker_role="")
     role = found["postgres.role"]
     assert role.state is State.PROBLEM
@@ -102,7 +102,7 @@ async def test_the_owner_in_place_of_a_worker(environment: Environment, database
 async def test_a_database_that_was_never_migrated(
     environment: Environment, database: Database
 ) -> None:
-    """The command that migrates it is named."""
+    """The remedy is the command that migrates."""
     url = database.owner_url.replace(f"/{database.name}", "/postgres")
     found = await decision(environment, database_url=url, worker_role="")
     assert "headrace migrate" in found["postgres.schema"].remedy
@@ -112,7 +112,7 @@ async def test_a_database_that_was_never_migrated(
 async def test_a_remote_model_without_its_key(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is sent anywhere to find out."""
+    """A missing key is a problem; with a key there is none."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     model = "openai/text-embedding-3-small@256"
     found = await decision(environment, models=[model])
@@ -124,7 +124,7 @@ async def test_a_remote_model_without_its_key(
 
 
 async def test_weights_that_are_not_there(environment: Environment, tmp_path: Path) -> None:
-    """The local model is verified without being started."""
+    """Missing weights are a problem, found without starting the model."""
     options = ModelOptions(directory=tmp_path)
     condition = (await decision(environment, options=options))[f"model.{LOCAL_MODEL}"]
     assert condition.state is State.PROBLEM
@@ -132,7 +132,7 @@ async def test_weights_that_are_not_there(environment: Environment, tmp_path: Pa
 
 
 async def test_an_archive_that_cannot_be_written(environment: Environment, tmp_path: Path) -> None:
-    """Its path is named."""
+    """The detail contains the path of the archive."""
     (tmp_path / "file").write_text("not a directory")
     url = str(tmp_path / "file" / "archive")
     condition = (await decision(environment, archive_url=url))["archive.storage"]

@@ -1,4 +1,4 @@
-"""Drifts of what is larger than a document: segments, vector indexes, generations."""
+"""Findings about segments, vector indexes and generations."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LARGE = "\n".join(f"# Part {n}\n\n{f'river{n} weir ' * 65}\n" for n in range(280
 
 @pytest.fixture
 async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
-    """What the doctor works with; generations of over two vectors get an index."""
+    """Tools of the doctor; generations of more than two vectors get an index."""
     async with indexed(redis_url, database, tmp_path, vector_search={"exact_chunks": 2}) as opened:
         yield opened
 
 
 @pytest.fixture
 async def large(opened: Tools, redis_url: str, database: Database, tmp_path: Path) -> Tools:
-    """The same, with a document whose segment is a large one."""
+    """The same, with a document that has a large segment."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path) as worker:
         await worker.change("large.md", LARGE)
     return opened
@@ -67,7 +67,7 @@ LARGE_SEGMENTS = {
 
 @pytest.mark.parametrize("kind", LARGE_SEGMENTS)
 async def test_large_segments_are_mended(kind: str, large: Tools, database: Database) -> None:
-    """Postings in rows of their own are as safe as those within a segment."""
+    """Damage to a large segment is found and repaired."""
     expected, statement = LARGE_SEGMENTS[kind]
     assert await rows(database, "docs", "select from keyword_postings where generation_id = $1")
     await damage(database, statement)
@@ -90,7 +90,7 @@ INDEXES = {
 
 @pytest.mark.parametrize("name", INDEXES)
 async def test_vector_indexes_are_mended(name: str, with_index: Tools, database: Database) -> None:
-    """Found, and built anew."""
+    """Damage to a vector index is found and repaired."""
     assert (await examine(with_index)).drifts == []
     await damage(database, INDEXES[name])
     repaired = await examine(with_index, repair=True)
@@ -104,7 +104,7 @@ async def test_vector_indexes_are_mended(name: str, with_index: Tools, database:
 async def test_indexes_of_lost_generations_are_dropped(
     with_index: Tools, database: Database
 ) -> None:
-    """Those that no project has any more cost every write, and help no question."""
+    """Indexes of generations that no longer exist are found and dropped."""
     owner_url = database.owner_url
     assert await check_orphans(with_index, owner_url, ["docs"], repair=False) == []
     [index] = await rows(
@@ -119,7 +119,7 @@ async def test_indexes_of_lost_generations_are_dropped(
 
 
 async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
-    """Unless a replay is at it; what becomes of it is the operator's choice."""
+    """An unfinished generation is reported, unless a replay is running."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(opened)
     live = await opened.store.generation("docs")
@@ -133,7 +133,7 @@ async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
 
 
 async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Database) -> None:
-    """The doctor goes on where it ended."""
+    """The doctor finishes a drop that was killed."""
     await replay(opened)
     await damage(
         database,
@@ -145,7 +145,7 @@ async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Datab
 
 
 async def test_another_recipe_is_a_note(opened: Tools) -> None:
-    """Settings that ask for another model are no drift, but the operator is told the command."""
+    """A recipe that differs from the settings is a note with the replay command."""
     desk = Desk(opened, Recipe("openai/text-embedding-3-small"), LEASE)
     [health] = await Doctor(desk, SETTLE).examine(["docs"])
     [note] = health.drifts

@@ -1,4 +1,4 @@
-"""Drifts of the index made by hand: each is found and named, mended, and all is as it was."""
+"""Findings about the index: each damage is found, named and repaired."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support.replays import damage, rows
 
 @pytest.fixture
 async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
-    """What the doctor works with."""
+    """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
 async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
-    """Edits, deletes, renames and private documents are all what the log says."""
+    """An index after edits, deletes, renames and private documents has no drift."""
     health = await examine(opened)
     assert health.drifts == []
     assert health.is_sound
@@ -30,7 +30,7 @@ async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
 
 
 async def test_each_drift_is_found_and_repaired(opened: Tools, database: Database) -> None:
-    """Doctor names the drift, repairs it, and the digest is that of before."""
+    """Each drift is found by name, and the digest after its repair equals the one before."""
     before = await examine(opened)
     for kind, (expected, statement) in DRIFTS.items():
         await damage(database, statement)
@@ -44,7 +44,7 @@ async def test_each_drift_is_found_and_repaired(opened: Tools, database: Databas
 
 
 async def test_several_drifts_at_once(opened: Tools, database: Database) -> None:
-    """One repair mends them all, also where they are of one document."""
+    """One repair fixes several drifts at once."""
     before = await examine(opened)
     chosen = ["a deleted chunk", "a document that the log never had", "all segments removed"]
     for kind in (*chosen, "a lost vector", "a newer place in the log"):
@@ -55,7 +55,7 @@ async def test_several_drifts_at_once(opened: Tools, database: Database) -> None
 
 
 async def test_examples_name_documents(opened: Tools, database: Database) -> None:
-    """A finding says which documents it is about, and whose they are."""
+    """A finding gives its documents, their owners and the remedy."""
     await damage(database, DRIFTS["a changed line"].statement)
     [drift] = (await examine(opened)).drifts
     assert drift.examples(5) == ["secret.md (private to ada)"]
@@ -64,7 +64,7 @@ async def test_examples_name_documents(opened: Tools, database: Database) -> Non
 
 
 async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Database) -> None:
-    """Whether it was the vector or the cache that changed: both are embedded anew."""
+    """A repaired vector equals the original, whether it or the cache was changed."""
     query = """
         select c.content, e.embedding::text as vector, v.embedding::text as cached
         from chunks c
@@ -82,7 +82,7 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
 
 
 async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
-    """Without a log nobody can say that a document never was: nothing is deleted, all is named."""
+    """Documents that the log lacks are reported and not deleted."""
     await forget_archive(database)
     await opened.redis.flushall()
     repaired = await examine(opened, repair=True)

@@ -1,4 +1,4 @@
-"""Drifts between streams, ledger, dead letters and archive."""
+"""Findings about streams, ledger, dead letters and archive."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ LIVE = Topic.CHANGED_LIVE
 
 @pytest.fixture
 async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
-    """What the doctor works with."""
+    """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
 def files(tools: Tools, kind: str) -> list[Path]:
-    """Files of the archive."""
+    """Archive files of a kind."""
     root = Path(tools.settings.archive_location)
     return sorted(path for path in root.glob(f"*/*/{kind}/*.zst"))
 
 
 async def test_an_archived_index_has_no_drift(opened: Tools) -> None:
-    """Archive, streams and index agree; so they do when the streams are gone."""
+    """An archived index has no drift, with and without the streams."""
     assert (await examine(opened)).drifts == []
     await opened.redis.flushall()
     assert (await examine(opened)).drifts == []
 
 
 async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
-    """A worker that died between its commit and its acknowledgement has left them pending."""
+    """Pending entries of applied changes are acknowledged."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     await redis.xgroup_setid(key, INDEXER, "0")
     await redis.xreadgroup(INDEXER, "ghost", {key: ">"}, count=3)
@@ -58,7 +58,7 @@ async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
 
 
 async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
-    """A dead letter whose change is applied by now needs nobody's attention."""
+    """A repair drops dead letters whose changes are applied."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     entry = entries_of(await redis.xrange(key, count=1))[0]
     now = datetime.now(UTC)
@@ -81,7 +81,7 @@ async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
 
 
 async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database: Database) -> None:
-    """For an entry that was redriven, too; then the place speaks for no other one."""
+    """Missing ledger rows are entered again, and a redriven one with its claimant."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     _, first, second = entries_of(await redis.xrange(key, count=3))
     await redis.xdel(key, second.id)
@@ -100,7 +100,7 @@ async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database
 
 
 async def test_a_change_that_was_never_indexed(opened: Tools, database: Database) -> None:
-    """Archived, then lost by Redis before it was indexed: the doctor indexes it."""
+    """A change that is archived and not indexed is indexed by the repair."""
     before = await examine(opened)
     await opened.redis.flushall()
     await damage(database, "delete from ledger where $1::int > 0")
@@ -116,7 +116,7 @@ async def test_a_change_that_was_never_indexed(opened: Tools, database: Database
 
 
 async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: Database) -> None:
-    """Changes that it acknowledged, and that no file has."""
+    """Changes that the archiver acknowledged without archiving are archived by the repair."""
     changes = [change async for change in read_changes(opened.redis, opened.names)]
     await forget_archive(database)
     await opened.archive.append("docs", changes[:10])
@@ -130,7 +130,7 @@ async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: D
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
 async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind: str) -> None:
-    """A flipped byte is found, named with its file, and what was lost is archived again."""
+    """Damage to an archive file is reported with its name and repaired from the streams."""
     file, *_ = files(opened, kind)
     flip(file, -20)
     repaired = await examine(opened, repair=True)
@@ -142,7 +142,7 @@ async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
 async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None:
-    """A removed file is found, and written again from the streams."""
+    """A missing archive file is written again from the streams."""
     file, *_ = files(opened, kind)
     file.unlink()
     repaired = await examine(opened, repair=True)
@@ -153,7 +153,7 @@ async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None
 
 
 async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
-    """Damage that nobody can mend stays, with its file and the cause; nothing is deleted for it."""
+    """Damage without a source is reported with its file, and nothing is deleted."""
     file, *_ = files(opened, "events")
     flip(file, -20)
     await opened.redis.flushall()
@@ -164,7 +164,7 @@ async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
 
 
 async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
-    """Files that nobody knows go once they are an hour old, not before."""
+    """Files that the index of files lacks are removed once they are an hour old."""
     await damage(
         database, "update generations set created_at = now() - interval '1 day' where id = $1"
     )
@@ -180,7 +180,7 @@ async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
 
 
 async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) -> None:
-    """Events that wait for an hour are named, and what sees to them."""
+    """Events that wait in the outbox for an hour are reported, with the archiver as remedy."""
     await damage(
         database,
         """
@@ -196,7 +196,7 @@ async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) 
 
 
 async def test_a_change_on_its_way_is_no_drift(opened: Tools) -> None:
-    """Published, but not indexed yet; or in a worker's hands."""
+    """A change that is published or in flight is not a drift."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     [entry] = entries_of(await redis.xrange(key, count=1))
     event = entry.fields[b"event"].replace(b"notes/0.md", b"notes/new.md")

@@ -1,4 +1,4 @@
-"""Vectors on their way, lost requests and refused texts, as the doctor sees them."""
+"""Findings about vectors: pending ones, lost requests and refused texts."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ WITHOUT_VECTOR = """
 
 @pytest.fixture
 async def server() -> AsyncIterator[ModelServer]:
-    """A model that misbehaves on order."""
+    """Model server with scripted faults."""
     async with running_server() as running:
         yield running
 
 
 def remote(server: ModelServer) -> dict[str, Any]:
-    """Settings of a worker or a doctor that embeds by ``server``."""
+    """Settings of a worker or doctor that uses ``server`` as its model."""
     address = {"model_api_key": server.key, "model_base_url": server.base_url}
     return {"model": MODEL, "model_failures": 3, "model_retries": 0, **address}
 
 
 async def publish(worker: Headrace, texts: dict[str, str], *, vectors: bool) -> None:
-    """Bring documents into ``docs`` on the bulk lane."""
+    """Publish documents to ``docs`` on the bulk lane."""
     changes = [
         DocumentChanged(data=DocumentChange(project="docs", uri=uri, content=text))
         for uri, text in texts.items()
@@ -59,14 +59,14 @@ async def publish(worker: Headrace, texts: dict[str, str], *, vectors: bool) -> 
 
 
 async def all_have_vectors(database: Database) -> bool:
-    """Whether no chunk of ``docs`` lacks its vector."""
+    """True if every chunk of ``docs`` has its vector."""
     return not await rows(database, "docs", WITHOUT_VECTOR)
 
 
 async def test_lost_requests_are_found_and_made_again(
     redis_url: str, redis: Redis, database: Database, tmp_path: Path
 ) -> None:
-    """Vectors on their way are no drift; without a request they are, until they are requested."""
+    """Pending vectors are a drift only without a request, and the repair requests them."""
     texts = {f"{n}.md": f"Heron {n}." for n in range(DOCUMENTS)}
     async with tools(redis_url, database, home=tmp_path) as opened:
         worker = headrace(redis_url, database, only=INDEXING, model=HASHING, home=tmp_path)
@@ -92,7 +92,7 @@ async def test_lost_requests_are_found_and_made_again(
 async def test_an_emptied_redis_loses_no_vectors(
     redis_url: str, redis: Redis, database: Database, tmp_path: Path
 ) -> None:
-    """The archive has the changes, the doctor asks for the vectors."""
+    """After a flush of Redis the doctor requests the missing vectors."""
     async with tools(redis_url, database, home=tmp_path) as opened:
         worker = headrace(redis_url, database, only=INDEXING, model=HASHING, home=tmp_path)
         async with worker as running:
@@ -110,7 +110,7 @@ async def test_an_emptied_redis_loses_no_vectors(
 async def refused(
     redis_url: str, database: Database, tmp_path: Path, server: ModelServer
 ) -> AsyncIterator[Tools]:
-    """Three documents, the text of one of which the model refuses."""
+    """Three documents, one of which has a text that the model refuses."""
     server.faults.extend([unless(REFUSED, 400)] * 1_000)
     settings = {**remote(server), "home": tmp_path}
     async with tools(redis_url, database, **settings) as opened:
@@ -122,7 +122,7 @@ async def refused(
 
 
 async def test_a_refused_text_is_a_note(refused: Tools) -> None:
-    """It names the document, the reason and the remedy, and is no drift."""
+    """A refused text is a note with its document and remedy, and not a drift."""
     health = await examine(refused)
     [note] = health.drifts
     assert (note.name, note.severity, health.is_sound) == ("vector.refused", Severity.NOTE, True)
@@ -134,7 +134,7 @@ async def test_a_refused_text_is_a_note(refused: Tools) -> None:
 async def test_a_document_with_a_refused_text_can_be_repaired(
     refused: Tools, database: Database
 ) -> None:
-    """Its rows are made again from the log, and its text is refused again."""
+    """A document with a refused text can be repaired, and its text is refused again."""
     before = await examine(refused)
     damaged = """
         update chunks set content = '!'
@@ -151,7 +151,7 @@ async def test_a_document_with_a_refused_text_can_be_repaired(
 async def test_a_repair_does_not_wait_for_a_model(
     redis_url: str, database: Database, tmp_path: Path, server: ModelServer
 ) -> None:
-    """Documents are rebuilt while it is down; an embedder makes their vectors afterwards."""
+    """A repair succeeds while the model is down, and an embedder adds the vectors later."""
     settings = {**remote(server), "home": tmp_path}
     async with tools(redis_url, database, **settings) as opened:
         async with headrace(redis_url, database, **settings) as worker:

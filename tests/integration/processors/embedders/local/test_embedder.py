@@ -43,7 +43,7 @@ TEXTS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def embedder() -> AsyncIterator[LocalEmbedder]:
-    """Loaded once: that takes longer than any test of it."""
+    """Embedder shared by the tests of this module, because loading takes long."""
     embedder = LocalEmbedder()
     await embedder.start()
     yield embedder
@@ -51,7 +51,7 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
 
 
 async def _vectors(embedder: LocalEmbedder, texts: list[str]) -> Array:
-    """Vectors by an embedder that is closed afterwards."""
+    """Embed the texts, then close the embedder."""
     try:
         return (await embedder.embed(texts, Urgency.BULK)).vectors
     finally:
@@ -126,7 +126,7 @@ def reference(tokens: list[int], weights: Tensors, shape: Shape) -> Array:
 
 @pytest.mark.parametrize("precision", [Precision.F32, Precision.BF16])
 async def test_vectors_equal_a_plain_float32_forward_pass(precision: Precision) -> None:
-    """The compiled graph computes BERT with mean pooling."""
+    """Vectors equal those of a plain BERT forward pass with mean pooling."""
     _require(precision)
     directory = locate(None)
     shape, weights = read_shape(directory), load_tensors(directory)
@@ -138,7 +138,7 @@ async def test_vectors_equal_a_plain_float32_forward_pass(precision: Precision) 
 
 
 async def test_int8_vectors_are_close_to_those_in_f32() -> None:
-    """Chunks of code and short questions: none is far off, and the mean is closer still."""
+    """Vectors in int8 are close to those in f32, each and on average."""
     _require(Precision.INT8)
     texts = _sample()
     exact = await _vectors(LocalEmbedder(precision=Precision.F32), texts)
@@ -151,7 +151,7 @@ async def test_int8_vectors_are_close_to_those_in_f32() -> None:
 
 
 async def test_other_weights_run_in_int8_without_ranges(tmp_path: Path) -> None:
-    """Weights that were never measured are rounded by row, and activations while they come."""
+    """Weights without measured ranges work in int8."""
     _require(Precision.INT8)
     directory = Path(shutil.copytree(locate(None), tmp_path / "model"))
     with (directory / "model.safetensors").open("r+b") as file:
@@ -164,7 +164,7 @@ async def test_other_weights_run_in_int8_without_ranges(tmp_path: Path) -> None:
 
 
 async def test_several_threads_give_the_vectors_of_one() -> None:
-    """Calls at the same time, each over all threads, keep the order of their texts."""
+    """Several threads give the same vectors as one, in the order of the texts."""
     texts = [f"{'word ' * (index % 60)}number {index}" for index in range(120)]
     one = LocalEmbedder(precision=Precision.F32)
     several = LocalEmbedder(threads=3, precision=Precision.F32)
@@ -179,7 +179,7 @@ async def test_several_threads_give_the_vectors_of_one() -> None:
 
 @shares_the_embedder
 async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalEmbedder) -> None:
-    """Vectors carry meaning: a paraphrase scores well above another subject."""
+    """A paraphrase has a clearly higher similarity than another subject."""
     texts = ["A man is eating food.", "Somebody has a meal.", "The stock market fell sharply."]
     asked, paraphrase, other = (await embedder.embed(texts, Urgency.QUERY)).vectors
     assert float(asked @ paraphrase) > float(asked @ other) + 0.3
@@ -187,7 +187,7 @@ async def test_related_sentences_are_nearer_than_unrelated_ones(embedder: LocalE
 
 @shares_the_embedder
 async def test_a_text_has_one_vector_in_any_company(embedder: LocalEmbedder) -> None:
-    """Order, padding and batching don't show in the vectors, and they have unit length."""
+    """A vector does not depend on order, padding or batching, and has unit length."""
     texts = [f"{'word ' * (index % 90)}number {index}" for index in range(150)]
     together = await embedder.embed(texts, Urgency.BULK)
     assert together.vectors.shape == (150, embedder.dimensions)
@@ -208,7 +208,7 @@ async def test_nothing_to_embed_is_no_vectors(embedder: LocalEmbedder) -> None:
 
 @shares_the_embedder
 async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> None:
-    """A query that arrives behind a big bulk batch is done long before the batch is."""
+    """A query is embedded before a bulk batch that was started earlier has finished."""
     texts = ["some words to embed, again and again " * 10] * 100
     bulk = asyncio.create_task(embedder.embed(texts, Urgency.BULK))
     await asyncio.sleep(0)
@@ -219,7 +219,7 @@ async def test_a_query_overtakes_a_long_bulk_batch(embedder: LocalEmbedder) -> N
 
 @shares_the_embedder
 async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> None:
-    """After a cancel the rest of the batch isn't computed, and the model still answers."""
+    """A cancelled batch stops computing, and the model still answers."""
     bulk = asyncio.create_task(embedder.embed(["words " * 250] * 3000, Urgency.BULK))
     await asyncio.sleep(0)
     bulk.cancel()
@@ -230,13 +230,13 @@ async def test_a_cancelled_batch_frees_the_thread(embedder: LocalEmbedder) -> No
 
 
 def test_the_counter_leaves_special_tokens_out() -> None:
-    """Counts are those of the text itself, and have no limit."""
+    """Counts exclude special tokens and have no limit."""
     count = TokenCounter(tokenizer_path(None))
     assert count(["", "hello world", "hello " * 1000]) == [0, 2, 1000]
 
 
 def test_importing_openvino_here_never_loads_its_telemetry(tmp_path: Path) -> None:
-    """A process that embeds has no telemetry code in it, so nothing can be sent."""
+    """A process that embeds loads no telemetry code and writes no files to the home."""
     script = """
 import asyncio, sys
 from processors.embedders.local.embedder import LocalEmbedder

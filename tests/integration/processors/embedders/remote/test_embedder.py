@@ -55,7 +55,7 @@ def embedder_of(server: ModelServer, **options: Any) -> LiteLLMEmbedder:
 
 
 async def started(server: ModelServer, *faults: Fault, **options: Any) -> LiteLLMEmbedder:
-    """An embedder that knows its width; the faults come after that."""
+    """Embedder that is started, with faults for the requests that follow."""
     embedder = embedder_of(server, **options)
     await embedder.start()
     server.requests.clear()
@@ -69,7 +69,7 @@ def expected(texts: list[str]) -> Any:
 
 
 async def test_vectors_come_in_the_order_of_the_texts_with_unit_length(server: ModelServer) -> None:
-    """Texts are sent in batches and come back as one array."""
+    """Texts are sent in batches, and the vectors are in the order of the texts."""
     embedder = await started(server, batch_texts=2)
     assert embedder.dimensions == DIMENSIONS
     embeddings = await embedder.embed(TEXTS, Urgency.LIVE)
@@ -81,7 +81,7 @@ async def test_vectors_come_in_the_order_of_the_texts_with_unit_length(server: M
 
 
 async def test_a_known_model_has_a_price(server: ModelServer) -> None:
-    """Costs are by LiteLLM's table."""
+    """The cost of a model follows LiteLLM's price table."""
     embedder = LiteLLMEmbedder("openai/text-embedding-3-small", server.key, server.base_url)
     await embedder.start()
     embeddings = await embedder.embed(["text"], Urgency.QUERY)
@@ -113,7 +113,7 @@ async def test_a_known_model_has_a_price(server: ModelServer) -> None:
 )
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LiteLLM's own
 async def test_a_bad_response_is_asked_for_again(server: ModelServer, fault: Fault) -> None:
-    """One fault costs one more request, and never shows in the vectors."""
+    """A faulty response is requested again and does not change the vectors."""
     embedder = await started(server, fault)
     embeddings = await embedder.embed(TEXTS, Urgency.LIVE)
     np.testing.assert_allclose(embeddings.vectors, expected(TEXTS), atol=1e-6)
@@ -121,7 +121,7 @@ async def test_a_bad_response_is_asked_for_again(server: ModelServer, fault: Fau
 
 
 async def test_a_reordered_response_is_put_in_order(server: ModelServer) -> None:
-    """The index decides, not the place in the response."""
+    """Vectors are ordered by the index in the response."""
     embedder = await started(server, reordered)
     embeddings = await embedder.embed(TEXTS, Urgency.LIVE)
     np.testing.assert_allclose(embeddings.vectors, expected(TEXTS), atol=1e-6)
@@ -140,7 +140,7 @@ async def test_a_reordered_response_is_put_in_order(server: ModelServer) -> None
 async def test_the_retry_budget_is_ours(
     server: ModelServer, fault: Fault, error: type[Exception]
 ) -> None:
-    """Two retries are three requests, then a typed error."""
+    """Two retries make three requests, then a typed error."""
     embedder = await started(server, fault, fault, fault, fault)
     with pytest.raises(error):
         await embedder.embed(TEXTS, Urgency.LIVE)
@@ -156,7 +156,7 @@ async def test_without_retries_there_is_one_request(server: ModelServer) -> None
 
 
 async def test_retry_after_is_waited_for(server: ModelServer) -> None:
-    """The provider's wish goes before our own backoff."""
+    """A retry waits for the provider's Retry-After."""
     embedder = await started(server, status(429, Retry_After="1"))
     begun = time.monotonic()
     await embedder.embed(TEXTS, Urgency.LIVE)
@@ -164,7 +164,7 @@ async def test_retry_after_is_waited_for(server: ModelServer) -> None:
 
 
 async def test_a_long_retry_after_is_handed_on(server: ModelServer) -> None:
-    """Over a minute nobody waits here: the event stays pending instead."""
+    """A Retry-After of over a minute raises RateLimited instead of waiting."""
     embedder = await started(server, status(429, Retry_After="3600"))
     with pytest.raises(RateLimited) as caught:
         await embedder.embed(TEXTS, Urgency.LIVE)
@@ -173,7 +173,7 @@ async def test_a_long_retry_after_is_handed_on(server: ModelServer) -> None:
 
 
 async def test_a_stall_ends_at_the_timeout(server: ModelServer) -> None:
-    """A silent server is given up after the timeout and asked again."""
+    """A request without a response ends at the timeout and is retried."""
     timeout = timedelta(milliseconds=300)
     embedder = await started(server, stall, stall, stall, timeout=timeout, retries=1)
     with pytest.raises(Unavailable, match=r"didn't answer within 0.3 s"):
@@ -184,7 +184,7 @@ async def test_a_stall_ends_at_the_timeout(server: ModelServer) -> None:
 @pytest.mark.parametrize("tokens", ["many", -5, None])
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LiteLLM's own
 async def test_a_count_that_is_none_is_not_believed(server: ModelServer, tokens: object) -> None:
-    """What was embedded is then counted here."""
+    """An invalid token count of the server is replaced by the embedder's count."""
     embedder = await started(server, miscounted(tokens))
     embeddings = await embedder.embed(TEXTS, Urgency.LIVE)
     assert embeddings.tokens == sum(embedder.count_tokens(TEXTS)) > 0
@@ -197,9 +197,9 @@ async def test_a_count_that_is_none_is_not_believed(server: ModelServer, tokens:
 async def test_a_refusal_is_no_outage(
     server: ModelServer, code: int, error: type[Exception]
 ) -> None:
-    """Texts that a server never takes must not be sent to it for ever.
+    """A refusal of texts or of the key raises an error and is not an outage.
 
-    That it takes others is seen first; where it refuses a key, it can't be the texts.
+    A test request decides whether the texts are the cause; a refused key needs none.
     """
     embedder = await started(server, status(code))
     with pytest.raises(error):
@@ -213,7 +213,7 @@ async def test_a_refusal_is_no_outage(
 async def test_a_server_that_refuses_everything_blames_no_text(
     server: ModelServer, code: int
 ) -> None:
-    """A model that was taken away, or a proxy without its server, must not cost dead letters."""
+    """A server that refuses every request opens the circuit and causes no dead letter."""
     embedder = await started(server, status(code), status(code))
     with pytest.raises(ConfigurationError, match="refused the request"):
         await embedder.embed(TEXTS, Urgency.LIVE)
@@ -227,7 +227,7 @@ async def test_a_server_that_refuses_everything_blames_no_text(
 
 
 async def test_an_error_never_tells_a_key(server: ModelServer) -> None:
-    """Not when the provider repeats it, nor when its URL holds it."""
+    """An error contains no key, neither the embedder's nor one in a URL."""
     reason = f"no {server.key} for https://host/v1?alt=x&key=other-secret"
     refusal = web.json_response({"error": {"message": reason}}, status=400)
     embedder = await started(server, lambda _, __: refusal)
@@ -239,14 +239,14 @@ async def test_an_error_never_tells_a_key(server: ModelServer) -> None:
 
 
 async def test_another_width_is_a_matter_of_configuration(server: ModelServer) -> None:
-    """Vectors of two widths must never be stored under one model."""
+    """Vectors of another width raise ConfigurationError."""
     embedder = await started(server, wide(DIMENSIONS + 1))
     with pytest.raises(ConfigurationError, match="9 wide where 8"):
         await embedder.embed(TEXTS, Urgency.LIVE)
 
 
 async def test_the_width_asked_for_is_the_width_demanded(server: ModelServer) -> None:
-    """A server that ignores ``dimensions`` is found out at the start."""
+    """A server that ignores ``dimensions`` is refused at the start."""
     embedder = LiteLLMEmbedder(
         "openai/text-embedding-3-small", server.key, server.base_url, dimensions=4
     )
@@ -255,14 +255,14 @@ async def test_the_width_asked_for_is_the_width_demanded(server: ModelServer) ->
 
 
 async def test_a_refused_key_names_the_setting(server: ModelServer) -> None:
-    """401 is for a person to mend, not for retries."""
+    """A refused key raises ConfigurationError with the setting's name."""
     embedder = embedder_of(server, api_key="wrong-key")
     with pytest.raises(ConfigurationError, match="HEADRACE_MODEL_API_KEY"):
         await embedder.start()
 
 
 async def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key nothing is sent at all."""
+    """A missing key raises ConfigurationError with the variable's name."""
     monkeypatch.delenv("VOYAGE_API_KEY", raising=False)
     with pytest.raises(ConfigurationError, match="VOYAGE_API_KEY"):
         await LiteLLMEmbedder("voyage/voyage-code-3").start()
@@ -270,27 +270,27 @@ async def test_a_missing_key_names_the_variable(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("empty", ["", " "])
 async def test_an_empty_key_is_a_missing_one(monkeypatch: pytest.MonkeyPatch, empty: str) -> None:
-    """A variable that a deployment sets to nothing must not look like a server that is down."""
+    """An empty key raises the same error as a missing one."""
     monkeypatch.setenv("OPENAI_API_KEY", empty)
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
         await LiteLLMEmbedder("openai/text-embedding-3-small").start()
 
 
 async def test_an_unknown_provider_is_named() -> None:
-    """A typing mistake in the model's name is told from a server that is down."""
+    """A model name without a provider raises ConfigurationError."""
     with pytest.raises(ConfigurationError, match="no provider"):
         await LiteLLMEmbedder("nonsense-model").start()
 
 
 async def test_an_unreachable_server_is_unavailable() -> None:
-    """Nobody listens on that port: retryable, one clear line."""
+    """An unreachable server raises Unavailable, so that the request can be repeated."""
     embedder = LiteLLMEmbedder("openai/test", "key", "http://127.0.0.1:9/v1", retries=0)
     with pytest.raises(Unavailable, match="can't be reached"):
         await embedder.start()
 
 
 async def test_documents_are_bounded_and_queries_pass_them(server: ModelServer) -> None:
-    """At most ``concurrency`` document requests are in flight; a query doesn't wait for them."""
+    """At most ``concurrency`` document requests are in flight; a query does not wait for them."""
     embedder = await started(server, stall, stall, concurrency=2, batch_texts=1)
     server.most_in_flight = 0
     documents = asyncio.create_task(embedder.embed(TEXTS, Urgency.BULK))
@@ -304,7 +304,7 @@ async def test_documents_are_bounded_and_queries_pass_them(server: ModelServer) 
 
 
 async def test_a_cancelled_call_leaves_nothing_running(server: ModelServer) -> None:
-    """Cancelling ends the requests in flight and sends no others."""
+    """Cancellation ends the requests in flight and sends no others."""
     embedder = await started(server, stall, batch_texts=1, concurrency=1)
     task = asyncio.create_task(embedder.embed(TEXTS, Urgency.BULK))
     async with within(10):
@@ -318,7 +318,7 @@ async def test_a_cancelled_call_leaves_nothing_running(server: ModelServer) -> N
 
 
 async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServer) -> None:
-    """What can't be complete isn't paid for to the end; a refused text is no matter of settings."""
+    """After a refused text the other requests of its call are not sent."""
     embedder = await started(server, status(400), batch_texts=1, concurrency=1)
     with pytest.raises(UnsupportedContent, match="refused the request"):
         await embedder.embed(TEXTS, Urgency.BULK)
@@ -329,7 +329,7 @@ async def test_one_failed_request_stops_the_others_of_its_call(server: ModelServ
 async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are cancelled in flight, which doesn't make a slow model one that is down."""
+    """Requests that are cancelled because of a refused text do not open the circuit."""
     monkeypatch.setattr(
         "processors.embedders.remote.circuit_breaker._TELLING_SILENCE", timedelta(0)
     )
@@ -351,7 +351,7 @@ async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
 
 
 class Gate:
-    """A limit that lets a request wait until it is opened."""
+    """Rate limiter that blocks requests until it is opened."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -373,7 +373,7 @@ class Gate:
 async def test_who_waited_for_a_turn_does_not_ask_a_model_that_went_down_meanwhile(
     server: ModelServer,
 ) -> None:
-    """The wait for a turn may take a minute."""
+    """A request that waited for the rate limiter is not sent if the circuit has opened."""
     gate = Gate()
     gate.opened.set()
     calm = CircuitOptions(first_pause=timedelta(minutes=1))

@@ -1,4 +1,4 @@
-"""A provider's limits hold for all workers together."""
+"""Rate limits of a provider, shared by all workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import eventually, patience, within
 
 NAMES = Names()
 HUNDRED_AT_ONCE = 1000
-"""Per minute: a tenth of it may go at once."""
+"""Limit per minute, a tenth of which is the burst."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def turns_at(redis: Redis, requests: int = 0, tokens: int = 0) -> RateLimiter:
 async def taken(
     rate_limiter: RateLimiter, *, urgent: bool, tokens: int = 1, most: int = 500
 ) -> int:
-    """How many turns are to be had before there is a wait."""
+    """Number of requests granted before the first wait."""
     for count in range(most):
         if await rate_limiter.acquire("voyage", tokens, urgent=urgent):
             return count
@@ -51,7 +51,7 @@ async def taken(
 async def test_documents_leave_turns_to_questions(
     redis: Redis, limits: tuple[int, int], tokens: int
 ) -> None:
-    """Two workers share one limit, and the last fifth of it is for questions."""
+    """Two workers share a limit, and its last fifth is reserved for questions."""
     first, second = turns_at(redis, *limits), turns_at(redis, *limits)
     documents = await taken(first, urgent=False, tokens=tokens)
     assert 80 <= documents <= 95
@@ -61,7 +61,7 @@ async def test_documents_leave_turns_to_questions(
 
 
 async def test_no_minute_has_more_than_the_limit(redis: Redis) -> None:
-    """What may go at once and what comes back in a minute are the limit together."""
+    """Burst and refill together stay within the limit of a minute."""
     rate_limiter = turns_at(redis, HUNDRED_AT_ONCE)
     await taken(rate_limiter, urgent=True)
     wait = await rate_limiter.acquire("voyage", 1, urgent=True)
@@ -70,20 +70,20 @@ async def test_no_minute_has_more_than_the_limit(redis: Redis) -> None:
 
 
 async def test_a_request_over_the_limit_is_not_refused_for_ever(redis: Redis) -> None:
-    """It goes when nothing else is owed, and everybody waits for it afterwards."""
+    """A request over the limit is granted first and makes later ones wait."""
     rate_limiter = turns_at(redis, tokens=1000)
     assert not await rate_limiter.acquire("voyage", 5000, urgent=False)
     assert await rate_limiter.acquire("voyage", 1, urgent=True) > timedelta(minutes=4)
 
 
 async def test_without_limits_nobody_waits(redis: Redis) -> None:
-    """Limits of one provider are none of another's."""
+    """A provider's limit does not affect other providers."""
     rate_limiter = turns_at(redis, tokens=1)
     assert not any([await rate_limiter.acquire("openai", 10**6, urgent=False) for _ in range(20)])
 
 
 async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
-    """The longest wish counts, but never more than a minute of it."""
+    """The longest Retry-After holds back all workers, up to a minute."""
     first, second = turns_at(redis), turns_at(redis)
     await first.hold_back("voyage", timedelta(hours=6))
     await first.hold_back("voyage", timedelta(seconds=1))
@@ -96,7 +96,7 @@ async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
 
 
 async def test_a_question_does_without_a_model_that_wants_a_wait(redis: Redis) -> None:
-    """Words answer at once; a change waits in its stream for longer than here."""
+    """A question raises RateLimited at once instead of waiting for a held provider."""
     rate_limiter = turns_at(redis)
     await rate_limiter.hold_back("voyage", timedelta(minutes=1))
     begun = time.monotonic()
@@ -107,7 +107,7 @@ async def test_a_question_does_without_a_model_that_wants_a_wait(redis: Redis) -
 
 
 async def test_redis_out_of_reach_is_no_failure_of_the_model(server: ModelServer) -> None:
-    """The turn can't be taken, so nothing is sent, and the circuit stays closed."""
+    """An unreachable Redis raises Unavailable, sends nothing and does not open the circuit."""
     unreachable = connect("redis://127.0.0.1:9")
     embedder = _embedder(server, turns_at(unreachable))
     for _ in range(6):
@@ -121,7 +121,7 @@ async def test_redis_out_of_reach_is_no_failure_of_the_model(server: ModelServer
 async def test_one_worker_s_retry_after_keeps_another_from_asking(
     redis: Redis, server: ModelServer
 ) -> None:
-    """The other one sends nothing until the time is over."""
+    """A Retry-After to one worker delays the requests of another."""
     first, second = (_embedder(server, turns_at(redis), retries=1) for _ in range(2))
     await first.start()
     await second.start()

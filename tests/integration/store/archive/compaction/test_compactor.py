@@ -1,4 +1,4 @@
-"""Compaction lets go of what it may, and of nothing else, whoever reads and writes meanwhile."""
+"""Compaction of the archive, also beside readers and writers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AT_ONCE = timedelta(0)
 async def test_beyond_the_retention_only_the_last_of_each_document_stays(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """Tombstones are a last too, a private document is another one, and the young stay whole."""
+    """Beyond the retention only the last change of each document stays, deletes included."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     await archive.append("alpha", [logged("a", 3, "a3", agent="ann"), logged("b", 4, "b1")])
     await archive.append("alpha", [logged("b", 5), logged("c", 6, "c1"), logged("c", 7, "c2")])
@@ -52,7 +52,7 @@ async def test_beyond_the_retention_only_the_last_of_each_document_stays(
 async def test_a_rename_is_the_last_of_both_its_documents(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """It stays as the tombstone of the one when the other has moved on."""
+    """A rename is kept as the delete of its old document."""
     await archive.append(
         "alpha",
         [
@@ -68,7 +68,7 @@ async def test_a_rename_is_the_last_of_both_its_documents(
 async def test_what_was_rejected_is_never_a_last(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """The change before it is what the index shows."""
+    """A rejected change is removed, and the one before it is kept."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
@@ -81,7 +81,7 @@ async def test_what_was_rejected_is_never_a_last(
 async def test_what_was_rejected_but_stands_stays(
     archive: Archive, kept: ArchiveAt, worker: Database, store: Store
 ) -> None:
-    """A replay took the change in before a worker rejected it: the next one needs it again."""
+    """A rejected change that a replay has indexed is kept."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     await store.apply([document_write("a", at(2), ["a2"])])
     project_id = await kept.projects.ensure("alpha")
@@ -92,7 +92,7 @@ async def test_what_was_rejected_but_stands_stays(
 
 
 async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Archive) -> None:
-    """Not before they are older than the retention."""
+    """Contents are removed with the last change that refers to them, after the retention."""
     await archive.append("alpha", [logged("a", 1, "one"), logged("b", 2, "shared")])
     await archive.append("alpha", [logged("a", 3, "two"), logged("b", 4, "three")])
     await archive.append("alpha", [logged("c", 5, "shared")])
@@ -111,7 +111,7 @@ async def test_contents_go_with_the_last_change_that_refers_to_them(archive: Arc
 async def test_of_young_contents_no_references_are_kept_in_mind(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stay anyway, so that a compaction takes no more memory the more changes there were."""
+    """References to contents within the retention are not collected in memory."""
     runs: list[ContentMerging] = []
     run = ContentMerging.run
 
@@ -130,7 +130,7 @@ async def test_of_young_contents_no_references_are_kept_in_mind(
 async def test_small_files_become_one_and_old_ones_are_removed_later(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """A change that came twice is kept once; a second run finds nothing to do."""
+    """Small files are merged, repeated changes kept once, and the old files removed later."""
     for seconds in range(10):
         batch = [logged(f"f{n}", n, f"text {n}") for n in range(seconds, seconds + 2)]
         await archive.append("alpha", batch)
@@ -150,7 +150,7 @@ async def test_small_files_become_one_and_old_ones_are_removed_later(
 async def test_a_reader_goes_on_while_its_files_are_replaced(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """Even one that takes longer than the grace misses nothing."""
+    """A reader that takes longer than the grace reads every change."""
     for seconds in range(5):
         await archive.append("alpha", [logged(f"f{seconds}", seconds, "text")])
     reader = archive.events("alpha")
@@ -165,7 +165,7 @@ async def test_a_reader_goes_on_while_its_files_are_replaced(
 async def test_content_that_goes_during_an_append_is_archived_again(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The append relied on it when it began."""
+    """Content that compaction removes during an append is archived again."""
     await archive.append("alpha", [logged("a", 1, "text"), logged("a", 2)])
     write = Writing.events
 
@@ -184,7 +184,7 @@ async def test_content_that_goes_during_an_append_is_archived_again(
 async def test_content_that_is_needed_again_during_compaction_stays(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compaction looks again at what came in before it lets go of anything."""
+    """Compaction checks for new references before it removes content."""
     await archive.append("alpha", [logged("a", 1, "text"), logged("a", 2)])
     exchange = Replacing.contents
 
@@ -200,7 +200,7 @@ async def test_content_that_is_needed_again_during_compaction_stays(
 
 
 async def test_appends_and_compactions_at_once(archive: Archive, kept: ArchiveAt) -> None:
-    """Whatever comes in while others are compacting can be read whole afterwards."""
+    """Concurrent appends and compactions leave a sound and complete archive."""
     for turn in range(0, 100, 10):
         await archive.append("alpha", [logged("a", turn + 1, "text"), logged("a", turn + 2)])
         await asyncio.gather(
@@ -214,7 +214,7 @@ async def test_appends_and_compactions_at_once(archive: Archive, kept: ArchiveAt
 
 
 async def test_one_compaction_at_a_time(archive: Archive, worker: Database) -> None:
-    """Another one of the same project does nothing."""
+    """A second compaction of a project does nothing."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     async with Replacing(worker).alone(1) as is_mine:
         assert is_mine
@@ -226,7 +226,7 @@ async def test_one_compaction_at_a_time(archive: Archive, worker: Database) -> N
 async def test_what_a_killed_compaction_leaves_is_swept_up(
     archive: Archive, kept: ArchiveAt, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Nothing changes before the new files count; until they do, they are orphans."""
+    """A killed compaction changes nothing, and its files are removed later."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("a", 2, "a2")])
     await archive.append("alpha", [logged("b", 3, "b1"), logged("b", 4, "b2")])
 
@@ -250,7 +250,7 @@ async def test_what_a_killed_compaction_leaves_is_swept_up(
 async def test_whole_files_without_an_index_are_taken_in(
     archive: Archive, kept: ArchiveAt, worker: Database
 ) -> None:
-    """As when Postgres came back from a backup; halves are removed."""
+    """Whole files that the index lacks are adopted, and partial files removed."""
     await archive.append("alpha", [logged("a", 1, "one"), logged("b", 2, "two")])
     project_id = await kept.projects.ensure("alpha")
     async with worker.scope(project_id) as connection:
@@ -270,7 +270,7 @@ async def test_whole_files_without_an_index_are_taken_in(
 async def test_what_is_older_than_the_project_is_left_alone(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """It was archived from another database, which may have been lost: the files may not be."""
+    """Files older than the project stay, because another database may need them."""
     await archive.append("alpha", [logged("a", 1, "one")])
     path = kept.files("events")[0].with_name("half.zst")
     path.write_bytes(b"of another database")
@@ -282,7 +282,7 @@ async def test_what_is_older_than_the_project_is_left_alone(
 
 
 async def test_a_damaged_file_is_left_as_it_is(archive: Archive, kept: ArchiveAt) -> None:
-    """Nothing is let go of for what it might have said; a backup of it can be put back."""
+    """A damaged file stays, and nothing is removed because of its changes."""
     await archive.append("alpha", [logged("a", 1, "a1")])
     await archive.append("alpha", [logged("a", 2, "a2"), logged("b", 3, "b1")])
     await archive.append("alpha", [logged("b", 4, "b2"), logged("b", 5, "b3")])
@@ -296,7 +296,7 @@ async def test_a_damaged_file_is_left_as_it_is(archive: Archive, kept: ArchiveAt
 
 
 async def test_a_damaged_pack_is_left_as_it_is(archive: Archive, kept: ArchiveAt) -> None:
-    """The others are merged, so that only what it holds can't be read."""
+    """A damaged pack stays, and the others are merged."""
     texts = ["one", "two", "three"]
     for seconds, text in enumerate(texts):
         await archive.append("alpha", [logged(text, seconds, text)])
@@ -315,7 +315,7 @@ async def test_a_damaged_pack_is_left_as_it_is(archive: Archive, kept: ArchiveAt
 async def test_check_names_what_is_damaged_missing_and_lost(
     archive: Archive, kept: ArchiveAt
 ) -> None:
-    """Every byte of every file counts."""
+    """A check reports damaged, missing and orphaned files."""
     await archive.append("alpha", [logged("a", 1, "a1"), logged("b", 2, "b1")])
     await archive.append("alpha", [logged("a", 3, "a2")])
     assert (await archive.check("alpha", grace=AT_ONCE)).is_sound

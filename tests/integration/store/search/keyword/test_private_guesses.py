@@ -1,4 +1,4 @@
-"""Whoever guesses a private text of another agent does not see that the guess is right."""
+"""Guesses at a private text of another agent: outcomes do not show a right one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "The vault PIN is 4711."  # noqa: S105 - of a test
 GUESSES = [f"The vault PIN is {number}." for number in range(4708, 4714)]
 
 Figures = tuple[int, int, float]
-"""Chunks and tokens embedded, and their cost."""
+"""Embedded chunks and tokens, and their cost."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def note(uri: str, agent: str | None, content: str) -> DocumentChanged:
 
 
 async def figures(running: Headrace, changes: Sequence[DocumentChanged]) -> list[Figures]:
-    """What the outcomes say that each change took, both stages together."""
+    """Figures of each change, summed over both stages."""
     receipts = await running.client.publish_many(changes, Lane.BULK)
     spent: dict[str, Figures] = {}
     async for outcome in running.client.outcomes(receipts, PATIENCE, vectors=True):
@@ -62,7 +62,7 @@ async def figures(running: Headrace, changes: Sequence[DocumentChanged]) -> list
 async def test_figures_do_not_show_that_another_agent_has_the_text(
     running: Headrace, guesser: str | None
 ) -> None:
-    """All guesses take the same, before, while and after the text is embedded for its owner."""
+    """A right guess has the same figures as a wrong one, before and after the owner's embedding."""
     at_once = [note("pin.txt", "alice", SECRET), note("early.txt", guesser, SECRET)]
     first = await figures(running, at_once)
     assert first[0] == first[1]
@@ -73,7 +73,7 @@ async def test_figures_do_not_show_that_another_agent_has_the_text(
 
 
 async def test_a_guess_by_one_agent_costs_as_much_as_any_other(running: Headrace) -> None:
-    """The attack as it was: forty guesses, one of them right."""
+    """The right one of six guesses by another agent costs as much as the others."""
     await running.change("pin.txt", SECRET, agent="alice")
     changes = [note(f"g{number}.txt", "bob", text) for number, text in enumerate(GUESSES)]
     found = await figures(running, changes)
@@ -86,7 +86,7 @@ async def test_a_guess_by_one_agent_costs_as_much_as_any_other(running: Headrace
 async def test_a_reference_to_a_short_text_does_not_show_that_it_is_archived(
     running: Headrace,
 ) -> None:
-    """A wrong guess and a right one are refused alike."""
+    """References to an archived text and to an unknown one are rejected alike."""
     await running.change("pin.txt", SECRET, agent="alice")
     owner = await asyncpg.connect(running.database.owner_url)
 
@@ -99,7 +99,7 @@ async def test_a_reference_to_a_short_text_does_not_show_that_it_is_archived(
         outcome = await running.change("ref.txt", agent="bob", content_ref=reference_to(text))
         assert isinstance(outcome, DocumentRejected)
         assert reference_to(text).sha256 in outcome.data.problem.detail
-    # whoever guesses may lie about the size, too
+    # the size in a reference may be false
     big = ContentReference(sha256=reference_to(SECRET).sha256, size_bytes=100_000)
     outcome = await running.change("big.txt", agent="bob", content_ref=big)
     assert isinstance(outcome, DocumentRejected)
@@ -108,7 +108,7 @@ async def test_a_reference_to_a_short_text_does_not_show_that_it_is_archived(
 async def test_migrated_private_texts_have_hashes_of_their_agent(
     postgres_server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an earlier version stored is not found by a guess either, whoever owns the tables."""
+    """A migration gives stored private texts the hashes of their agent."""
     name = "with_private_texts"
     owner_url = await plain_owner_url(postgres_server, name)
     await migrate_to(owner_url, "0010")
@@ -142,4 +142,4 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
 
 
 async def _accept(_: asyncpg.Connection) -> None:
-    """Let this version write to the schema of an earlier one."""
+    """Accept any schema, so that this version writes to an earlier one."""

@@ -1,4 +1,4 @@
-"""Source code is cut into its functions and classes."""
+"""Chunks of source code: functions and classes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ METHODS = {
 
 @pytest.mark.parametrize("uri", METHODS)
 def test_each_language_yields_qualified_symbols(uri: str) -> None:
-    """Methods are cut apart, named in full, and keep the comment above them."""
+    """Methods are separate chunks with qualified names and the comments above them."""
     template, symbol = METHODS[uri]
     end = "" if uri.endswith((".py", ".rb")) else ";"
     body = "  echo first second third\n" * 40 if uri == "a.sh" else filler("    ", 11, end)
@@ -93,14 +93,14 @@ def test_each_language_yields_qualified_symbols(uri: str) -> None:
 
 
 def test_a_method_carries_the_name_of_its_class() -> None:
-    """The header of a method of a big class is the class's name, without bases or colon."""
+    """The header of a method's chunk is the name of its class."""
     body = filler("        ", 12)
     content = f"class Foo(Bar):\n    def one(self):\n{body}\n    def two(self):\n{body}"
     assert holding(cut("a.py", content), "def two").header == "Foo"
 
 
 def test_a_big_function_is_cut_between_statements() -> None:
-    """Each part but the first, which shows it, has the function's name for header."""
+    """A long function is cut between statements; later parts have its name as header."""
     content = "def big(first):\n" + "".join(
         f"    call_{n}(\n        argument_one,\n        argument_two,\n    )\n" for n in range(40)
     )
@@ -114,7 +114,6 @@ def test_a_big_function_is_cut_between_statements() -> None:
 
 
 def test_a_class_that_fits_is_one_chunk() -> None:
-    """A small class stays whole."""
     (one,) = cut(
         "a.py", "class Foo:\n    def one(self):\n        pass\n\n    def two(self):\n        pass\n"
     )
@@ -122,18 +121,18 @@ def test_a_class_that_fits_is_one_chunk() -> None:
 
 
 def test_small_neighbours_are_merged() -> None:
-    """Two tiny functions share a chunk that lists both."""
+    """Two small functions share a chunk that names both."""
     (one,) = cut("a.py", "def one():\n    pass\n\n\ndef two():\n    pass\n")
     assert one.symbol == "one, two"
 
 
 def test_broken_code_is_still_covered() -> None:
-    """Syntax errors cost symbols, not lines."""
+    """Code with syntax errors is still covered by chunks."""
     assert cut("a.py", "def broken(:\n" + filler("    ") + "class }{\n" + filler(""))
 
 
 def test_a_bound_function_has_the_name_it_is_bound_to() -> None:
-    """An arrow function is known by its constant."""
+    """An arrow function has the name of its constant."""
     chunks = cut(
         "a.js", "export const handler = async (event) => {\n" + filler("  ", 20, ";") + "};\n"
     )
@@ -141,6 +140,6 @@ def test_a_bound_function_has_the_name_it_is_bound_to() -> None:
 
 
 def test_a_shell_script_may_hold_any_character() -> None:
-    """A brace before a character that the grammar's scanner can't take crashes nothing."""
+    """A shell script with any Unicode character is parsed without a crash."""
     (one,) = cut("a.sh", "greet() {\n  echo {\U000e10cc,🎉}\n}\n")
     assert one.symbol == "greet"

@@ -1,4 +1,4 @@
-"""Prose is cut where its author divided it."""
+"""Chunks of prose: sections, paragraphs and turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LONG = "This sentence is about the weather in the mountains. " * 16 + "\n"
 
 
 def test_markdown_sections_know_their_heading_path() -> None:
-    """A chunk carries the headings above it."""
+    """A chunk has the heading path of its section."""
     content = (
         f"# Guide\n\n{LONG}\n## Setup\n\n{LONG}\nWindows\n-------\n\n{LONG}\n### Paths\n\n{LONG}"
     )
@@ -24,20 +24,20 @@ def test_markdown_sections_know_their_heading_path() -> None:
 
 
 def test_a_hash_in_a_fence_is_no_heading() -> None:
-    """Comments in fenced code and in front matter don't start sections."""
+    """A hash in fenced code or front matter does not start a section."""
     content = f"---\ntitle: x\n# no\n---\n# Yes\n\n```sh\n# not a heading\n```\n{LONG}{LONG}"
     assert {one.heading_path for one in cut("a.md", content)} <= {(), ("Yes",)}
 
 
 def test_a_table_that_fits_stays_whole() -> None:
-    """Paragraphs around a table are cut from it before it is cut itself."""
+    """A table that fits stays whole between paragraphs."""
     table = "| name | value |\n|---|---|\n" + "".join(f"| row {n} | {n} |\n" for n in range(14))
     chunks = cut("a.md", f"# T\n\n{LONG}\n{table}\n{LONG}")
     assert any(table.strip() in one.content for one in chunks)
 
 
 def test_small_sections_are_merged_under_their_parent() -> None:
-    """Sections of a line each share a chunk whose path is what they have in common."""
+    """Small sections are merged into a chunk with their common heading path."""
     content = f"# Top\n\n{LONG}\n{LONG}\n## A\n\none\n\n## B\n\ntwo\n"
     last = cut("a.md", content)[-1]
     assert "## A" in last.content
@@ -45,7 +45,7 @@ def test_small_sections_are_merged_under_their_parent() -> None:
 
 
 def test_rst_sections_rank_by_first_appearance() -> None:
-    """The first adornment is the outermost level, whatever its character."""
+    """The first adornment in a document is the outermost level."""
     content = f"=====\nTitle\n=====\n\n{LONG}\nPart\n----\n\n{LONG}\nDetail\n~~~~~~\n\n{LONG}"
     assert [one.heading_path for one in cut("a.rst", content)] == [
         ("Title",),
@@ -55,14 +55,14 @@ def test_rst_sections_rank_by_first_appearance() -> None:
 
 
 def test_text_is_cut_between_paragraphs() -> None:
-    """Each paragraph that is about as long as a chunk becomes one."""
+    """Each paragraph of about a chunk's length becomes one chunk."""
     assert [one.content for one in cut("a.txt", f"{LONG}\n{LONG}\n{LONG}")] == [
         LONG.rstrip("\n")
     ] * 3
 
 
 def test_a_long_line_is_cut_between_sentences() -> None:
-    """A paragraph written as one line is cut where a sentence ends."""
+    """A paragraph in one line is cut between sentences."""
     chunks = cut("a.txt", LONG.strip() * 1 + " " + LONG.strip() + " " + LONG)
     assert len(chunks) > 1
     assert all(one.content.rstrip().endswith("mountains.") for one in chunks)
@@ -70,7 +70,7 @@ def test_a_long_line_is_cut_between_sentences() -> None:
 
 
 def test_a_conversation_is_cut_by_turn() -> None:
-    """A long turn's speaker is its symbol and the header of its parts."""
+    """The speaker of a long turn is the header of its parts."""
     from processors.chunking import Source, chunk
     from tests.support.chunking import LIMIT_TOKENS, check, counter
 
@@ -82,7 +82,7 @@ def test_a_conversation_is_cut_by_turn() -> None:
 
 
 def test_a_long_title_is_kept_and_one_over_its_share_is_shortened() -> None:
-    """The title of a paper is whole in the header; of one that would crowd the text, the start."""
+    """A title is kept in the header, and cut if it would take the space of the text."""
     from processors.chunking import Source, chunk
     from tests.support.chunking import LIMIT_TOKENS, counter
 

@@ -1,4 +1,4 @@
-"""An edit changes the chunks that it touches, not those below it."""
+"""Locality of edits: only chunks near an edit change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def embedded(content: str) -> set[tuple[str, str]]:
 
 
 def edits(content: str, rng: random.Random, many: int) -> Iterator[str]:
-    """Versions of a module in each of which one statement was inserted, replaced or deleted."""
+    """Copies of a module, each with one statement inserted, replaced or deleted."""
     functions = [node for node in ast.walk(ast.parse(content)) if isinstance(node, ast.FunctionDef)]
     while many:
         body = rng.choice(functions).body
@@ -64,7 +64,7 @@ def parses(content: str) -> bool:
 
 
 def test_editing_one_function_changes_at_most_three_chunks() -> None:
-    """Of a long module only the neighbourhood of an edit is embedded again."""
+    """Only chunks near an edit of a long module have to be embedded again."""
     rng = random.Random(20)
     for name in MODULES:
         content = (STDLIB / f"{name}.py").read_text()

@@ -1,4 +1,4 @@
-"""A line that is too long is cut into few parts of about equal length."""
+"""Parts of a line that is too long: few, and of about equal length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENS_PER_SENTENCE = 10
 
 @pytest.mark.parametrize("sentences", [11, 15, 19, 24, 29])
 def test_parts_are_few_equal_and_end_with_sentences(sentences: int) -> None:
-    """No part is needless, no part is short, and no sentence is torn."""
+    """A line is cut into the fewest parts, of similar length, between sentences."""
     line = SENTENCE * sentences
     parts = cut_line(line, LIMIT_TOKENS, counter())
     assert "".join(parts) == line
@@ -28,7 +28,7 @@ def test_parts_are_few_equal_and_end_with_sentences(sentences: int) -> None:
 
 
 def test_sentences_of_a_very_long_line_stay_whole() -> None:
-    """Many parts are filled less, so that sentences of any length fit into them."""
+    """Parts of a very long line end between sentences."""
     line = "".join("word " * (12 + n * 7 % 17) + "end. " for n in range(200))
     parts = cut_line(line, LIMIT_TOKENS, counter())
     assert all(part.endswith("end. ") for part in parts[:-3])
@@ -36,7 +36,7 @@ def test_sentences_of_a_very_long_line_stay_whole() -> None:
 
 
 def test_words_stay_whole_where_no_sentence_ends() -> None:
-    """A line without punctuation is cut between words, not far from its middle."""
+    """A line without punctuation is cut between words near its middle."""
     line = "word " * 150
     parts = cut_line(line, LIMIT_TOKENS, counter())
     assert "".join(parts) == line
@@ -45,7 +45,7 @@ def test_words_stay_whole_where_no_sentence_ends() -> None:
 
 
 def test_a_word_over_the_limit_is_cut() -> None:
-    """A run of characters that no word ends in is cut anywhere."""
+    """A long run of characters without words is cut within the limit."""
     line = "+" * 1000
     parts = cut_line(line, LIMIT_TOKENS, counter())
     assert "".join(parts) == line
@@ -54,7 +54,7 @@ def test_a_word_over_the_limit_is_cut() -> None:
 
 @pytest.mark.parametrize("line", [SENTENCE * 40_000, "word " * 400_000, "{,}" * 300_000])
 def test_work_grows_with_the_line_only(line: str) -> None:
-    """Every character of a huge line is counted a few times, however many parts it gives."""
+    """Each character of a long line is counted at most six times."""
     counted = 0
 
     def counting(texts: Sequence[str]) -> list[int]:
@@ -67,6 +67,6 @@ def test_work_grows_with_the_line_only(line: str) -> None:
 
 
 def test_an_abstract_over_the_limit_gives_two_halves() -> None:
-    """Both chunks of a paragraph in one line carry about half of it."""
+    """A paragraph slightly over the limit gives two chunks of similar length."""
     first, second = cut("a.txt", SENTENCE * 27)
     assert abs(first.tokens - second.tokens) <= TOKENS_PER_SENTENCE

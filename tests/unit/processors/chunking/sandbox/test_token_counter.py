@@ -1,4 +1,4 @@
-"""Counting from memory gives what the tokenizer gives."""
+"""Word-by-word token counts, compared with the tokenizer."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TEXTS = st.lists(st.lists(st.sampled_from(PARTS), max_size=8).map("".join), max_
 
 @given(TEXTS)
 def test_many_texts_are_counted_as_each_by_itself(texts: list[str]) -> None:
-    """Also where some of them are not plain, empty, or hold special tokens."""
+    """Counts of many texts equal the tokenizer's, also with empty texts and special tokens."""
     assert COUNTER(texts) == TOKENIZER(texts)
 
 
 @given(st.lists(st.text(max_size=30), min_size=8, max_size=12))
 def test_any_texts_are_counted_rightly(texts: list[str]) -> None:
-    """Whatever the characters."""
+    """Counts of arbitrary texts equal the tokenizer's."""
     assert COUNTER(texts) == TOKENIZER(texts)
 
 
 def test_more_words_than_are_remembered_are_counted_all_the_same() -> None:
-    """What is forgotten is learnt again."""
+    """Counts stay right after words were dropped from the cache."""
     counter = WordwiseCounter(TOKENIZER, most_words=10)
     texts = [f"word{number} of many, {number}" for number in range(60)]
     assert counter(texts) == counter(texts) == TOKENIZER(texts)

@@ -1,4 +1,4 @@
-"""What the doctor says of servers, clocks and disks that no test has at hand."""
+"""Environment checks of the doctor, on invented servers, clocks and disks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ POSTGRES = PostgresFacts(
     ],
 )
 def test_redis(facts: dict[str, object], name: str | None, state: State) -> None:
-    """Each flaw shows in its own condition, with a cure, and in no other."""
+    """Each fault is reported by its own condition only, with a remedy."""
     found = {one.name: one for one in check_redis(REDIS | facts) if one.state is not State.OK}
     assert {key: one.state for key, one in found.items()} == ({name: state} if name else {})
     assert all(one.remedy for one in found.values())
@@ -82,7 +82,7 @@ def test_redis(facts: dict[str, object], name: str | None, state: State) -> None
     ],
 )
 def test_postgres(changes: dict[str, object], name: str | None, state: State) -> None:
-    """Each flaw shows in its own condition, with a cure, and in no other."""
+    """Each fault is reported by its own condition only, with a remedy."""
     values = {field: getattr(POSTGRES, field) for field in PostgresFacts.__dataclass_fields__}
     facts = PostgresFacts(**values | changes)
     found = {one.name: one for one in check_postgres(facts) if one.state is not State.OK}
@@ -95,7 +95,7 @@ def test_postgres(changes: dict[str, object], name: str | None, state: State) ->
     [(0.2, State.OK), (-3.0, State.WARNING), (60.0, State.PROBLEM), (-60.0, State.PROBLEM)],
 )
 def test_clocks(offset: float, state: State) -> None:
-    """A clock may be wrong either way."""
+    """A clock ahead or behind is reported, with its direction."""
     condition = check_clocks({"Redis": offset, "Postgres": 0.0})
     assert condition.state is state
     assert ("behind" in condition.detail) == (offset <= -1)
@@ -105,12 +105,12 @@ def test_clocks(offset: float, state: State) -> None:
     ("free", "state"), [(10 * GIB, State.OK), (GIB, State.WARNING), (MIB, State.PROBLEM)]
 )
 def test_room(free: int, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory that isn't there yet has the room of the one that it will be made in."""
+    """The free space of a missing directory is that of its nearest parent."""
     usage = namedtuple("usage", "free")
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage(free))
     assert check_room("disk.home", tmp_path / "not" / "there").state is state
 
 
 def test_packages() -> None:
-    """What runs these tests is enough."""
+    """The packages of the test environment pass the check."""
     assert {one.state for one in check_packages()} == {State.OK}

@@ -1,4 +1,4 @@
-"""Precisions of the local model: their choice, and the ranges that int8 needs."""
+"""Precisions of the local model: selection, and ranges for int8."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ F32, BF16, INT8, STATIC = Precision
 def test_a_less_exact_precision_has_to_be_clearly_faster(
     seconds: Mapping[Precision, float], expected: Precision
 ) -> None:
-    """Speed decides; between two that are nearly as fast, exactness does."""
+    """A faster precision is chosen only if it is clearly faster than a more exact one."""
     assert fastest(seconds) is expected
 
 
 def test_a_precision_that_the_processor_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the setting and what there is."""
+    """The error names the setting and the supported precisions."""
     monkeypatch.setattr(
         "processors.embedders.local.precision.supported_precisions", lambda **_: [F32, INT8]
     )
@@ -49,7 +49,7 @@ def test_a_precision_that_the_processor_lacks_is_refused(monkeypatch: pytest.Mon
 
 
 def test_ranges_of_the_packaged_model_fit_its_products() -> None:
-    """Four products with weights in each of six layers, in a file that is small enough to ship."""
+    """The packaged ranges cover four products in each layer, in a small file."""
     directory = locate(None)
     tensors = load_tensors(directory)
     ranges = load_ranges(weights_digest(directory))
@@ -63,7 +63,7 @@ def test_ranges_of_the_packaged_model_fit_its_products() -> None:
 
 
 def test_ranges_hold_for_the_weights_that_they_were_measured_with(tmp_path: Path) -> None:
-    """What is saved is loaded again in half precision, by the same hash only."""
+    """Ranges are loaded only for the weights that they were measured with, in half precision."""
     scope = spread(np.array([-1, -2, -40], np.float32), np.array([2, 1, 3], np.float32), 2)
     save_ranges({"layer": scope}, "ab12", tmp_path / "ranges")
     assert load_ranges("cd34", tmp_path / "ranges") is None
@@ -74,7 +74,7 @@ def test_ranges_hold_for_the_weights_that_they_were_measured_with(tmp_path: Path
 
 
 def test_channels_far_beyond_the_median_are_scaled_down() -> None:
-    """After the scaling no channel reaches beyond the range, and the usual ones are as before."""
+    """Scaling brings outlying channels into the range and leaves the others unchanged."""
     lows, highs = np.array([-1, -2, -40], np.float32), np.array([2, 1, 3], np.float32)
     scope = spread(lows, highs, 2)
     np.testing.assert_allclose(scope.scales, [1, 1, 10])

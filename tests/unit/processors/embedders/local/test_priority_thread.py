@@ -27,7 +27,7 @@ def _waiting(started: threading.Event, release: threading.Event) -> Steps[None]:
 async def _occupied(
     threads: SteppedThreads, urgency: Urgency, release: threading.Event
 ) -> asyncio.Task[None]:
-    """A job that keeps one thread until the release."""
+    """Start a job that keeps one thread busy until the release."""
     started = threading.Event()
     job = asyncio.create_task(threads.run(_waiting(started, release), urgency))
     assert await asyncio.to_thread(started.wait, 10)
@@ -35,7 +35,7 @@ async def _occupied(
 
 
 async def test_the_most_urgent_job_goes_first_between_any_two_steps() -> None:
-    """Jobs that wait are taken by urgency, then by age."""
+    """Waiting jobs run by urgency, then by age."""
     threads = SteppedThreads("test")
     bulk_release, urgent_release = threading.Event(), threading.Event()
     first = await _occupied(threads, Urgency.BULK, bulk_release)
@@ -61,7 +61,7 @@ async def test_the_most_urgent_job_goes_first_between_any_two_steps() -> None:
 
 
 async def test_an_urgent_job_finds_a_thread_while_all_others_are_in_a_bulk_step() -> None:
-    """Bulk jobs take each thread but one, and live changes and questions share that one."""
+    """An urgent job gets a thread although bulk jobs fill all the others."""
     threads, release = SteppedThreads("test", 2), threading.Event()
     bulk = [await _occupied(threads, Urgency.BULK, release) for _ in range(2)]
     late = asyncio.create_task(threads.run(_logging([], "late", 1), Urgency.BULK))
@@ -74,7 +74,7 @@ async def test_an_urgent_job_finds_a_thread_while_all_others_are_in_a_bulk_step(
 
 
 async def test_closing_fails_the_jobs_that_wait() -> None:
-    """Nobody waits for ever on a thread that has ended."""
+    """Closing fails the running job and later ones."""
     thread, started, release = SteppedThreads("test"), threading.Event(), threading.Event()
     first = asyncio.create_task(thread.run(_waiting(started, release), Urgency.BULK))
     await asyncio.to_thread(started.wait, 10)
@@ -89,7 +89,7 @@ async def test_closing_fails_the_jobs_that_wait() -> None:
 
 
 async def test_an_error_in_a_job_reaches_its_caller_only() -> None:
-    """The thread survives a job that raises."""
+    """An error in a job is raised to its caller, and the thread still works."""
 
     def broken() -> Steps[None]:
         yield
@@ -103,7 +103,7 @@ async def test_an_error_in_a_job_reaches_its_caller_only() -> None:
 
 
 def test_batches_hold_every_text_once_and_stay_in_the_budget() -> None:
-    """Padding is counted: rows times the longest row never exceeds the budget."""
+    """Batches hold every text once, and rows times the longest row stays in the budget."""
     lengths = [3, 250, 7, 7, 100, 90, 1, 600]
     batches = list(length_sorted_batches(lengths, 256))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))

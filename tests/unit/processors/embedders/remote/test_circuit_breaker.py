@@ -1,4 +1,4 @@
-"""A model that is down is asked by a probe, and by nobody else."""
+"""Circuit breaker: while it is open, only a probe calls the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAST = CircuitOptions(
 
 
 class Model:
-    """Answers a probe once ``up``."""
+    """Model that answers a probe once ``up``."""
 
     def __init__(self) -> None:
         self.up = False
@@ -51,7 +51,7 @@ async def circuit_of(model: Model, options: CircuitOptions = FAST) -> AsyncItera
 
 
 def request(circuit: Circuit, error: BaseException | None = None) -> None:
-    """One request, with the error that it ends with."""
+    """Make a request that ends with the error."""
     with contextlib.suppress(HeadraceError, asyncio.CancelledError), circuit.watched():
         if error is not None:
             raise error
@@ -59,7 +59,7 @@ def request(circuit: Circuit, error: BaseException | None = None) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("500"), ConfigurationError("refused the key")])
 async def test_failures_in_a_row_open_it(error: Exception) -> None:
-    """The last failure is in the message, so that a log needs no other line."""
+    """Failures in a row open the circuit, and its error contains the last failure."""
     async with circuit_of(Model()) as circuit:
         for _ in range(FAST.failures):
             circuit.require_closed()
@@ -72,7 +72,7 @@ async def test_failures_in_a_row_open_it(error: Exception) -> None:
 
 @pytest.mark.parametrize("answer", [None, RateLimited("slow down"), RequestRefused("too long")])
 async def test_any_answer_between_failures_keeps_it_closed(answer: Exception | None) -> None:
-    """A provider that refuses is there."""
+    """An answer between failures keeps the circuit closed, also an error answer of the provider."""
     async with circuit_of(Model()) as circuit:
         for error in [Unavailable("500"), Unavailable("500"), answer] * 3:
             request(circuit, error)
@@ -80,7 +80,7 @@ async def test_any_answer_between_failures_keeps_it_closed(answer: Exception | N
 
 
 async def test_old_failures_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure a minute is no outage."""
+    """Failures a minute apart do not open the circuit."""
     clock = [0.0]
     monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
     async with circuit_of(Model()) as circuit:
@@ -91,7 +91,7 @@ async def test_old_failures_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_a_model_that_only_stalls_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the settings' defaults, also where one request at a time runs into its timeout."""
+    """Timeouts of one request at a time open the circuit with default settings."""
     clock = [0.0]
     monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
     options = model_options(Settings())
@@ -103,7 +103,7 @@ async def test_a_model_that_only_stalls_is_down(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_only_a_probe_closes_it() -> None:
-    """An answer to a request from before the outage proves nothing."""
+    """Only a successful probe closes the circuit, not a late answer to an older request."""
     model = Model()
     async with circuit_of(model) as circuit:
         for _ in range(FAST.failures):
@@ -120,9 +120,9 @@ async def test_only_a_probe_closes_it() -> None:
 
 
 async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that stalls is down, though no request failed.
+    """Cancelled questions open the circuit if the model was silent.
 
-    A quick cancellation says nothing, nor does that of a request that nobody waits for impatiently.
+    A quick cancellation does not count, and neither does one of a request that can't be given up.
     """
     clock = [0.0]
     monkeypatch.setattr("processors.embedders.remote.circuit_breaker.monotonic", lambda: clock[0])
@@ -141,7 +141,7 @@ async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_probe_that_is_refused_does_not_close_it() -> None:
-    """A route that went astray answers 404 to everything."""
+    """A refused probe leaves the circuit open until a later one succeeds."""
     refusals = [RequestRefused("no such model")] * 2
 
     async def probe() -> None:

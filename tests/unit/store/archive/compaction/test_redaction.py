@@ -1,4 +1,4 @@
-"""What a purge leaves of a change."""
+"""Redaction of purged changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def line(change: LoggedChange) -> bytes:
 
 
 def purged(change: LoggedChange) -> dict[str, Any] | None:
-    """The event that is left, or None: the line stays as it is."""
+    """Data of the redacted event, or None if the line stays unchanged."""
     found = redacted(line(change), BEFORE)
     if found is None:
         return None
@@ -36,7 +36,7 @@ def purged(change: LoggedChange) -> dict[str, Any] | None:
 
 
 def test_a_change_becomes_a_delete_that_says_nothing() -> None:
-    """Its place, its id and its source stay, so that the log has no gap."""
+    """A purged change becomes a delete that keeps its position, id and source."""
     origin = Origin(source="a" * 32, revision=3)
     change = logged(
         "b", 1, "text", title="title", metadata={"by": "me"}, collections=("c",), origin=origin
@@ -50,7 +50,7 @@ def test_a_change_becomes_a_delete_that_says_nothing() -> None:
 
 
 def test_a_rename_still_takes_the_old_document_away() -> None:
-    """Without it, the old document would come back with the next replay."""
+    """A purged rename still deletes the old document."""
     renamed = logged("b", 2, "text", change="rename", old_uri="a")
     data = purged(renamed)
     assert data == {"project": "alpha", "uri": "a", "change": "delete"}
@@ -62,7 +62,7 @@ def test_a_rename_still_takes_the_old_document_away() -> None:
 
 
 def test_other_documents_and_later_changes_stay() -> None:
-    """Also those of an agent, and a rename to another uri, whose text that document has."""
+    """Changes of other documents, of agents, and after the purge stay."""
     assert purged(logged("a", 1, "text")) is None
     assert purged(logged("b", 1, "text", agent="ann")) is None
     assert purged(logged("a", 2, "text", change="rename", old_uri="b")) is None

@@ -1,4 +1,4 @@
-"""What compaction may let go of."""
+"""Retention of compaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record(change: LoggedChange) -> Record:
 
 
 def test_a_record_says_which_documents_a_change_is_of() -> None:
-    """A rename is one of two, and a private document is another one."""
+    """A record names the documents of a change, two for a rename."""
     renamed = record(logged("b", 1, "text", change="rename", old_uri="a", agent="ann"))
     assert set(renamed.documents) == {("ann", "a"), ("ann", "b")}
     assert renamed.content == bytes.fromhex(sha256_of("text"))
@@ -32,7 +32,7 @@ def test_a_record_says_which_documents_a_change_is_of() -> None:
 
 
 def test_positions_and_times() -> None:
-    """To the millisecond."""
+    """Positions and times convert exactly to the millisecond."""
     exact = MOMENT + timedelta(milliseconds=1234)
     assert time_of(position_at(exact)) == exact
     assert time_of(at(1)) == moment(1)
@@ -40,7 +40,7 @@ def test_positions_and_times() -> None:
 
 
 def folded(records: list[Record], limit: int) -> dict[tuple[str, str], tuple[int, int]]:
-    """Last change of each document before the limit, as an index at that time shows it."""
+    """Last change of each document before the limit."""
     last: dict[tuple[str, str], tuple[int, int]] = {}
     for one in sorted(records, key=lambda one: one.rank):
         if one.position < limit:
@@ -49,7 +49,7 @@ def folded(records: list[Record], limit: int) -> dict[tuple[str, str], tuple[int
 
 
 def test_the_state_at_the_limit_and_all_after_it_is_kept() -> None:
-    """Whatever the order in which the changes are learnt, and how often."""
+    """The state at the limit and all later changes are kept, in any order of reading."""
     for seed in range(50):
         chance = random.Random(seed)
         records = [record(random_change(chance)) for _ in range(40)]
@@ -83,7 +83,7 @@ def random_change(chance: random.Random) -> LoggedChange:
 
 
 def test_what_never_took_effect_is_let_go_of() -> None:
-    """The change before it stays."""
+    """A rejected change is removed, and the change before it is kept."""
     first, rejected = record(logged("a", 1, "a")), record(logged("a", 2, "b"))
     retention = Retention(at(9), {LogPosition(at(2), 0)})
     retention.learn(first)
@@ -93,7 +93,7 @@ def test_what_never_took_effect_is_let_go_of() -> None:
 
 
 def test_a_newer_revision_of_a_source_is_kept_and_a_stalled_one_is_not() -> None:
-    """Though the stalled one was published last."""
+    """A newer revision of a source is kept, and a stale one published later is not."""
     newer, stalled = (
         record(logged("a", seconds, "a", origin=Origin(source=SOURCES[0], revision=at(revision))))
         for seconds, revision in ((2, 1), (3, 0))

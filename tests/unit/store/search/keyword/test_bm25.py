@@ -20,7 +20,7 @@ def zipf_rows(seed: int, chunks: int) -> Rows:
 
 
 def oracle(rows: Rows, query: list[str]) -> dict[int, float]:
-    """BM25 in plain floats, as in the paper."""
+    """BM25 in plain floats, by the textbook formula."""
     mean = sum(len(terms) for _, terms in rows) / len(rows)
     counted = [(chunk_id, Counter(terms), len(terms)) for chunk_id, terms in rows]
     scores: dict[int, float] = {}
@@ -35,7 +35,7 @@ def oracle(rows: Rows, query: list[str]) -> dict[int, float]:
 
 
 def matches(rows: Rows, query: list[str], sizes: list[int], small: int) -> Matches:
-    """Rows cut into segments; those up to ``small`` chunks carry their postings inside."""
+    """Matches of rows in segments; those up to ``small`` chunks hold their postings inline."""
     segments, hits, start = [], [], 0
     for size in sizes:
         postings = Postings.build(rows[start : start + size])
@@ -50,7 +50,7 @@ def matches(rows: Rows, query: list[str], sizes: list[int], small: int) -> Match
 
 @pytest.mark.parametrize("sizes", [[3000], [1, 2, 30, 967, 2000], [20] * 150])
 def test_scores_equal_bm25_in_floats(sizes: list[int]) -> None:
-    """However the chunks are cut into segments, each gets the score of the textbook formula."""
+    """Scores equal BM25 for any division into segments."""
     rows = zipf_rows(5, 3000)
     query = ["w1", "w2", "w2", "w17", "w400", "absent"]
     weights = {term_hash(term): float(n) for term, n in Counter(query).items()}
@@ -62,7 +62,7 @@ def test_scores_equal_bm25_in_floats(sizes: list[int]) -> None:
 
 
 def test_weights_multiply_a_term() -> None:
-    """A term of half the weight gives half the score."""
+    """Half the weight of a term gives half the score."""
     rows = zipf_rows(6, 200)
     matched = matches(rows, ["w3"], [200], small=0)
     whole = dict(score(matched, {term_hash("w3"): 1.0}).best(10))
@@ -72,7 +72,7 @@ def test_weights_multiply_a_term() -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 100, 70_000])
 def test_the_best_of_many_are_the_best(limit: int) -> None:
-    """Looking into blocks only misses none of the highest scores."""
+    """The best chunks are the same as after a full sort."""
     scores = np.random.default_rng(1).random(60_001, np.float32)
     scores[scores < 0.5] = 0
     ids = np.arange(60_001, dtype=np.int64) * 2
@@ -82,21 +82,21 @@ def test_the_best_of_many_are_the_best(limit: int) -> None:
 
 
 def test_equal_scores_go_by_id() -> None:
-    """Which of many equal chunks are returned doesn't depend on how they lie in memory."""
+    """Equal scores are ordered by chunk id."""
     ids = np.arange(60_000, dtype=np.int64)[::-1].copy()
     scored = ScoredChunks([(ids, np.ones(60_000, np.float32))])
     assert [chunk_id for chunk_id, _ in scored.best(3)] == [0, 1, 2]
 
 
 def test_the_best_of_some_are_among_them() -> None:
-    """A restriction leaves the order as it was."""
+    """A restriction to some chunks keeps their order."""
     ids = np.arange(6, dtype=np.int64)
     scored = ScoredChunks([(ids, np.array([0, 5, 4, 3, 2, 1], np.float32))])
     assert scored.best_of([0, 4, 2, 99], 10) == [(2, 4.0), (4, 2.0)]
 
 
 def test_nothing_matches_nothing() -> None:
-    """A project without a segment, and a query without a known word, have no results."""
+    """A search without segments or without known terms has no results."""
     assert score(Matches([], [], 0), {}).best(5) == []
     rows = zipf_rows(1, 10)
     assert (

@@ -22,7 +22,7 @@ def some_rows(seed: int, first_id: int = 1, chunks: int = 40) -> Rows:
 
 
 def as_table(postings: Postings) -> dict[int, dict[int, int]]:
-    """Chunk id → term → count, by the slow road."""
+    """Table of chunk id, term and count, built by plain loops."""
     table: dict[int, dict[int, int]] = {chunk_id: {} for chunk_id in postings.chunk_ids.tolist()}
     for term, data in postings.packed():
         for slot, count in zip(*unpack(data), strict=True):
@@ -38,31 +38,31 @@ def expected(rows: Rows) -> dict[int, dict[int, int]]:
 
 
 def test_hash_of_a_term_never_changes() -> None:
-    """What lies in the database was hashed by older versions."""
+    """The hash of a term is stable across versions, because the database stores it."""
     assert term_hash("redis") == -2786319583242363915
 
 
 def test_an_index_holds_what_was_put_in() -> None:
-    """Every count of every term of every chunk comes back."""
+    """Every count of every term of every chunk is stored."""
     rows = some_rows(1)
     assert as_table(Postings.build(rows)) == expected(rows)
 
 
 def test_counts_stop_at_one_byte() -> None:
-    """A term that fills a chunk counts 255 times, not 256 modulo 256."""
+    """A term of a chunk counts at most 255 times."""
     rows: Rows = [(7, ["a"] * 256)]
     assert as_table(Postings.build(rows)) == {7: {term_hash("a"): 255}}
 
 
 def test_terms_whose_hashes_differ_only_at_the_end_are_told_apart() -> None:
-    """The quick way to sort needs the upper bits to differ; where they don't, another is taken."""
+    """Terms whose hashes differ only in low bits are kept apart."""
     near = np.array([7 << 16, (7 << 16) + 1, 7 << 16, -3, (7 << 16) + 1], np.int64)
     postings = Postings.of_hashes(np.array([5, 6]), np.array([3, 2], np.uint32), near)
     assert as_table(postings) == {5: {7 << 16: 2, (7 << 16) + 1: 1}, 6: {-3: 1, (7 << 16) + 1: 1}}
 
 
 def test_merging_equals_building_at_once() -> None:
-    """A merge loses and doubles nothing."""
+    """A merge gives the same postings as building at once."""
     first, second = some_rows(1), some_rows(2, first_id=1000)
     merged = Postings.merge([Postings.build(first), Postings.build(second)])
     assert as_table(merged) == expected(first + second)
@@ -70,7 +70,7 @@ def test_merging_equals_building_at_once() -> None:
 
 
 def test_merging_drops_the_dead() -> None:
-    """Chunks that no longer exist leave no posting behind, and no term without one."""
+    """A merge drops postings of deleted chunks, and terms that have no posting left."""
     rows = [*some_rows(1), (500, ["lonely"])]
     alive = np.array([chunk_id for chunk_id, _ in rows if chunk_id % 3], np.int64)
     alive = alive[alive != 500]
@@ -81,7 +81,7 @@ def test_merging_drops_the_dead() -> None:
 
 @pytest.mark.parametrize("rows", [some_rows(3), [(1, [])], [(1, []), (2, ["x"])]])
 def test_a_small_segment_survives_its_row(rows: Rows) -> None:
-    """Encoding and decoding a segment with its postings inside changes nothing."""
+    """Encoding and decoding a small segment changes nothing."""
     postings = Postings.build(rows)
     decoded = decode_inline(encode_chunks(postings), encode_inline(postings))
     assert as_table(decoded) == as_table(postings)
@@ -89,7 +89,7 @@ def test_a_small_segment_survives_its_row(rows: Rows) -> None:
 
 
 def test_a_large_segment_survives_its_rows() -> None:
-    """Rows per term come back as the same index, in whatever order they arrive."""
+    """A large segment is restored from its rows in any order."""
     postings = Postings.build(some_rows(4))
     rows = list(postings.packed())
     random.Random(0).shuffle(rows)
@@ -99,7 +99,7 @@ def test_a_large_segment_survives_its_rows() -> None:
 
 
 def test_postings_of_a_term_survive_packing() -> None:
-    """Places use all 16 bits."""
+    """Slots use all 16 bits."""
     slots, counts = np.array([0, 3, 65535], np.uint16), np.array([1, 255, 7], np.uint8)
     unpacked = unpack(pack(slots, counts))
     np.testing.assert_array_equal(unpacked[0], slots)
@@ -107,6 +107,6 @@ def test_postings_of_a_term_survive_packing() -> None:
 
 
 def test_a_segment_has_a_largest_size() -> None:
-    """One chunk more than 16 bits can number is refused."""
+    """A segment with more chunks than 16 bits can number is refused."""
     with pytest.raises(ValueError, match="at most 65536"):
         Postings.build([(i, []) for i in range(MAX_CHUNKS + 1)])

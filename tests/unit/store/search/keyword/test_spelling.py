@@ -7,7 +7,7 @@ from store.search.keyword.spelling import allowed_edits, edit_distances, words_o
 
 
 def distance(a: str, b: str) -> int:
-    """Optimal string alignment, cell by cell."""
+    """Optimal string alignment distance, cell by cell."""
     d = [[max(i, j) if not i or not j else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
     for i in range(1, len(a) + 1):
         for j in range(1, len(b) + 1):
@@ -19,7 +19,7 @@ def distance(a: str, b: str) -> int:
 
 
 def test_distances_of_many_words_at_once() -> None:
-    """The matrix gives what the textbook gives word by word, swaps included."""
+    """The matrix gives the textbook distance of each word, swaps included."""
     rng = random.Random(3)
     for width in (4, 6, 9):
         words = ["".join(rng.choices("abcä", k=width)) for _ in range(300)]
@@ -32,12 +32,12 @@ def test_distances_of_many_words_at_once() -> None:
     ("term", "edits"), [("row", 0), ("rows", 1), ("streams", 1), ("embedded", 2), ("x86_64", 0)]
 )
 def test_long_words_may_differ_more(term: str, edits: int) -> None:
-    """Short words have too many neighbours for more than one edit."""
+    """Longer words allow more edits."""
     assert allowed_edits(term) == edits
 
 
 def test_only_words_can_be_corrected_to() -> None:
-    """Numbers, identifiers as a whole and very short words are no candidates."""
+    """Numbers, whole identifiers and very short or long words are not candidates."""
     assert words_of(["redi", "redi", "=get_loop", "2026", "ab", "naïve", "x" * 31]) == [
         "naïve",
         "redi",

@@ -1,4 +1,4 @@
-"""Which terms a text is found by."""
+"""Terms of a text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_terms(text: str, expected: list[str]) -> None:
 
 
 def test_an_identifier_is_found_however_it_is_spelt() -> None:
-    """Spelt as words, in camel case or with underscores, the same stems come out."""
+    """All spellings of an identifier give the same stems."""
     words = terms("parse file names")
     assert words == ["pars", "file", "name"]
     for spelling in ("parseFileNames", "parse_file_names", "ParseFileNames", "PARSE_FILE_NAMES"):
@@ -43,14 +43,14 @@ def test_an_identifier_is_found_however_it_is_spelt() -> None:
 
 
 def test_encoded_data_gives_no_words() -> None:
-    """A run of letters longer than any word isn't indexed."""
+    """A run of letters longer than any word gives no term."""
     assert terms("a" * 100) == []
     assert terms("abc_" * 100) == ["abc"] * 100
 
 
 @given(st.text(max_size=300))
 def test_terms_are_bounded_and_stable(text: str) -> None:
-    """Any text gives short, non-empty terms, the same each time, none with blanks."""
+    """Any text gives short, non-empty terms without blanks, the same each time."""
     found = terms(text)
     assert found == terms(text)
     assert all(0 < len(one) <= MAX_IDENTIFIER_CHARACTERS + 1 for one in found)
@@ -58,7 +58,7 @@ def test_terms_are_bounded_and_stable(text: str) -> None:
 
 
 def test_long_runs_are_not_remembered() -> None:
-    """Hostile text can't fill the memory with runs of thousands of letters."""
+    """Terms of long runs are not cached."""
     before = len(tokenizer._remembered)
     for number in range(50):
         assert terms(f"x{number}" * 400) == terms(f"x{number}" * 400)
