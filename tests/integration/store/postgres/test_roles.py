@@ -191,7 +191,7 @@ async def _readable(connection: asyncpg.Connection) -> list[tuple[str, str]]:
 async def test_a_session_that_names_another_project_reads_it(
     filled: FreshDatabase, role: Role
 ) -> None:
-    """The limit of what docs/architecture.md promises: policies guard against mistakes, not SQL.
+    """The limit that docs/explanation/architecture.md names: policies stop mistakes, not SQL.
 
     What holds beside it: no rows without a project, nor by a generation of another project.
     """
