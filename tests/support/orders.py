@@ -24,6 +24,7 @@ class Order:
 
     ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
     ``chunkers``: the module that cuts documents, where a test has its own.
+    ``directory``: the one that it works in; empty: that of the server.
     """
 
     arguments: list[str]
@@ -31,6 +32,7 @@ class Order:
     strike: list[str] = field(default_factory=list)
     chunkers: str = ""
     program: str = "headrace"
+    directory: str = ""
 
     def send(self, server: socket.socket, streams: Sequence[int]) -> None:
         """Ask for it, with these file descriptors as its standard streams."""
