@@ -29,7 +29,8 @@ from runtime.settings import Settings
 __all__ = ["DOCS", "limit_from", "renewed"]
 
 DOCS = Path(__file__).parents[1] / "docs"
-_PART = re.compile(r"(<!-- (\w+)(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+_NAMES = "fields|settings|errors|commands"
+_PART = re.compile(rf"(<!-- ({_NAMES})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _SOURCE = r"HEADRACE_[\w.]+|[\w.]+\.[A-Z_]+"
 _LIMIT = re.compile(rf"^(\| .+? \| )[\d,]+( \| `({_SOURCE})` \| .+ \|)$", re.MULTILINE)
 _WIDTH = 100
@@ -77,16 +78,19 @@ def _settings_table() -> Iterator[str]:
         default = field.get_default(call_default_factory=True)
         kind, shown, meaning = field_type(schema[name]), _default(default), field.description
         if isinstance(default, BaseModel):
-            keys = ", ".join(f"`{key}` {_default(value)}".strip() for key, value in default)
+            values = {key: _default(value) for key, value in default}
+            keys = ", ".join(
+                f"`{key}`" + (value and f" ({value})") for key, value in values.items()
+            )
             kind, shown = "map", ""
-            meaning = f"{meaning} Keys with their defaults: {keys}. E.g. {field.examples[0]}."
+            meaning = f"{meaning} Keys: {keys}. E.g. {', '.join(field.examples or ())}."
         yield f"| `HEADRACE_{name.upper()}` | {kind} | {shown} | {meaning} |"
 
 
 def _default(value: Any) -> str:
     if isinstance(value, timedelta):
         is_days = value >= timedelta(days=1)
-        value = f"{value.days} d" if is_days else f"{value.total_seconds():g} s"
+        return f"{value.days} d" if is_days else f"{value.total_seconds():g} s"
     return f"`{value}`" if value and str(value) else ""
 
 

@@ -25,7 +25,7 @@ from tests.support.shell import Shell, install_headrace, shell
 PLACE = "redis://localhost:6379/0"
 LANGUAGES = {"bash", "output", "python", "json", "text"}
 REASONS = {"installs packages", "needs Docker", "needs the key of a provider", "does not end"}
-MOST_NOT_RUN = 8
+MOST_NOT_RUN = 6
 README = "README.md"
 QUICKSTART = "docs/quickstart.md"
 GENERATED = "docs/reference/commands.md"
