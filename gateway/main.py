@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "application", "run"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
@@ -84,6 +84,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def application(arguments: Sequence[str]) -> typer.Typer:
+    """Build the command line with the module of the given command; the others are only listed."""
     import typer  # noqa: PLC0415
 
     app = typer.Typer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -18,8 +19,8 @@ from tests.support.pages import PAGES
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-SOURCES = ("bench", "events", "gateway", "migrations", "processors", "runtime", "sources", "store")
-FOLDERS = (*SOURCES, "docs", "tests", "tools")
+WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+FOLDERS = (*WHEEL["wheel"]["packages"], "docs", "tests", "tools")
 PATH = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./<>-]*)`")
 FILE = re.compile(r"`([\w/]+\.(?:py|sql|yml|safetensors))`")
 MODULE = re.compile(r"python -m ([\w.]+)")
