@@ -15,7 +15,7 @@ COPY store store
 RUN make install
 
 FROM python:3.12-slim
-# git: `headrace sync` reads repositories through it
+# `headrace sync` reads repositories with git
 RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home headrace \
     && install --directory --owner=headrace /archive

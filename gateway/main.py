@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "application", "run"]
 
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
@@ -70,7 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         import typer.main  # noqa: PLC0415
 
-        command = typer.main.get_command(_app(arguments))
+        command = typer.main.get_command(application(arguments))
         command(list(arguments), prog_name="headrace")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 1
@@ -83,7 +83,8 @@ def _run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _app(arguments: Sequence[str]) -> typer.Typer:
+def application(arguments: Sequence[str]) -> typer.Typer:
+    """Build the command line with the module of the given command; the others are only listed."""
     import typer  # noqa: PLC0415
 
     app = typer.Typer(

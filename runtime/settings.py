@@ -137,7 +137,7 @@ class Settings(BaseSettings):
 
     signing_key: SecretStr = Field(
         default=SecretStr(""),
-        description="Key that signs changes when they are published: <id>:<secret>, "
+        description="Key that signs changes when they are published: `<id>:<secret>`, "
         "as `headrace keys add` prints it.",
     )
 
@@ -222,7 +222,8 @@ class Settings(BaseSettings):
     )
     chunking_limits: ChunkingLimits = Field(
         default=ChunkingLimits(),
-        description="Limits of cutting one document into chunks.",
+        description="Limits of cutting one document into chunks; a document over one is refused. "
+        "`memory_bytes` is the address space of a parser process.",
         examples=['{"timeout": 10, "chunks": 50000}'],
     )
     max_document_bytes: PositiveInt = Field(
@@ -234,7 +235,8 @@ class Settings(BaseSettings):
     )
     limits: EventLimits = Field(
         default=EventLimits(),
-        description="Upper limits of an event's sizes, each at most the protocol's own.",
+        description="Upper limits of an event's sizes, each at most the protocol's own. Keep "
+        "`event_bytes` above `HEADRACE_INLINE_CONTENT_BYTES`.",
         examples=['{"uri_bytes": 512, "results": 50}'],
     )
 
@@ -260,7 +262,8 @@ class Settings(BaseSettings):
     )
     vector_search: VectorSearch = Field(
         default=VectorSearch(),
-        description="Parameters of the vector retriever.",
+        description="Projects with up to `exact_chunks` chunks are searched without HNSW. "
+        "`ef_search` is the breadth of an HNSW search (pgvector's hnsw.ef_search).",
         examples=['{"exact_chunks": 20000, "ef_search": 200}'],
     )
 

@@ -1,13 +1,8 @@
-"""The AsyncAPI 3.0 document of the streams, generated from the event models.
-
-``python -m events.spec.asyncapi docs/asyncapi.json`` writes it; without a path it goes to stdout.
-"""
+"""The AsyncAPI 3.0 document of the streams, generated from the event models."""
 
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
@@ -165,10 +160,3 @@ def _schemas() -> dict[str, Any]:
 
 def _references(events: tuple[type[Event], ...]) -> dict[str, Any]:
     return {event.__name__: {"$ref": f"#/components/messages/{event.__name__}"} for event in events}
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(render(), encoding="utf-8")
-    else:
-        sys.stdout.write(render())

@@ -1,22 +1,14 @@
-"""The tables of docs/events.md, generated from the event models.
-
-``python -m events.spec.field_tables docs/events.md`` renews the tables between its markers.
-"""
+"""Tables of the fields of a model, in Markdown."""
 
 from __future__ import annotations
 
-import re
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
 
-from events import models
+__all__ = ["field_table", "field_type"]
 
-__all__ = ["renewed"]
-
-_TABLE = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _LIMITS = {
     "minimum": "≥ {:,}",
     "maximum": "≤ {:,}",
@@ -27,34 +19,29 @@ _LIMITS = {
 }
 
 
-def renewed(text: str) -> str:
-    """Return the page with every ``<!-- fields: Model -->`` table generated from the models."""
-    return _TABLE.sub(lambda match: f"{match[1]}{_table(match[2])}{match[3]}", text)
-
-
-def _table(name: str) -> str:
-    model: type[BaseModel] = getattr(models, name)
+def field_table(model: type[BaseModel]) -> Iterator[str]:
+    """Lines of a table with the name, type, default and limits of each field."""
     schema = model.model_json_schema()
-    rows = [
-        f"| `{field}` | {_type(part)} | {_default(field, part, schema)} | {_limits(part)} |"
-        for field, part in schema["properties"].items()
-    ]
-    head = ["| field | type | default | limits |", "|---|---|---|---|"]
-    return "\n".join([*head, *rows]) + "\n"
+    yield "| field | type | default | limits |"
+    yield "|---|---|---|---|"
+    for field, part in schema["properties"].items():
+        default = _default(field, part, schema)
+        yield f"| `{field}` | {field_type(part)} | {default} | {_limits(part)} |"
 
 
-def _type(part: dict[str, Any]) -> str:
+def field_type(part: dict[str, Any]) -> str:
+    """Name the type of a part of a JSON schema."""
     if "$ref" in part:
         return str(part["$ref"]).rpartition("/")[2]
     if "anyOf" in part:
-        names = [_type(option) for option in part["anyOf"] if option.get("type") != "null"]
+        names = [field_type(option) for option in part["anyOf"] if option.get("type") != "null"]
         return " or ".join(dict.fromkeys(names))
     if "enum" in part:
         return ", ".join(f"`{value}`" for value in part["enum"])
     if part.get("type") == "array":
-        return f"list of {_type(part['items'])}"
+        return f"list of {field_type(part['items'])}"
     if "additionalProperties" in part:
-        return f"map to {_type(part['additionalProperties'])}"
+        return f"map to {field_type(part['additionalProperties'])}"
     return str(part.get("format", part.get("const", part.get("type", "any"))))
 
 
@@ -74,8 +61,3 @@ def _limits(part: dict[str, Any]) -> str:
         if key in option
     ]
     return ", ".join(dict.fromkeys(limits)).replace("|", r"\|")
-
-
-if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(renewed(page.read_text(encoding="utf-8")), encoding="utf-8")

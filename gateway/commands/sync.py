@@ -112,7 +112,7 @@ def command(
 
     From a git repository: the tracked files at HEAD, renames as renames. From a directory: the
     files that .gitignore doesn't exclude. Secrets, dependencies, lock files, generated and minified
-    files are left out: see "What a sync leaves out" in docs/runbook.md.
+    files are left out: see "What a sync leaves out" in docs/how-to/sync.md.
     """
     if source == "":
         raise UsageError("--source is empty; give the source a name")

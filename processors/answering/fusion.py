@@ -6,7 +6,7 @@ that no chunk is similar, or that few words of the question occur. So a question
 words (low BM25 everywhere) is decided by its vector, one with a rare identifier by that word,
 without any rule about questions. After Bruch, Gai and Ingber, "An Analysis of Fusion Functions for
 Hybrid Retrieval", 2023, who show that a convex combination of scores beats reciprocal ranks and
-needs little tuning; figures in docs/decisions/fusion.md.
+needs little tuning; figures in docs/explanation/decisions/fusion.md.
 
 A chunk that has no vector yet can be compared with others by words only. So it keeps its rank of
 the keyword retriever, and the chunks with vectors fill the ranks between in fused order. These

@@ -2,7 +2,7 @@
 
 We run the wheel's programs ourselves because the package's own manager loosens the permissions of
 the directories above its files, adds a system user, and leaves the server running when its owner
-is killed. See docs/decisions/embedded-servers.md.
+is killed. See docs/explanation/decisions/embedded-servers.md.
 """
 
 from __future__ import annotations

@@ -126,6 +126,8 @@ def _become(order: Order, streams: Sequence[int], parent: int, server: str) -> N
         _detach(streams, parent)
         os.environ.clear()
         os.environ.update(order.environment)
+        if order.directory:
+            os.chdir(order.directory)
         random.seed()
         if order.program == PARSER:
             child.main(order.arguments)

@@ -20,10 +20,11 @@ _STREAMS = 3
 
 @dataclass(frozen=True)
 class Order:
-    """Process to fork: ``headrace ARGUMENTS`` or a parser, with its whole environment.
+    """A process to fork: ``headrace ARGUMENTS`` or a parser, with this whole environment.
 
-    ``strike``: failpoint, pass, victim and signal for ``arm_with``; empty for none. ``chunkers``:
-    module of the chunkers, if a test has its own.
+    ``strike``: kill point, pass, victim and signal, as ``arm_with`` takes them; empty: none.
+    ``chunkers``: the module that cuts documents, where a test has its own.
+    ``directory``: the one that it works in; empty: that of the server.
     """
 
     arguments: list[str]
@@ -31,6 +32,7 @@ class Order:
     strike: list[str] = field(default_factory=list)
     chunkers: str = ""
     program: str = "headrace"
+    directory: str = ""
 
     def send(self, server: socket.socket, streams: Sequence[int]) -> None:
         """Send the order, with the file descriptors as standard streams."""

@@ -24,10 +24,13 @@ MOST_CHUNKS = 1_500
 """Most chunks that a demo may embed, so that it takes as long as the README says."""
 
 HELD = {
-    "How long do dead letters stay?": ("docs/events.md", "Dead letters stay until"),
+    "How long do dead letters stay?": ("docs/reference/events.md", "Dead letters stay until"),
     "Where are stream and key names built?": ("events/names.py", "built here and nowhere else"),
     "Which code decides that a file is not text?": ("sources/files.py", "def to_text("),
-    "What prevents passwords from showing up in log output?": ("docs/runbook.md", "are masked"),
+    "What prevents passwords from showing up in log output?": (
+        "docs/how-to/run-in-production.md",
+        "are masked",
+    ),
 }
 """File that answers each question, and words of the answer."""
 

@@ -191,9 +191,9 @@ async def _readable(connection: asyncpg.Connection) -> list[tuple[str, str]]:
 async def test_a_session_that_names_another_project_reads_it(
     filled: FreshDatabase, role: Role
 ) -> None:
-    """A session may name any project: policies guard against mistakes, not SQL.
+    """The limit that docs/explanation/architecture.md names: policies stop mistakes, not SQL.
 
-    Without a project there are no rows, and none of another project's generation.
+    What holds beside it: no rows without a project, nor by a generation of another project.
     """
     owner = await asyncpg.connect(filled.owner_url)
     ids = dict(await owner.fetch("select name, id from projects"))

@@ -1,0 +1,73 @@
+"""A shell that keeps its variables from one block of a page to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.support.forking import ROOT, fork_server
+from tests.support.waiting import within
+
+__all__ = ["Shell", "install_headrace", "shell"]
+
+_LONGEST_SECONDS = 60.0
+_END = "-- the block has ended --\n"
+
+
+class Shell:
+    """Runs blocks one after the other; a command that fails ends it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def run(self, block: str) -> str:
+        """Return the output of a block.
+
+        Raises:
+            AssertionError: a command of the block failed; the message is the output so far.
+        """
+        assert self._process.stdin is not None
+        # the group gets no input, or it would read the commands that follow
+        self._process.stdin.write(f"{{\n{block}}} < /dev/null\nprintf %s '{_END}'\n".encode())
+        lines: list[str] = []
+        async with within(_LONGEST_SECONDS):
+            while (line := await self._line()) != _END:
+                assert line, f"the block failed with the output:\n{''.join(lines)}"
+                lines.append(line)
+        return "".join(lines)
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode()
+
+
+@asynccontextmanager
+async def shell(directory: Path, environment: Mapping[str, str]) -> AsyncIterator[Shell]:
+    """Start bash in a directory, with nothing but this environment."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-eu", "-o", "pipefail"),
+        cwd=directory,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        yield Shell(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def install_headrace(directory: Path) -> None:
+    """Write a program ``headrace`` that runs in a process of the fork server."""
+    program = directory / "headrace"
+    command = [sys.executable, "-P", str(ROOT / "tests/support/headrace_command.py")]
+    command.append(str(fork_server()))
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(command)} "$@"\n')
+    program.chmod(0o755)
