@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 
 from events.names import ARCHIVER, GROUPS, Names, Topic
 from events.server.connection import redis_errors
+from events.streams.groups import read_groups
 from runtime.errors import ConfigurationError, MalformedEvent
 
 __all__ = [
@@ -133,13 +134,10 @@ async def stranded(redis: Redis, names: Names) -> int | None:
 
 
 async def _is_done(redis: Redis, key: str, groups: Collection[str]) -> bool:
-    rows: Any = await redis.xinfo_groups(key)
+    progress = await read_groups(redis, key)
     entries: Any = await redis.xrevrange(key, count=1)
-    done = {
-        row["name"].decode()
-        for row in rows
-        if row["pending"] == 0 and [row["last-delivered-id"]] == [entry[0] for entry in entries]
-    }
+    ends = [entry[0].decode() for entry in entries]
+    done = {name for name, group in progress.items() if [group.handled] == ends}
     return done.issuperset(groups)
 
 

@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 
 from events.names import ARCHIVER, GROUPS, Names, Topic
 from events.server.connection import redis_errors
-from events.streams.entries import entries_of, is_absent, order
+from events.streams.entries import entries_of, order
+from events.streams.groups import Progress, read_progress
 
 __all__ = ["ARCHIVERS", "Backlog", "read_backlog"]
 
@@ -47,16 +48,6 @@ class _Stream:
     dead_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Cursor:
-    """Log position of a group; it is at the start before the group is created."""
-
-    delivered: str = "0-0"
-    pending: int = 0
-    oldest_pending: str | None = None
-    lag: int | None = None
-
-
 async def read_backlog(
     redis: Redis, names: Names, groups: Mapping[Topic, str] = GROUPS
 ) -> list[Backlog]:
@@ -73,59 +64,38 @@ async def read_backlog(
         for partition in range(names.partitions)
     ]
     with redis_errors():
-        cursors = await _cursors(redis, streams)
+        groups_progress = await read_progress(
+            redis, [(stream.key, stream.group) for stream in streams]
+        )
         async with redis.pipeline(transaction=False) as pipeline:
-            for stream, cursor in zip(streams, cursors, strict=True):
+            for stream, progress in zip(streams, groups_progress, strict=True):
                 pipeline.xlen(stream.key)
                 pipeline.xlen(stream.dead_key)
-                pipeline.xrange(stream.key, f"({cursor.delivered}", count=1)
+                pipeline.xrange(stream.key, f"({progress.delivered}", count=1)
             pipeline.time()
             *replies, now = await pipeline.execute()
     now_milliseconds = now[0] * 1000 + now[1] // 1000
     return [
-        _backlog(stream, cursor, replies[3 * i : 3 * i + 3], now_milliseconds)
-        for i, (stream, cursor) in enumerate(zip(streams, cursors, strict=True))
+        _backlog(stream, progress, replies[3 * i : 3 * i + 3], now_milliseconds)
+        for i, (stream, progress) in enumerate(zip(streams, groups_progress, strict=True))
     ]
-
-
-async def _cursors(redis: Redis, streams: Sequence[_Stream]) -> list[_Cursor]:
-    async with redis.pipeline(transaction=False) as pipeline:
-        for stream in streams:
-            pipeline.xinfo_groups(stream.key)
-            pipeline.xpending(stream.key, stream.group)
-        replies = await pipeline.execute(raise_on_error=False)
-    return [
-        _cursor(stream.group, replies[2 * i], replies[2 * i + 1])
-        for i, stream in enumerate(streams)
-    ]
-
-
-def _cursor(name: str, groups: Any, pending: Any) -> _Cursor:
-    """Build the cursor; the reply is an error if the stream or the group does not exist."""
-    if is_absent(groups) or is_absent(pending):
-        return _Cursor()
-    group: Mapping[str, Any] = next(item for item in groups if item["name"] == name.encode())
-    return _Cursor(
-        delivered=group["last-delivered-id"].decode(),
-        pending=pending["pending"],
-        oldest_pending=pending["min"].decode() if pending["min"] else None,
-        lag=group.get("lag"),
-    )
 
 
 def _backlog(
-    stream: _Stream, cursor: _Cursor, replies: Sequence[Any], now_milliseconds: int
+    stream: _Stream, progress: Progress, replies: Sequence[Any], now_milliseconds: int
 ) -> Backlog:
     length, dead_letters, following = replies
     undelivered = [entry.id for entry in entries_of(following)]
-    waiting = [order(entry_id)[0] for entry_id in (cursor.oldest_pending, *undelivered) if entry_id]
+    waiting = [
+        order(entry_id)[0] for entry_id in (progress.oldest_pending, *undelivered) if entry_id
+    ]
     age = timedelta(milliseconds=max(0, now_milliseconds - min(waiting))) if waiting else None
     return Backlog(
         topic=stream.topic,
         partition=stream.partition,
         length=length,
-        pending=cursor.pending,
-        lag=cursor.lag if undelivered else 0,
+        pending=progress.pending,
+        lag=progress.lag if undelivered else 0,
         oldest_unacknowledged=age,
         dead_letters=dead_letters,
     )

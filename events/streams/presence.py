@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import product
-from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition, StreamKey
+from events.names import GROUPS, Names
+from events.positions import LogPosition, StreamKey, change_streams
 from events.server.connection import redis_errors
 from events.server.scripts import Present
 from events.streams.entries import is_absent, order
+from events.streams.groups import Progress, read_progress
 from runtime.errors import ConfigurationError
 
 __all__ = ["present_changes", "read_cursors"]
@@ -61,39 +60,29 @@ async def _present_by_cursor(
 ) -> list[bool]:
     """Count an entry as absent if it is delivered and not pending, else as present."""
     with redis_errors():
+        (progress,) = await read_progress(redis, [(key, group)])
         async with redis.pipeline(transaction=False) as pipeline:
             pipeline.xlen(key)
-            pipeline.xinfo_groups(key)
             for entry_id in entry_ids:
                 pipeline.xpending_range(key, group, entry_id, entry_id, 1)
-            length, groups, *pending = await pipeline.execute(raise_on_error=False)
-        rows_of_groups: list[Any] = [] if is_absent(groups) else groups
+            length, *pending = await pipeline.execute(raise_on_error=False)
         if is_absent(length) or not length:
             return [False] * len(entry_ids)
-    cursor = next((row for row in rows_of_groups if row["name"] == group.encode()), None)
-    if cursor is None:
+    if not progress.exists:
         return [True] * len(entry_ids)
-    delivered = order(cursor["last-delivered-id"].decode())
-    all_delivered = cursor.get("lag") == 0
     return [
-        bool(rows) if all_delivered or order(entry_id) <= delivered else True
+        bool(rows) if progress.lag == 0 or order(entry_id) <= order(progress.delivered) else True
         for entry_id, rows in zip(entry_ids, pending, strict=True)
     ]
 
 
-async def read_cursors(redis: Redis, names: Names) -> tuple[object, ...]:
+async def read_cursors(redis: Redis, names: Names) -> tuple[Progress, ...]:
     """Return how far workers have read and acknowledged changes; it differs when any has moved.
 
     Raises:
         Unavailable: Redis can't be reached.
         ConfigurationError: the user may not read the cursors.
     """
-    topics = [Topic.of_lane(lane) for lane in Lane]
+    groups = [(names.stream(*key), GROUPS[key.topic]) for key in change_streams(names)]
     with redis_errors():
-        async with redis.pipeline(transaction=False) as pipeline:
-            for topic, partition in product(topics, range(names.partitions)):
-                key = names.stream(topic, partition)
-                pipeline.xinfo_groups(key)
-                pipeline.xpending(key, GROUPS[topic])
-            replies = await pipeline.execute(raise_on_error=False)
-        return tuple("" if is_absent(reply) else repr(reply) for reply in replies)
+        return tuple(await read_progress(redis, groups))

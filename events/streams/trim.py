@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 from events.positions import change_streams
 from events.server.connection import redis_errors
-from events.streams.entries import following, is_absent, order
+from events.streams.entries import following, order
+from events.streams.groups import read_groups
 
 __all__ = [
     "changes_needed_from",
@@ -141,46 +142,27 @@ async def _floor(
 ) -> str | None:
     """Return the id below which nothing is needed; None if an expected group can't be read.
 
-    The cursors are read before the pending entries: an entry delivered in between is above them.
     ``at_end_free``: a group that has read to the end retains nothing.
     """
-    groups = await _groups(redis, key)
-    names = {group["name"].decode() for group in groups}
-    if not names.issuperset(expected):
+    groups = await read_groups(redis, key)
+    if not groups.keys() >= set(expected):
         return None
     async with redis.pipeline(transaction=False) as pipeline:
-        for name in sorted(names):
-            pipeline.xpending(key, name)
         pipeline.xrevrange(key, count=1)
         pipeline.time()
-        *pending, last, (seconds, microseconds) = await pipeline.execute(raise_on_error=False)
-    if any(is_absent(summary) for summary in pending):
-        return None
+        last, (seconds, microseconds) = await pipeline.execute()
     end = last[0][0].decode() if last else "0-0"
     oldest_kept = seconds * 1000 + microseconds // 1000 - int(keep.total_seconds() * 1000)
-    ids: list[str] = [summary["min"].decode() for summary in pending if summary["min"]]
-    delivered = [group["last-delivered-id"].decode() for group in groups]
+    ids = [group.oldest_pending for group in groups.values() if group.oldest_pending]
+    delivered = [group.delivered for group in groups.values()]
     ids += [cursor for cursor in delivered if not at_end_free or order(cursor) < order(end)]
     return min((f"{max(oldest_kept, 0)}-0", *ids), key=order)
 
 
 async def _handled_below(redis: Redis, key: str, expected: Collection[str]) -> str | None:
     """Return the id below which all groups have handled everything; None as for ``_floor``."""
-    groups = await _groups(redis, key)
-    if not {group["name"].decode() for group in groups}.issuperset(expected):
+    groups = await read_groups(redis, key)
+    if not groups.keys() >= set(expected):
         return None
-    ids = []
-    for group in groups:  # its cursor was read before the pending entries, as in _floor
-        pending: Any = await redis.xpending(key, group["name"])
-        oldest = pending["min"]
-        cursor = group["last-delivered-id"].decode()
-        ids.append(oldest.decode() if oldest else following(cursor))
+    ids = [group.oldest_pending or following(group.delivered) for group in groups.values()]
     return min(ids, key=order)
-
-
-async def _groups(redis: Redis, key: str) -> list[dict[str, Any]]:
-    """Return the groups of a stream; empty if the stream does not exist."""
-    async with redis.pipeline(transaction=False) as pipeline:
-        pipeline.xinfo_groups(key)
-        (reply,) = await pipeline.execute(raise_on_error=False)
-    return [] if is_absent(reply) else reply

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Names, Topic
+from events.positions import LogPosition, change_streams
 from events.server.connection import redis_errors
-from events.streams.entries import is_absent, order, preceding
+from events.streams.entries import order
+from events.streams.groups import read_progress
 
 __all__ = ["reached", "read_watermark"]
 
@@ -33,34 +33,17 @@ async def read_watermark(
 
     The default group is the indexer: those entries are applied or dead-lettered.
 
-    The id is "0-0" if nothing was read yet. It can only be too low: the cursor is read before the
-    pending entries, so an entry delivered in between is not counted as handled.
+    The id is "0-0" if nothing was read yet. It can only be too low.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    streams = [(lane, partition) for lane in Lane for partition in range(names.partitions)]
+    streams = change_streams(names)
     with redis_errors():
-        async with redis.pipeline(transaction=False) as pipeline:
-            for lane, partition in streams:
-                key = names.stream(Topic.of_lane(lane), partition)
-                pipeline.xinfo_groups(key)
-                pipeline.xpending(key, group)
-            replies = await pipeline.execute(raise_on_error=False)
-        return {
-            f"{lane}:{partition}": _handled(group, replies[2 * i], replies[2 * i + 1])
-            for i, (lane, partition) in enumerate(streams)
-        }
-
-
-def _handled(name: str, groups: Any, pending: Any) -> str:
-    """Return the id for one stream; "0-0" if the stream or the group does not exist."""
-    if is_absent(groups) or is_absent(pending):
-        return "0-0"
-    for group in groups:
-        if group["name"] == name.encode():
-            oldest = pending["min"]
-            return str(
-                preceding(oldest.decode()) if oldest else group["last-delivered-id"].decode()
-            )
-    return "0-0"
+        groups_progress = await read_progress(
+            redis, [(names.stream(*stream), group) for stream in streams]
+        )
+    return {
+        f"{stream.topic.lane}:{stream.partition}": progress.handled
+        for stream, progress in zip(streams, groups_progress, strict=True)
+    }

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from events.models import DocumentChunked
 from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
 from events.positions import LogPosition, StreamKey, change_streams
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, streamed_change
-from events.streams.entries import Entry, entries_of, is_absent, order
+from events.streams.entries import Entry, entries_of, order
+from events.streams.groups import read_pending, read_progress
 from runtime.errors import MalformedEvent
 from store.archive.claims import claim
 
@@ -146,27 +146,9 @@ async def _position_of_now(redis: Redis) -> int:
 
 
 async def _cursor(redis: Redis, key: str, group: str) -> Cursor:
-    try:
-        groups: Sequence[Mapping[str, Any]] = await redis.xinfo_groups(key)
-    except ResponseError as error:
-        is_absent(error)
-        return Cursor()
-    for info in groups:
-        if info["name"] == group.encode():
-            delivered = info["last-delivered-id"].decode()
-            return Cursor(delivered, await _pending(redis, key, group))
-    return Cursor()
-
-
-async def _pending(redis: Redis, key: str, group: str) -> dict[str, int]:
-    idle_ms: dict[str, int] = {}
-    after = "-"
-    while True:
-        rows: Any = await redis.xpending_range(key, group, after, "+", _PAGE)
-        idle_ms |= {row["message_id"].decode(): row["time_since_delivered"] for row in rows}
-        if len(rows) < _PAGE:
-            return idle_ms
-        after = f"({rows[-1]['message_id'].decode()}"
+    (progress,) = await read_progress(redis, [(key, group)])
+    pending = await read_pending(redis, key, group) if progress.exists else {}
+    return Cursor(progress.delivered, pending)
 
 
 async def _entries(
