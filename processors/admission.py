@@ -13,7 +13,8 @@ from events.positions import LogPosition
 from events.signatures import Keys
 from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
-from store.generations.document_positions import DocumentPositions, Verdict
+from store.documents.ledger import Verdict
+from store.generations.document_positions import DocumentPositions
 from store.projects import Projects
 
 __all__ = ["Admission", "Decision", "KeyRing", "Signed"]

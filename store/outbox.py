@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from events.names import Lane
 from events.outbox import AssignedPosition, KeptEvent, WaitingEvent
 from events.positions import LogPosition
+from store.documents import ledger
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -109,8 +110,7 @@ class PostgresOutbox:
         """First log position of events that the index has handled, by event id."""
         project_id = await self._projects.ensure(project)
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["handled"], project_id, event_ids)
-        return {row["event_id"]: row["position"] for row in rows}
+            return await ledger.first_positions(connection, project_id, event_ids)
 
 
 class _OfProject(Protocol):

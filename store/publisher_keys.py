@@ -10,6 +10,7 @@ import asyncpg
 
 from events.signatures import Keys, SigningKey
 from runtime.errors import UsageError
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -17,7 +18,6 @@ from store.projects import Projects
 __all__ = ["KeyRecord", "KeyRegister", "PublisherKeys"]
 
 _QUERIES = named("publisher_keys")
-_LOCK_SPACE = 0x48444B59
 """Space of the advisory locks that serialise changes of a project's keys."""
 
 
@@ -104,7 +104,7 @@ class KeyRegister:
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
-            await connection.execute(_QUERIES["lock"], _LOCK_SPACE, project_id)
+            await Lock.PUBLISHER_KEYS.acquire(connection, project_id)
             records = await _records(connection)
             active = {record.key_id for record in records if record.retired_at is None}
             _check_retirement(project, key_id, active, also_last=also_last)

@@ -17,6 +17,7 @@ import asyncpg
 from events.models import Origin
 from events.positions import LogPosition
 from runtime.errors import SourceBusy, SourceLost, UsageError
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 from store.projects import Projects
@@ -138,7 +139,7 @@ class Sources:
         project_id = await self._projects.ensure(project)
         source_id = source_id_of(key)
         async with self._database.scope(project_id) as connection:
-            await connection.execute(_QUERIES["lock"], project_id)
+            await Lock.SOURCES.acquire(connection, project_id)
             other = await connection.fetchrow(_QUERIES["conflicting"], project_id, name, source_id)
             if other is not None:
                 raise UsageError(

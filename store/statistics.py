@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from store.documents import ledger
 from store.generations.catalog import enter_live, listed
 from store.postgres.named_queries import named
 
@@ -50,8 +51,8 @@ async def measure(
     generations = await listed(connection, project_id)
     live = await enter_live(connection, project_id)
     counts = await connection.fetchrow(_QUERIES["count_rows"], live.id)
-    outcomes = await connection.fetch(_QUERIES["count_outcomes"], project_id)
-    freshness = await connection.fetchrow(_QUERIES["freshness"], project_id)
+    outcomes = await ledger.count_outcomes(connection, project_id)
+    p50_ms, p99_ms = await ledger.freshness(connection, project_id)
     return ProjectStatistics(
         project,
         counts["documents"],
@@ -59,9 +60,9 @@ async def measure(
         counts["chunks"],
         counts["pending"],
         counts["refused"],
-        {row["outcome"]: row["entries"] for row in outcomes},
-        freshness["p50_ms"],
-        freshness["p99_ms"],
+        outcomes,
+        p50_ms,
+        p99_ms,
         live.id,
         len(generations),
     )

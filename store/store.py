@@ -17,8 +17,9 @@ from store.documents import contents, embeddings, ledger
 from store.documents.transaction import write_batch
 from store.generations import catalog
 from store.generations.catalog import Generation, Recipe
-from store.generations.switch import GenerationMoved, switch_lock_shared
+from store.generations.switch import GenerationMoved
 from store.postgres.connection import WriteConflict
+from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
 from store.projects import Models, Projects
 from store.sources import Sources
@@ -234,7 +235,7 @@ class Store:
 
         async def attempt() -> list[Applied]:
             async with self._database.scope(project_id, agent) as connection:
-                await switch_lock_shared(connection, project_id)
+                await Lock.SWITCH.share(connection, project_id)
                 live = await catalog.enter_live(connection, project_id)
                 _check_prepared_for(live, writes)
                 return await write_batch(

@@ -19,7 +19,7 @@ from runtime import metrics
 from runtime.errors import HeadraceError, SignatureRefused
 from store.archive import Archive
 from store.outbox import PostgresOutbox
-from store.postgres.locks import ArchiverLock, archiver_lock
+from store.postgres.locks import HeldLock, archiver_lock
 from store.postgres.pool import Database
 
 __all__ = ["Archiver", "Intake", "pause"]
@@ -73,7 +73,7 @@ class Archiver:
             else:
                 await pause(stop, _RIVAL_PAUSE)
 
-    async def _serve(self, lock: ArchiverLock, stop: asyncio.Event) -> None:
+    async def _serve(self, lock: HeldLock, stop: asyncio.Event) -> None:
         self.is_active = True
         try:
             self._has_folder = False
@@ -81,7 +81,7 @@ class Archiver:
             is_last = False
             while not is_last:
                 is_last = stop.is_set()  # one more batch: archive what arrived before the stop
-                await lock.check()
+                await lock.prove()
                 is_full = await self.archive_batch()
                 self._failures = 0
                 if not is_full:

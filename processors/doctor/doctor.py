@@ -113,9 +113,9 @@ class Doctor:
         tools = self.desk.tools
         generation = await tools.store.generation(project)
         letters = log.letters.get(project, {})
-        outcomes = await tools.document_positions.outcomes(generation.project_id, letters)
+        verdicts = await tools.document_positions.verdicts(generation.project_id, letters)
         rejected = await tools.document_positions.rejected(generation.project_id)
-        rejected |= letters.keys() - outcomes.keys()
+        rejected |= letters.keys() - verdicts.keys()
         evidence = await gather(project, tools.archive, log.streams, rejected, letters)
         async with snapshot(tools.database, generation) as connection:
             rows = [row async for row in stored_documents(connection, generation.id)]

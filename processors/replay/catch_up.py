@@ -20,7 +20,7 @@ from store.generations.catalog import Generation
 from store.generations.document_positions import DocumentPosition, DocumentPositions
 from store.generations.switch import exclusive, switch
 from store.postgres.connection import WriteConflict
-from store.postgres.locks import ReplayLock
+from store.postgres.locks import HeldLock
 from store.postgres.pool import Database
 
 __all__ = ["CatchUp", "make_live"]
@@ -163,7 +163,7 @@ LIMIT_SECONDS = 10.0
 
 
 async def make_live(
-    database: Database, catch_up: CatchUp, lock: ReplayLock, progress: Progress
+    database: Database, catch_up: CatchUp, lock: HeldLock, progress: Progress
 ) -> None:
     """Catch a generation up and make it live. Queries are not blocked; writers wait at the end.
 

@@ -266,14 +266,11 @@ class Replay:
         log_positions = self._builder.refused.keys() - self._fold.left_out
         if not log_positions:
             return
-        outcomes = await self._tools.document_positions.outcomes(
+        verdicts = await self._tools.document_positions.verdicts(
             self._live.project_id, log_positions
         )
-        poison = {
-            log_position
-            for log_position in log_positions
-            if outcomes.get(log_position, "rejected") == "rejected"
-        }
+        applied = {at for at, verdict in verdicts.items() if verdict.outcome != "rejected"}
+        poison = log_positions - applied
         if poison:
             self._fold = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)

@@ -12,13 +12,14 @@ import asyncpg
 
 from events.positions import LogPosition
 from store.archive.content_files import Span
+from store.documents import ledger
 from store.generations.catalog import enter_live
 from store.postgres.deployment import read_deployment
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
-    "LOCK_SPACE",
     "Index",
     "IndexedFile",
     "NewFile",
@@ -29,9 +30,6 @@ __all__ = [
     "known",
     "span_columns",
 ]
-
-LOCK_SPACE = 0x48444152
-"""Space of the advisory locks that prevent dropping while adding, one for each project."""
 
 _QUERIES = named("archive")
 
@@ -154,14 +152,13 @@ class Index:
         """Partition and position of the changes that never took effect."""
         async with self._database.scope(project_id, EVERY_AGENT) as connection:
             live = await enter_live(connection, project_id)
-            rows = await connection.fetch(_QUERIES["rejected_places"], project_id, live.id)
-        return {LogPosition(row["position"], row["partition"]) for row in rows}
+            return await ledger.ineffective(connection, project_id, live.id)
 
     async def handled_position(self, project_id: int, event_id: str) -> int | None:
         """Position of an event in the ledger; the first one, if it was published again."""
         async with self._database.scope(project_id) as connection:
-            position = await connection.fetchval(_QUERIES["handled_position"], project_id, event_id)
-        return None if position is None else int(position)
+            positions = await ledger.first_positions(connection, project_id, [event_id])
+        return positions.get(event_id)
 
     async def files(self, project_id: int) -> list[IndexedFile]:
         """All files in use, oldest first."""
@@ -203,7 +200,7 @@ class Index:
     async def adding(self, project_id: int) -> AsyncIterator[asyncpg.Connection]:
         """Begin a transaction during which no contents are dropped."""
         async with self._database.scope(project_id) as connection:
-            await connection.execute(_QUERIES["lock_shared"], LOCK_SPACE, project_id)
+            await Lock.ARCHIVED_CONTENTS.share(connection, project_id)
             yield connection
 
 

@@ -16,7 +16,7 @@ from store.types import ChunkWrite, DocumentWrite, origin_of
 
 __all__ = ["CopiedDocument", "copied"]
 
-_QUERIES = named("carrying")
+_QUERIES = named("copy")
 
 
 @dataclass(frozen=True, slots=True)

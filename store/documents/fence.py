@@ -17,7 +17,7 @@ from store.types import DocumentWrite, columns_of, origin_of
 
 __all__ = ["Advanced", "Revision", "StoredDocument", "advance", "lock", "newest", "revisions_of"]
 
-_QUERIES = named("documents")
+_QUERIES = named("fence")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import asyncpg
 
@@ -14,9 +15,27 @@ from events.names import Lane
 from events.positions import LogPosition
 from store.postgres.named_queries import named
 
-__all__ = ["Entry", "Reach", "applied", "claimed_by", "reach", "record"]
+__all__ = [
+    "Entry",
+    "Reach",
+    "Verdict",
+    "applied",
+    "claimed_by",
+    "count_outcomes",
+    "first_handled",
+    "first_positions",
+    "freshness",
+    "ineffective",
+    "outcomes_of",
+    "reach",
+    "record",
+    "rejected",
+    "silence_rejections",
+    "verdicts_of",
+]
 
 _QUERIES = named("ledger")
+_POSITIONS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +60,109 @@ class Entry:
     detail: dict[str, object] | None = None
 
 
-async def applied(
-    connection: asyncpg.Connection, project_id: int, log_positions: Sequence[LogPosition]
-) -> dict[LogPosition, str | None]:
-    """Return the positions whose changes are applied or superseded.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Outcome of the change at a log position.
 
-    Rejected changes are not included, because they may be redriven. The value is the SHA-256 (hex)
-    of the event if it was applied from another position of the log, as a redrive does. It is None
-    if the event at the position itself was applied.
+    ``claimant``: SHA-256 (hex) of the event if it was applied from another position, as a redrive
+    does. It is None if the event at the position itself was applied.
     """
-    rows = await connection.fetch(
-        _QUERIES["applied"],
-        project_id,
-        [log_position.partition for log_position in log_positions],
-        [log_position.position for log_position in log_positions],
-    )
-    return {LogPosition(row["position"], row["partition"]): row["claimant"] for row in rows}
+
+    outcome: str
+    claimant: str | None
+
+    def takes(self, event: bytes) -> bool:
+        """Return whether an event at the position is the one that was applied."""
+        if self.outcome == "rejected":
+            return False
+        return self.claimant in (None, hashlib.sha256(event).hexdigest())
+
+
+async def verdicts_of(
+    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
+) -> dict[LogPosition, Verdict]:
+    """Verdicts on changes by log position; changes without an entry are absent."""
+    verdicts: dict[LogPosition, Verdict] = {}
+    for batch in _batches(log_positions):
+        rows = await connection.fetch(_QUERIES["verdicts"], project_id, *_columns(batch))
+        verdicts |= {_position(row): Verdict(row["outcome"], row["claimant"]) for row in rows}
+    return verdicts
+
+
+async def outcomes_of(
+    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
+) -> dict[LogPosition, str]:
+    """Outcomes of changes by log position; changes without an entry are absent."""
+    verdicts = await verdicts_of(connection, project_id, log_positions)
+    return {log_position: verdict.outcome for log_position, verdict in verdicts.items()}
+
+
+async def applied(
+    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
+) -> dict[LogPosition, str | None]:
+    """Return the positions whose changes are applied or superseded, with the claimant.
+
+    Rejected changes are not included, because they may be redriven.
+    """
+    verdicts = await verdicts_of(connection, project_id, log_positions)
+    return {
+        log_position: verdict.claimant
+        for log_position, verdict in verdicts.items()
+        if verdict.outcome != "rejected"
+    }
+
+
+async def rejected(connection: asyncpg.Connection, project_id: int) -> set[LogPosition]:
+    """Log positions of the changes that were dead-lettered."""
+    rows = await connection.fetch(_QUERIES["rejected"], project_id)
+    return {_position(row) for row in rows}
+
+
+async def ineffective(
+    connection: asyncpg.Connection, project_id: int, generation_id: int
+) -> set[LogPosition]:
+    """Log positions of the rejected changes that no document of a generation results from."""
+    rows = await connection.fetch(_QUERIES["ineffective"], project_id, generation_id)
+    return {_position(row) for row in rows}
+
+
+async def silence_rejections(
+    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
+) -> int:
+    """Delete the reasons of rejections, which quote the changes; return their number."""
+    columns = _columns(log_positions)
+    return int(await connection.fetchval(_QUERIES["silence_rejections"], project_id, *columns))
+
+
+async def first_handled(connection: asyncpg.Connection, project_id: int) -> int | None:
+    """The lowest position in the ledger. Returns None if the ledger is empty."""
+    position: int | None = await connection.fetchval(_QUERIES["first_handled"], project_id)
+    return position
+
+
+async def first_positions(
+    connection: asyncpg.Connection, project_id: int, event_ids: Sequence[str]
+) -> dict[str, int]:
+    """First log position of handled events, by event id."""
+    rows = await connection.fetch(_QUERIES["first_positions"], project_id, event_ids)
+    return {row["event_id"]: row["position"] for row in rows}
+
+
+async def count_outcomes(connection: asyncpg.Connection, project_id: int) -> dict[str, int]:
+    """Number of entries by outcome."""
+    rows = await connection.fetch(_QUERIES["count_outcomes"], project_id)
+    return {row["outcome"]: row["entries"] for row in rows}
+
+
+async def freshness(
+    connection: asyncpg.Connection, project_id: int
+) -> tuple[float | None, float | None]:
+    """Median and 99th percentile of the time from publish to searchable by keyword, in ms.
+
+    Of the last 1,000 applied changes; None if there are none.
+    """
+    row = await connection.fetchrow(_QUERIES["freshness"], project_id)
+    return row["p50_ms"], row["p99_ms"]
 
 
 async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
@@ -90,3 +196,20 @@ async def record(connection: asyncpg.Connection, project_id: int, entries: Seque
     ]
     columns = [list(column) for column in zip(*rows, strict=True)]
     await connection.execute(_QUERIES["record"], project_id, *columns)
+
+
+def _batches(log_positions: Collection[LogPosition]) -> Iterator[Sequence[LogPosition]]:
+    every = list(log_positions)
+    for start in range(0, len(every), _POSITIONS_AT_ONCE):
+        yield every[start : start + _POSITIONS_AT_ONCE]
+
+
+def _columns(log_positions: Collection[LogPosition]) -> tuple[list[int], list[int]]:
+    return (
+        [log_position.partition for log_position in log_positions],
+        [log_position.position for log_position in log_positions],
+    )
+
+
+def _position(row: Mapping[str, Any]) -> LogPosition:
+    return LogPosition(row["position"], row["partition"])

@@ -16,7 +16,7 @@ from store.projects import Projects
 
 __all__ = ["DocumentText", "Documents", "ListedChunk", "ListedDocument"]
 
-_QUERIES = named("listing")
+_QUERIES = named("reader")
 _PAGE = 1_000
 
 

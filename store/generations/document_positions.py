@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,14 +9,16 @@ from typing import Any, Self
 
 from events.models import Origin
 from events.positions import DocumentKey, LogPosition, Rank, rank_of
+from store.documents import ledger
+from store.documents.ledger import Verdict
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.types import origin_of
 
-__all__ = ["DocumentPosition", "DocumentPositions", "Verdict"]
+__all__ = ["DocumentPosition", "DocumentPositions"]
 
-_QUERIES = named("standings")
+_QUERIES = named("document_positions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +54,6 @@ class DocumentPosition:
     def rank(self) -> Rank:
         """Rank of the change that produced the document's current version."""
         return rank_of(self.log_position, self.origin)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Outcome of the change at a log position.
-
-    ``claimant``: SHA-256 (hex) of the event if it was applied from another position, as a redrive
-    does. It is None if the event at the position itself was applied.
-    """
-
-    outcome: str
-    claimant: str | None
-
-    def takes(self, event: bytes) -> bool:
-        """Return whether an event at the position is the one that was applied."""
-        if self.outcome == "rejected":
-            return False
-        return self.claimant in (None, hashlib.sha256(event).hexdigest())
 
 
 class DocumentPositions:
@@ -136,32 +119,11 @@ class DocumentPositions:
     async def rejected(self, project_id: int) -> set[LogPosition]:
         """Log positions of the changes that were dead-lettered."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["rejected"], project_id)
-        return {LogPosition(row["position"], row["partition"]) for row in rows}
-
-    async def outcomes(
-        self, project_id: int, log_positions: Collection[LogPosition]
-    ) -> dict[LogPosition, str]:
-        """Ledger outcomes of changes by log position; changes without an entry are absent."""
-        positions = [position for position, _ in log_positions]
-        partitions = [partition for _, partition in log_positions]
-        async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(
-                _QUERIES["outcomes_at"], project_id, positions, partitions
-            )
-        return {LogPosition(row["position"], row["partition"]): row["outcome"] for row in rows}
+            return await ledger.rejected(connection, project_id)
 
     async def verdicts(
         self, project_id: int, log_positions: Collection[LogPosition]
     ) -> dict[LogPosition, Verdict]:
-        """Ledger outcomes as ``outcomes`` returns them, and the event that each applies to."""
-        positions = [position for position, _ in log_positions]
-        partitions = [partition for _, partition in log_positions]
+        """Verdicts of the ledger on changes; changes without an entry are absent."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(
-                _QUERIES["verdicts_at"], project_id, positions, partitions
-            )
-        return {
-            LogPosition(row["position"], row["partition"]): Verdict(row["outcome"], row["claimant"])
-            for row in rows
-        }
+            return await ledger.verdicts_of(connection, project_id, log_positions)

@@ -1,4 +1,4 @@
-"""The switch of a project from one generation to another, and its locks against writers."""
+"""The switch of a project from one generation to another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import asyncpg
 from runtime.errors import Unavailable
 from store.generations.catalog import Generation
 from store.postgres.connection import WriteConflict
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["SWITCH", "GenerationMoved", "exclusive", "switch", "switch_lock_shared"]
-
-SWITCH = 0x48445357
-"""Space of the advisory locks that a switch takes, by project."""
+__all__ = ["GenerationMoved", "exclusive", "switch"]
 
 LOCK_WAIT_MS = 500
 """A switch that waits for the lock blocks new writers too, so it gives up early and tries again."""
@@ -24,21 +22,11 @@ LOCK_WAIT_MS = 500
 IDLE_LIMIT_MS = 10_000
 """The server ends a switch whose process has stopped after this time, which unblocks writers."""
 
-_QUERIES = named("switching")
-_GENERATIONS = named("generations")
+_QUERIES = named("generations")
 
 
 class GenerationMoved(Unavailable):
     """Changes were prepared for a generation that is not live any more: prepare them again."""
-
-
-async def switch_lock_shared(connection: asyncpg.Connection, project_id: int) -> None:
-    """Prevent a switch of the project until the transaction ends.
-
-    Waits for a switch in progress; later statements of the transaction see its result. Writers do
-    not wait for each other.
-    """
-    await connection.execute(_QUERIES["lock_shared"], SWITCH, project_id)
 
 
 @asynccontextmanager
@@ -56,7 +44,7 @@ async def exclusive(database: Database, project_id: int) -> AsyncIterator[asyncp
         await connection.execute(
             _QUERIES["prepare_switch"], f"{LOCK_WAIT_MS}ms", f"{IDLE_LIMIT_MS}ms"
         )
-        await connection.execute(_QUERIES["lock_exclusive"], SWITCH, project_id)
+        await Lock.SWITCH.acquire(connection, project_id)
         yield connection
 
 
@@ -67,7 +55,7 @@ async def switch(connection: asyncpg.Connection, live: Generation, chosen: Gener
         WriteConflict: the state of one of them has changed.
     """
     for query, generation in (("retire_live", live), ("make_live", chosen)):
-        status = await connection.execute(_GENERATIONS[query], generation.project_id, generation.id)
+        status = await connection.execute(_QUERIES[query], generation.project_id, generation.id)
         if status != "UPDATE 1":
             raise WriteConflict(
                 f"generation {generation.id} was switched or dropped by another process"

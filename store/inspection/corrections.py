@@ -19,7 +19,7 @@ from store.types import columns_of, origin_of
 
 __all__ = ["enter_outcome", "forget_vectors", "move_document", "remove_document"]
 
-_QUERIES = named("inspecting")
+_QUERIES = named("inspection")
 
 
 async def remove_document(

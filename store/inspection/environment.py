@@ -17,7 +17,7 @@ from store.postgres.revision import Schema, read_schema
 
 __all__ = ["PostgresFacts", "inspect_server", "local_directory", "probe"]
 
-_QUERIES = named("inspecting")
+_QUERIES = named("inspection")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from store.search.keyword.segments import decode_chunks, decode_inline
 
 __all__ = ["ChunkOwner", "PostingsSurvey", "chunk_owners", "survey_postings"]
 
-_QUERIES = named("inspecting")
+_QUERIES = named("inspection")
 _KEYWORD = named("keyword")
 
 Int64s = npt.NDArray[np.int64]

@@ -10,16 +10,15 @@ import asyncpg
 from runtime.errors import Unavailable
 from store.generations.catalog import Generation
 from store.inspection.postings import survey_postings
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.keyword.writer import ChunkText, add, segments_of
-from store.search.maintenance import LOCK_SPACE
 
 __all__ = ["repost"]
 
-_QUERIES = named("inspecting")
+_QUERIES = named("inspection")
 _KEYWORD = named("keyword")
-_UPKEEP = named("maintenance")
 _CHUNKS_AT_ONCE = 4_096
 _TRIES = 50
 _PAUSE_S = 0.2
@@ -36,7 +35,7 @@ async def repost(database: Database, generation: Generation) -> int:
     """
     for _ in range(_TRIES):
         async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
-            if await connection.fetchval(_UPKEEP["try_lock"], LOCK_SPACE, generation.id):
+            if await Lock.MAINTENANCE.try_acquire(connection, generation.id):
                 return await _repost(connection, generation.id)
         await asyncio.sleep(_PAUSE_S)
     raise Unavailable(f"the segments of generation {generation.id} are being merged: try again")

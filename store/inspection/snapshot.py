@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
 
-from events.positions import LogPosition
 from store.generations.catalog import Generation
-from store.postgres.locks import LOCK_SPACE
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
-    "first_handled",
     "is_being_replayed",
-    "outcomes_of",
     "snapshot",
     "stuck_outbox",
 ]
 
-_DATABASE = named("database")
-_STANDINGS = named("standings")
-_QUERIES = named("inspecting")
-_PLACES_AT_ONCE = 20_000
-
-"""Position and partition."""
+_POOL = named("pool")
+_QUERIES = named("inspection")
 
 
 @asynccontextmanager
@@ -41,28 +34,8 @@ async def snapshot(database: Database, generation: Generation) -> AsyncIterator[
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         scope = str(generation.project_id), EVERY_AGENT, str(generation.id)
-        await connection.execute(_DATABASE["enter_scope"], *scope)
+        await connection.execute(_POOL["enter_scope"], *scope)
         yield connection
-
-
-async def outcomes_of(
-    connection: asyncpg.Connection, project_id: int, log_positions: Collection[LogPosition]
-) -> dict[LogPosition, str]:
-    """Ledger outcomes of changes by log position; changes without an entry are absent."""
-    outcomes: dict[LogPosition, str] = {}
-    wanted = sorted(log_positions)
-    for start in range(0, len(wanted), _PLACES_AT_ONCE):
-        part = wanted[start : start + _PLACES_AT_ONCE]
-        columns = [position for position, _ in part], [partition for _, partition in part]
-        rows = await connection.fetch(_STANDINGS["outcomes_at"], project_id, *columns)
-        outcomes |= {(row["position"], row["partition"]): row["outcome"] for row in rows}
-    return outcomes
-
-
-async def first_handled(connection: asyncpg.Connection, project_id: int) -> int | None:
-    """The lowest position in the ledger. Returns None if the ledger is empty."""
-    position: int | None = await connection.fetchval(_QUERIES["first_handled"], project_id)
-    return position
 
 
 async def stuck_outbox(
@@ -80,4 +53,4 @@ async def is_being_replayed(database: Database, project_id: int) -> bool:
         Unavailable: the server cannot be reached.
     """
     async with database.connection() as connection:
-        return bool(await connection.fetchval(_QUERIES["is_held"], LOCK_SPACE, project_id))
+        return await Lock.REPLAY.is_held(connection, project_id)

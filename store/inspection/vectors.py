@@ -11,9 +11,9 @@ import asyncpg
 
 from store.generations.catalog import Generation
 from store.postgres.connection import connect
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.search.vector_indexes import LOCK_SPACE
 
 __all__ = [
     "LEAST_DISTANCE",
@@ -26,7 +26,7 @@ __all__ = [
     "indexes_by_name",
 ]
 
-_QUERIES = named("inspecting")
+_QUERIES = named("inspection")
 _VECTORS = named("vectors")
 _NAME = re.compile(r"embeddings_hnsw_(\d+)_(\d+)_(\d+)")
 _BOUNDS = re.compile(r"(generation_id|model_id|chunk_id) [=<] '?(\d+)")
@@ -47,14 +47,11 @@ async def find_index_flaws(database: Database, generation: Generation) -> list[I
     Raises:
         Unavailable: the server cannot be reached.
     """
-    async with database.connection() as connection:
-        lock = LOCK_SPACE, generation.id
-        if not await connection.fetchval(_VECTORS["try_lock"], *lock):
-            return []
-        try:
-            return await _flaws(database, generation)
-        finally:
-            await connection.execute(_VECTORS["unlock"], *lock)
+    async with (
+        database.connection() as connection,
+        Lock.VECTOR_INDEX.holding(connection, generation.id) as is_held,
+    ):
+        return await _flaws(database, generation) if is_held else []
 
 
 async def _flaws(database: Database, generation: Generation) -> list[IndexFlaw]:

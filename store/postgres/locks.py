@@ -1,10 +1,12 @@
-"""Lock that allows one replay of a project at a time, across all processes."""
+"""Every advisory lock, and the functions that take them."""
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from enum import IntEnum
 
 import asyncpg
 
@@ -13,31 +15,90 @@ from store.postgres.connection import explained
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["LOCK_SPACE", "ArchiverLock", "ReplayLock", "archiver_lock", "replay_lock"]
+__all__ = ["MIGRATION_LOCK", "HeldLock", "Lock", "archiver_lock", "replay_lock"]
 
-LOCK_SPACE = 0x48445250
-"""Space of the advisory locks that replays hold, by project."""
+MIGRATION_LOCK = 7235171042
+"""Key of the lock that lets one process at a time apply migrations."""
 
-_QUERIES = named("switching")
+_QUERIES = named("locks")
+_POLL_SECONDS = 0.25
 
 
-class ReplayLock:
+class Lock(IntEnum):
+    """Spaces of the advisory locks. The key in a space says which object is locked."""
+
+    REPLAY = 0x48445250
+    """By project: one process at a time replays, rolls back, drops or purges."""
+
+    ARCHIVER = 0x48445241
+    """By hash of the stream prefix: one process at a time archives a deployment."""
+
+    SWITCH = 0x48445357
+    """By project: a switch of its live generation excludes writers, who share the lock."""
+
+    MAINTENANCE = 0x48444B57
+    """By generation: one process at a time merges its segments."""
+
+    VECTOR_INDEX = 0x48445645
+    """By generation: one process at a time builds its vector indexes. Key 0: any generation."""
+
+    ARCHIVED_CONTENTS = 0x48444152
+    """By project: dropping of contents excludes transactions that add or need contents."""
+
+    COMPACTION = 0x48444350
+    """By project: one process at a time compacts, redacts or repairs the archive."""
+
+    PUBLISHER_KEYS = 0x48444B59
+    """By project: one retirement at a time checks that a key remains."""
+
+    SOURCES = 0x48444E53
+    """By project: one registration at a time, so that two sources can't take the same name."""
+
+    async def acquire(self, connection: asyncpg.Connection, key: int) -> None:
+        """Wait for the lock, which ends with the transaction."""
+        await connection.execute(_QUERIES["acquire"], self, key)
+
+    async def try_acquire(self, connection: asyncpg.Connection, key: int) -> bool:
+        """Take the lock until the end of the transaction, unless another session holds it."""
+        return bool(await connection.fetchval(_QUERIES["try_acquire"], self, key))
+
+    async def share(self, connection: asyncpg.Connection, key: int) -> None:
+        """Wait for the lock; others may share it until the transaction ends.
+
+        Later statements of the transaction see the result of a transaction that held it alone.
+        """
+        await connection.execute(_QUERIES["share"], self, key)
+
+    @asynccontextmanager
+    async def holding(
+        self, connection: asyncpg.Connection, key: int, *, wait: bool = False
+    ) -> AsyncIterator[bool]:
+        """Hold the lock outside of any transaction; yields false if another session holds it.
+
+        ``wait`` polls until the lock is free. A session that queues in Postgres would delay an
+        index build that waits for all older statements.
+        """
+        is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
+        while wait and not is_held:
+            await asyncio.sleep(_POLL_SECONDS)
+            is_held = await connection.fetchval(_QUERIES["try_hold"], self, key)
+        try:
+            yield bool(is_held)
+        finally:
+            if is_held and not _is_lost(connection):
+                await connection.execute(_QUERIES["release"], self, key)
+
+    async def is_held(self, connection: asyncpg.Connection, key: int) -> bool:
+        """Return whether any session holds the lock, without acquiring it."""
+        return bool(await connection.fetchval(_QUERIES["is_held"], self, key))
+
+
+class HeldLock:
     """A lock that is held as long as its connection lives."""
 
-    def __init__(self, connection: asyncpg.Connection, project: str) -> None:
+    def __init__(self, connection: asyncpg.Connection, lost: str) -> None:
         self._connection = connection
-        self._project = project
-
-    @property
-    def is_lost(self) -> bool:
-        """Return whether the connection is known to be lost.
-
-        The pool takes back a connection that breaks.
-        """
-        try:
-            return bool(self._connection.is_closed())
-        except asyncpg.InterfaceError:
-            return True
+        self._lost = lost
 
     def check(self) -> None:
         """Raise Unavailable if the connection is known to be lost. Sends nothing to the server.
@@ -45,11 +106,8 @@ class ReplayLock:
         Raises:
             Unavailable: the connection is lost, and another process may hold the lock.
         """
-        if self.is_lost:
-            raise Unavailable(
-                f"the replay of {self._project} lost its lock because its connection to Postgres "
-                "broke; nothing was switched: run it again to resume it"
-            )
+        if _is_lost(self._connection):
+            raise Unavailable(self._lost)
 
     async def prove(self) -> None:
         """Make sure that the lock is held, by a query to the server.
@@ -62,62 +120,47 @@ class ReplayLock:
             await self._connection.fetchval(_QUERIES["ping"])
 
 
+def _is_lost(connection: asyncpg.Connection) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:
+        return True  # the pool has taken back a connection that broke
+
+
 @asynccontextmanager
-async def replay_lock(
-    database: Database, project: str, project_id: int
-) -> AsyncIterator[ReplayLock]:
+async def replay_lock(database: Database, project: str, project_id: int) -> AsyncIterator[HeldLock]:
     """Hold the project's replay lock, which is released however the process ends.
 
     Raises:
         UsageError: another process holds it.
         Unavailable: Postgres cannot be reached.
     """
-    async with database.connection() as connection:
-        if not await connection.fetchval(_QUERIES["try_hold"], LOCK_SPACE, project_id):
+    async with (
+        database.connection() as connection,
+        Lock.REPLAY.holding(connection, project_id) as is_held,
+    ):
+        if not is_held:
             raise UsageError(
                 f"project {project} is being replayed by another process: wait until that is done"
             )
-        lock = ReplayLock(connection, project)
-        try:
-            yield lock
-        finally:
-            if not lock.is_lost:
-                await connection.execute(_QUERIES["let_go"], LOCK_SPACE, project_id)
-
-
-_LOCK_SPACE = 0x48445241
-
-
-class ArchiverLock:
-    """A lock that is held as long as its connection is open."""
-
-    def __init__(self, connection: asyncpg.Connection) -> None:
-        self._connection = connection
-
-    async def check(self) -> None:
-        """Make sure that the lock is still held.
-
-        Raises:
-            asyncpg.PostgresError, asyncpg.InterfaceError, OSError: the connection and the lock are
-                lost; ``archiver_lock`` raises Unavailable for these errors.
-        """
-        await self._connection.execute("select 1")
+        yield HeldLock(
+            connection,
+            f"the replay of {project} lost its lock because its connection to Postgres "
+            "broke; nothing was switched: run it again to resume it",
+        )
 
 
 @asynccontextmanager
-async def archiver_lock(database: Database, deployment: str) -> AsyncIterator[ArchiverLock | None]:
+async def archiver_lock(database: Database, deployment: str) -> AsyncIterator[HeldLock | None]:
     """Hold the lock of a deployment (its stream prefix); yields None if another process holds it.
 
     Raises:
         Unavailable: Postgres cannot be reached, or the connection is lost.
     """
     key = zlib.crc32(deployment.encode()) & 0x7FFFFFFF
-    async with database.connection() as connection:
-        if not await connection.fetchval(_QUERIES["try_hold"], _LOCK_SPACE, key):
-            yield None
-            return
-        try:
-            yield ArchiverLock(connection)
-        finally:
-            if not connection.is_closed():
-                await connection.execute(_QUERIES["let_go"], _LOCK_SPACE, key)
+    async with (
+        database.connection() as connection,
+        Lock.ARCHIVER.holding(connection, key) as is_held,
+    ):
+        lost = "the archiver lost its lock because its connection to Postgres broke: it will retry"
+        yield HeldLock(connection, lost) if is_held else None

@@ -24,7 +24,7 @@ EVERY_AGENT = "*"
 """For maintenance (counting, merging): gives access to the private rows of all agents. No agent
 can have this name."""
 
-_QUERIES = named("database")
+_QUERIES = named("pool")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 5.0
 _IDLE_S = 300.0

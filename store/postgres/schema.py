@@ -18,13 +18,14 @@ from sqlalchemy.pool import NullPool
 
 from runtime.errors import Unavailable
 from store.postgres.connection import WriteConflict, connect, explained
+from store.postgres.locks import MIGRATION_LOCK
 from store.postgres.revision import check, head_revision, read_schema, refuse_flawed
 
 __all__ = ["check", "head_revision", "upgrade"]
 
 log = structlog.get_logger(__name__)
 
-_ONE_AT_A_TIME = text("select pg_advisory_xact_lock(7235171042)")
+_ONE_AT_A_TIME = text(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
 _LOCK_TIMEOUT = text("set local lock_timeout = '1s'")
 """A migration that waits for a table blocks every session that needs the table after it."""
 _TRIES = 40

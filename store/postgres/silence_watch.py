@@ -18,7 +18,7 @@ __all__ = ["SilenceWatch"]
 
 log = structlog.get_logger(__name__)
 
-_QUERIES = named("database")
+_QUERIES = named("pool")
 _PATIENCE_S = 0.3
 """Below ``store.generations.switch.LOCK_WAIT_MS``, so that a switch checks while it waits."""
 _INTERVAL_S = 0.5

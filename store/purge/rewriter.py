@@ -40,7 +40,7 @@ TABLES = (
 )
 """Tables with texts, or with data derived from texts."""
 
-_QUERIES = named("rewriting")
+_QUERIES = named("purge")
 _LOOK_EVERY_S = 0.5
 
 

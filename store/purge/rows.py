@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from events.positions import LogPosition
+from store.documents import ledger
 from store.generations.catalog import Generation
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.keyword.purge import PurgedWords, purge_words
-from store.search.maintenance import LOCK_SPACE
 
 __all__ = ["DeletedRows"]
 
-_QUERIES = named("purging")
-_MAINTENANCE = named("maintenance")
+_QUERIES = named("purge")
 _AT_ONCE = 5_000
 
 
@@ -33,7 +33,7 @@ class DeletedRows:
         """Drop postings of deleted chunks, and words that no remaining chunk has."""
         scope = self._project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
-            await connection.execute(_MAINTENANCE["lock"], LOCK_SPACE, generation.id)
+            await Lock.MAINTENANCE.acquire(connection, generation.id)
             return await purge_words(connection, generation.id)
 
     async def purge_vectors(self, generations: Sequence[Generation]) -> int:
@@ -51,12 +51,9 @@ class DeletedRows:
         return gone
 
     async def silence_rejections(self, log_positions: Collection[LogPosition]) -> int:
-        """Delete the reasons of rejections, by partition and position; return their number."""
-        partitions = [partition for _, partition in log_positions]
-        positions = [position for position, _ in log_positions]
+        """Delete the reasons of rejections; return their number."""
         async with self._database.scope(self._project_id) as connection:
-            query = _QUERIES["silence_rejections"]
-            return int(await connection.fetchval(query, self._project_id, partitions, positions))
+            return await ledger.silence_rejections(connection, self._project_id, log_positions)
 
     async def drop_contents(self, hashes: Collection[str]) -> int:
         """Drop contents that were published by reference, by hash (hex); return their number."""

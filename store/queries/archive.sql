@@ -1,17 +1,3 @@
--- name: lock_shared
--- For transactions that rely on archived contents: nothing is dropped until the transaction ends.
-select pg_advisory_xact_lock_shared($1::int, $2::int)
-
--- name: lock_exclusive
--- For transactions that drop archived contents: nothing is added until the transaction ends.
-select pg_advisory_xact_lock($1::int, $2::int)
-
--- name: try_compacting
-select pg_try_advisory_lock($1::int, $2::int)
-
--- name: stop_compacting
-select pg_advisory_unlock($1::int, $2::int)
-
 -- name: insert_segment
 insert into archive_segments (
     project_id, kind, path, sha256, size_bytes, raw_bytes, entries, first_position, last_position, created_at
@@ -111,22 +97,6 @@ select segment_id, path from archive_segments where project_id = $1 and retired_
 
 -- name: forget_segments
 delete from archive_segments where project_id = $1 and segment_id = any($2::bigint[])
-
--- name: rejected_places
--- Excludes changes that a live document results from: a replay applied them before the rejection.
-select l.partition, l.position
-from ledger l
-where
-    l.project_id = $1
-    and l.outcome = 'rejected'
-    and not exists (
-        select
-        from documents d
-        where d.generation_id = $2 and d.position = l.position and d.partition = l.partition
-    )
-
--- name: handled_position
-select min(position) from ledger where project_id = $1 and event_id = $2
 
 -- name: list_files
 select kind, path, sha256, entries

@@ -46,3 +46,11 @@ with gone as (
     returning 1
 )
 select count(*) from gone
+
+-- name: prepare_switch
+-- For this transaction: the timeout of the lock, the time for which its holder may be silent, and a
+-- commit that is on disk before it returns.
+select
+    set_config('lock_timeout', $1, true),
+    set_config('idle_in_transaction_session_timeout', $2, true),
+    set_config('synchronous_commit', 'on', true)

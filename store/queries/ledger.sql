@@ -1,11 +1,3 @@
--- name: applied
--- Claimant: the event that was applied from another position of the log, because it claimed this
--- one.
-select l.partition, l.position, l.detail ->> 'claimant' as claimant
-from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
-join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
-where l.outcome <> 'rejected'
-
 -- name: record
 insert into ledger as l (project_id, partition, position, event_id, outcome, published_at, detail)
 select $1, n.*
@@ -45,3 +37,67 @@ where p.partition is not null
 
 -- name: highest_revision
 select coalesce(max(revision), 0) from sources where project_id = $1
+
+-- name: first_handled
+select min(position) from ledger where project_id = $1
+
+-- name: first_positions
+-- First log position at which each event was handled; it may have been published again.
+select event_id, min(position) as position
+from ledger
+where project_id = $1 and event_id = any($2::text[])
+group by event_id
+
+-- name: ineffective
+-- Excludes changes that a live document results from: a replay applied them before the rejection.
+select l.partition, l.position
+from ledger l
+where
+    l.project_id = $1
+    and l.outcome = 'rejected'
+    and not exists (
+        select
+        from documents d
+        where d.generation_id = $2 and d.position = l.position and d.partition = l.partition
+    )
+
+-- name: rejected
+-- Log positions of the changes that were dead-lettered.
+select position, partition from ledger where project_id = $1 and outcome = 'rejected'
+
+-- name: verdicts
+-- Claimant: the event that was applied from another position of the log, because it claimed this
+-- one.
+select l.partition, l.position, l.outcome, l.detail ->> 'claimant' as claimant
+from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
+join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
+
+-- name: silence_rejections
+-- The reason of a rejection quotes the contents of the change.
+with silenced as (
+    update ledger l
+    set detail = null
+    from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
+    where
+        l.project_id = $1 and l.partition = n.partition and l.position = n.position
+        and l.outcome = 'rejected' and l.detail is not null
+    returning 1
+)
+select count(*)::int from silenced
+
+-- name: count_outcomes
+select outcome, count(*) as entries from ledger where project_id = $1 group by outcome
+
+-- name: freshness
+-- Only of the last changes, so that the figures are current.
+with last as (
+    select greatest(0, extract(epoch from handled_at - published_at) * 1000)::float8 as ms
+    from ledger
+    where project_id = $1 and outcome = 'indexed'
+    order by handled_at desc
+    limit 1000
+)
+select
+    percentile_cont(0.5) within group (order by ms) as p50_ms,
+    percentile_cont(0.99) within group (order by ms) as p99_ms
+from last

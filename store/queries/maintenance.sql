@@ -1,11 +1,3 @@
--- name: try_lock
--- One worker at a time maintains a generation; the lock ends with the transaction.
-select pg_try_advisory_xact_lock($1::int, $2::int)
-
--- name: lock
--- Waits for the lock, for callers that must do the work themselves.
-select pg_advisory_xact_lock($1::int, $2::int)
-
 -- name: count_writes
 -- Rows ever written to the tables that maintenance covers, as far as sessions have reported them.
 select sum(n_tup_ins + n_tup_upd + n_tup_del)::bigint

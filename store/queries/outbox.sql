@@ -41,13 +41,6 @@ limit $4
 -- name: bodies
 select event_id, event from outbox where project_id = $1 and event_id = any($2::text[])
 
--- name: handled
--- First log position at which the index has handled each event.
-select event_id, min(position) as position
-from ledger
-where project_id = $1 and event_id = any($2::text[])
-group by event_id
-
 -- name: drop
 -- Not by event id: an event with the same id and a valid signature may be in flight.
 delete from outbox o

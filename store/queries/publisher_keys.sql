@@ -12,10 +12,6 @@ returning key_id
 -- name: list
 select key_id, created_at, retired_at from publisher_keys order by created_at, key_id
 
--- name: lock
--- Serialises retirements; otherwise two of them at the same time could retire the last two keys.
-select pg_advisory_xact_lock($1, $2)
-
 -- name: retire
 -- The secret of a retired key is never needed again.
 update publisher_keys

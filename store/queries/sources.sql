@@ -1,7 +1,3 @@
--- name: lock
--- One registration per project at a time, so that two cannot take the same name.
-select pg_advisory_xact_lock(1212436051, $1)
-
 -- name: conflicting
 -- Another source that has the name.
 select id, name from sources where project_id = $1 and name = $2 and id <> $3

@@ -133,9 +133,3 @@ select
     set_config('maintenance_work_mem', '512MB', true),
     set_config('max_parallel_maintenance_workers', '0', true),
     set_config('lock_timeout', $1, true)
-
--- name: try_lock
-select pg_try_advisory_lock($1::int, $2::int)
-
--- name: unlock
-select pg_advisory_unlock($1::int, $2::int)

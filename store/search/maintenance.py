@@ -18,6 +18,7 @@ import structlog
 
 from store.generations import catalog
 from store.generations.catalog import Generation
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.activity import Activity
@@ -30,15 +31,13 @@ from store.search.keyword.segment_merge import (
 )
 from store.search.vector_indexes import VectorIndexes
 
-__all__ = ["EXACT_CHUNKS", "LOCK_SPACE", "Maintenance"]
+__all__ = ["EXACT_CHUNKS", "Maintenance"]
 
 log = structlog.get_logger(__name__)
 
 EXACT_CHUNKS = 10_000
 INTERVAL = timedelta(seconds=2)
 SWEEP_INTERVAL = timedelta(minutes=5)
-LOCK_SPACE = 0x48444B57
-"""Space of the advisory locks that prevent concurrent maintenance of one generation."""
 
 _QUERIES = named("maintenance")
 _ANALYZE_TIMEOUT_S = 60.0
@@ -169,8 +168,8 @@ class Maintenance:
         """Begin a transaction with the maintenance lock; yields None if another one holds it."""
         scope = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
-            locked = await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, generation.id)
-            yield connection if locked else None
+            is_held = await Lock.MAINTENANCE.try_acquire(connection, generation.id)
+            yield connection if is_held else None
 
     def _sweep_is_due(self, generation: Generation) -> bool:
         now = _Swept(generation.id, monotonic())

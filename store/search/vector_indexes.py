@@ -7,7 +7,6 @@ writers are not blocked. Without it, a function of the owner builds the index an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ import structlog
 
 from runtime.errors import Unavailable
 from store.postgres.connection import connect, explained
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.activity import waiting_projects
 
-__all__ = ["LOCK_SPACE", "Inflow", "VectorIndexes"]
+__all__ = ["Inflow", "VectorIndexes"]
 
 log = structlog.get_logger(__name__)
 
@@ -46,14 +46,9 @@ next import may follow at once."""
 MAX_POURING_TAIL = 100_000
 """Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
-LOCK_SPACE = 0x48445645
-"""Space of the advisory locks that builders of indexes hold, by generation."""
-
 _ANY_GENERATION = 0
 """Lock that every builder holds: two CONCURRENTLY commands on one table may wait for each other,
 and Postgres aborts one of them as a deadlock."""
-
-_POLL_SECONDS = 0.25
 
 _BUILD_TIMEOUT_S = 6 * 3600.0
 _LOCK_TIMEOUT = "3s"
@@ -229,26 +224,16 @@ class VectorIndexes:
     @asynccontextmanager
     async def _locks(self, generation_id: int, *, wait: bool) -> AsyncIterator[bool]:
         """Hold advisory locks outside of any transaction; an open one would delay the build."""
-        async with self._database.connection() as connection:
-            held: list[int] = []
-            try:
-                for key, patient in ((generation_id, False), (_ANY_GENERATION, wait)):
-                    if not await _take(connection, key, wait=patient):
-                        break
-                    held.append(key)
-                yield _ANY_GENERATION in held
-            finally:
-                for key in held:
-                    await connection.execute(_QUERIES["unlock"], LOCK_SPACE, key)
-
-
-async def _take(connection: asyncpg.Connection, key: int, *, wait: bool) -> bool:
-    """Acquire a lock by polling; queueing for it in Postgres would delay the build it waits for."""
-    while not await connection.fetchval(_QUERIES["try_lock"], LOCK_SPACE, key):
-        if not wait:
-            return False
-        await asyncio.sleep(_POLL_SECONDS)
-    return True
+        async with (
+            self._database.connection() as connection,
+            Lock.VECTOR_INDEX.holding(connection, generation_id) as is_held,
+        ):
+            if not is_held:
+                yield False
+                return
+            any_generation = Lock.VECTOR_INDEX.holding(connection, _ANY_GENERATION, wait=wait)
+            async with any_generation as is_alone:
+                yield is_alone
 
 
 class _Builder:

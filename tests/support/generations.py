@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from store.generations.catalog import Recipe
-from store.generations.switch import SWITCH
+from store.postgres.locks import Lock
 from tests.support.databases import Database
 
 __all__ = ["Switchboard", "switchboard"]
@@ -26,7 +26,7 @@ class Switchboard:
         """Replace the live generation by an empty one; returns its id."""
         async with self._connection.transaction():
             await self._connection.execute(
-                "select pg_advisory_xact_lock($1, $2)", SWITCH, self._project_id
+                "select pg_advisory_xact_lock($1, $2)", Lock.SWITCH, self._project_id
             )
             await self._connection.execute(
                 "update generations set state = 'former' where project_id = $1 and state = 'live'",

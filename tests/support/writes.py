@@ -12,7 +12,7 @@ import asyncpg
 import numpy as np
 
 from store.generations.catalog import Generation, Recipe
-from store.generations.switch import SWITCH
+from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT
 from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
@@ -116,7 +116,7 @@ async def switch(database: WorkerDatabase, generation: Generation) -> None:
     """Make a generation the live one, as a replay does once it has caught up."""
     async with database.scope(generation.project_id) as connection:
         await connection.execute(
-            "select pg_advisory_xact_lock($1, $2)", SWITCH, generation.project_id
+            "select pg_advisory_xact_lock($1, $2)", Lock.SWITCH, generation.project_id
         )
         await connection.execute("update generations set state = 'former' where state = 'live'")
         await connection.execute(

@@ -12,8 +12,8 @@ from processors.doctor.stream_snapshot import INDEXER
 from processors.replay.fold import LastChange
 from store.documents import pending
 from store.documents.digests import StoredDigest
+from store.documents.ledger import outcomes_of
 from store.inspection.postings import chunk_owners, survey_postings
-from store.inspection.snapshot import outcomes_of
 from store.inspection.vectors import find_index_flaws, find_vector_flaws
 
 __all__ = [

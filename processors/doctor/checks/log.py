@@ -16,8 +16,9 @@ from processors.doctor.findings import Drift, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER, StreamEntry
 from processors.recipes import differing, replay_command
 from runtime.errors import MalformedEvent, SignatureRefused
+from store.documents.ledger import first_handled, outcomes_of
 from store.generations.catalog import Generation
-from store.inspection.snapshot import first_handled, is_being_replayed, outcomes_of, stuck_outbox
+from store.inspection.snapshot import is_being_replayed, stuck_outbox
 
 __all__ = [
     "find_generation_drifts",

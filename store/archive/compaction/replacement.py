@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from runtime.errors import Unavailable
-from store.archive.index import LOCK_SPACE, NewFile, insert_file, span_columns
+from store.archive.index import NewFile, insert_file, span_columns
+from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
 __all__ = ["NewcomersInTheWay", "Replacing"]
 
-_COMPACTING_SPACE = 0x48444350
 _QUERIES = named("archive")
 
 
@@ -31,14 +31,11 @@ class Replacing:
     @asynccontextmanager
     async def alone(self, project_id: int) -> AsyncIterator[bool]:
         """Hold the project's compaction lock; yields false if another process holds it."""
-        async with self._database.connection() as connection:
-            lock = _COMPACTING_SPACE, project_id
-            mine = bool(await connection.fetchval(_QUERIES["try_compacting"], *lock))
-            try:
-                yield mine
-            finally:
-                if mine and not connection.is_closed():
-                    await connection.execute(_QUERIES["stop_compacting"], *lock)
+        async with (
+            self._database.connection() as connection,
+            Lock.COMPACTION.holding(connection, project_id) as is_held,
+        ):
+            yield is_held
 
     async def events(
         self,
@@ -72,7 +69,7 @@ class Replacing:
             NewcomersInTheWay: there are new files of events; nothing is changed.
         """
         async with self._database.scope(project_id) as connection:
-            await connection.execute(_QUERIES["lock_exclusive"], LOCK_SPACE, project_id)
+            await Lock.ARCHIVED_CONTENTS.acquire(connection, project_id)
             if events is not None:
                 await _check_newcomers(connection, project_id, events)
             freed = await _retire(connection, project_id, old) - _size(new)

@@ -14,7 +14,7 @@ from store.search.keyword.segments import decode_inline
 
 __all__ = ["PurgedWords", "purge_words"]
 
-_QUERIES = named("purging")
+_QUERIES = named("purge")
 
 
 @dataclass(frozen=True, slots=True)

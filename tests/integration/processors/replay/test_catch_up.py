@@ -17,7 +17,7 @@ from events.names import Lane
 from processors.replay.generations import generation_before, return_to
 from processors.replay.verification import NotSwitched
 from store.generations.document_positions import DocumentPosition, DocumentPositions
-from store.generations.switch import SWITCH
+from store.postgres.locks import Lock
 from tests.support.databases import Database
 from tests.support.replays import HASHING, generation_states, notes, replay, rows, tools
 from tests.support.running import Headrace, headrace
@@ -97,7 +97,9 @@ async def test_a_switch_waits_for_no_writer_for_long(redis_url: str, database: D
         await notes(worker)
         holder = await asyncpg.connect(database.owner_url)
         await holder.execute("begin")
-        await holder.execute("select pg_advisory_xact_lock_shared($1, id) from projects", SWITCH)
+        await holder.execute(
+            "select pg_advisory_xact_lock_shared($1, id) from projects", Lock.SWITCH
+        )
         with capture_logs() as lines:
             work = asyncio.create_task(replay(opened))
             await eventually(

@@ -13,7 +13,7 @@ from processors.replay.tools import Tools
 from runtime.errors import Unavailable
 from store.generations.switch import exclusive
 from store.postgres.connection import WriteConflict
-from store.postgres.locks import LOCK_SPACE
+from store.postgres.locks import Lock
 from store.postgres.pool import Database as WorkerDatabase
 from tests.support.databases import Database
 from tests.support.replays import (
@@ -29,7 +29,7 @@ from tests.support.running import headrace
 
 CUT_OFF = f"""
     select pg_terminate_backend(pid, 60_000) from pg_locks
-    where locktype = 'advisory' and classid = {LOCK_SPACE} and $1 > 0
+    where locktype = 'advisory' and classid = {Lock.REPLAY} and $1 > 0
         and database = (select oid from pg_database where datname = current_database())
 """  # noqa: S608 - a number of our own
 """Ends the session and waits for its end, so that the next use of the connection fails."""

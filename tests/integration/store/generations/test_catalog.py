@@ -11,7 +11,8 @@ from events.models import Filters
 from events.positions import LogPosition
 from runtime.errors import UsageError
 from store.generations.catalog import Generation, Recipe
-from store.generations.switch import SWITCH, GenerationMoved
+from store.generations.switch import GenerationMoved
+from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
 from store.search.maintenance import Maintenance
 from store.search.search import Search
@@ -130,7 +131,9 @@ async def test_a_change_waits_for_a_switch_and_goes_by_it(
     other = await add_generation(worker, store, "alpha")
     write = document_write("a", 10, ["a"], generation_id=former.id if prepared else 0)
     async with worker.scope(former.project_id) as switching:
-        await switching.execute("select pg_advisory_xact_lock($1, $2)", SWITCH, former.project_id)
+        await switching.execute(
+            "select pg_advisory_xact_lock($1, $2)", Lock.SWITCH, former.project_id
+        )
         applying = asyncio.create_task(store.apply([write]))
         await _somebody_waits_for_a_lock(worker)
         await switching.execute("update generations set state = 'former' where state = 'live'")

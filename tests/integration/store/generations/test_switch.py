@@ -10,8 +10,9 @@ import pytest
 from runtime.errors import Unavailable
 from store.generations import switch as switching
 from store.generations.catalog import Generation, begin
-from store.generations.switch import exclusive, switch, switch_lock_shared
+from store.generations.switch import exclusive, switch
 from store.postgres.connection import WriteConflict
+from store.postgres.locks import Lock
 from store.postgres.pool import Database as WorkerDatabase
 from store.store import Store
 from tests.support.databases import Database
@@ -61,12 +62,12 @@ async def test_a_switch_gives_up_its_place_before_writers(
     database, generation, _ = live
     monkeypatch.setattr(switching, "LOCK_WAIT_MS", 100)
     async with database.scope(generation.project_id) as writer:
-        await switch_lock_shared(writer, generation.project_id)
+        await Lock.SWITCH.share(writer, generation.project_id)
         with pytest.raises(WriteConflict):
             async with exclusive(database, generation.project_id):
                 pytest.fail("two hold the lock")
         async with database.scope(generation.project_id) as second:
-            await asyncio.wait_for(switch_lock_shared(second, generation.project_id), 5)
+            await asyncio.wait_for(Lock.SWITCH.share(second, generation.project_id), 5)
 
 
 async def test_a_switch_needs_both_generations_as_they_were(live: Stage) -> None:

@@ -27,9 +27,6 @@ select
 from pg_roles
 where rolname = current_user
 
--- name: first_handled
-select min(position) from ledger where project_id = $1
-
 -- name: stuck_outbox
 select event_id
 from outbox
@@ -172,16 +169,3 @@ select position, partition, source_id, source_revision
 from documents
 where generation_id = $1 and agent = $2 and uri = $3
 for update
-
--- name: is_held
--- True if a session holds the advisory lock of two numbers in this database.
-select exists (
-    select
-    from pg_locks
-    where
-        locktype = 'advisory'
-        and classid = $1::bigint::oid
-        and objid = $2::int::oid
-        and objsubid = 2
-        and database = (select oid from pg_database where datname = current_database())
-)

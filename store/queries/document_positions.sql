@@ -49,22 +49,6 @@ join document_collections m on m.generation_id = d.generation_id and m.document_
 join collections c on c.generation_id = m.generation_id and c.id = m.collection_id
 where d.generation_id = $1 and c.name = $2
 
--- name: rejected
--- Log positions of the changes that were dead-lettered.
-select position, partition from ledger where project_id = $1 and outcome = 'rejected'
-
--- name: outcomes_at
--- Ledger outcomes of some changes.
-select l.position, l.partition, l.outcome
-from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
-join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
-
--- name: verdicts_at
--- The same, with the event that was applied from another position because it claimed this one.
-select l.position, l.partition, l.outcome, l.detail ->> 'claimant' as claimant
-from unnest($2::bigint[], $3::smallint[]) as n (position, partition)
-join ledger l on l.project_id = $1 and l.partition = n.partition and l.position = n.position
-
 -- name: sizes
 -- Number of documents, not deleted, and of chunks.
 select

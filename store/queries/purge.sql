@@ -33,19 +33,6 @@ with gone as (
 )
 select count(*)::int from gone
 
--- name: silence_rejections
--- The reason of a rejection quotes the contents of the change.
-with silenced as (
-    update ledger l
-    set detail = null
-    from unnest($2::smallint[], $3::bigint[]) as n (partition, position)
-    where
-        l.project_id = $1 and l.partition = n.partition and l.position = n.position
-        and l.outcome = 'rejected' and l.detail is not null
-    returning 1
-)
-select count(*)::int from silenced
-
 -- name: drop_contents
 with gone as (
     delete from contents where project_id = $1 and sha256 = any ($2::bytea[])
@@ -69,3 +56,29 @@ select count(*)::int
 from documents d
 join chunks c on c.generation_id = d.generation_id and c.document_id = d.id
 where d.generation_id = $1 and d.agent = $2 and d.uri = any ($3::text[])
+
+-- name: foreign_tables
+-- The tables among $1 that the current user may not vacuum.
+select c.relname
+from pg_class c
+where
+    c.relnamespace = 'public'::regnamespace
+    and c.relname = any ($1::text[])
+    and not pg_has_role(current_user, c.relowner, 'usage')
+
+-- name: wal_files
+select count(*)::int from pg_ls_waldir()
+
+-- name: next_wal_file
+-- The message ensures that the file is not empty: Postgres does not switch from an empty file.
+select pg_switch_wal(), pg_logical_emit_message(false, 'headrace', 'purge')
+
+-- name: wal_keepers
+-- Settings that retain written log, or copy it elsewhere.
+select
+    (select count(*)::int from pg_replication_slots) as slots,
+    current_setting('archive_mode') <> 'off' as archives
+
+-- name: forget_statistics
+-- ANALYZE keeps the samples of a table that has no rows any more.
+delete from pg_statistic where starelid = any ($1::text[]::regclass[])
