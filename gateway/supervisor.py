@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError, HeadraceError
 
-__all__ = ["Backoff", "Part", "Supervisor"]
+__all__ = ["Part", "Restarts", "Supervisor"]
 
+_BACKOFF = Backoff(timedelta(seconds=0.5), timedelta(seconds=15), jitter=0)
 _WATCH_SECONDS = 0.2
 _LOG_CHECK_LOOKS = 300
 
@@ -38,20 +40,15 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
-    """Delays between restarts, doubled after each failure.
+class Restarts:
+    """Delays between restarts of a part, and their limit.
 
     After ``most`` failures without ``steady`` time between them, there is no further attempt.
     """
 
-    first: timedelta = timedelta(seconds=0.5)
-    longest: timedelta = timedelta(seconds=15)
+    backoff: Backoff = _BACKOFF
     most: int = 8
     steady: timedelta = timedelta(minutes=1)
-
-    def wait_seconds(self, failures: int) -> float:
-        """Delay after ``failures`` earlier failures."""
-        return min(self.first * (1 << failures), self.longest).total_seconds()
 
 
 class Supervisor:
@@ -65,14 +62,14 @@ class Supervisor:
         servers: Sequence[Part],
         workers: Sequence[Part],
         say: Callable[[str], None],
-        backoff: Backoff | None = None,
+        restarts: Restarts | None = None,
     ) -> None:
         self._servers = {server.name: asyncio.Event() for server in servers}
         for ready in self._servers.values():
             ready.set()
         self._parts = [*servers, *workers]
         self._say = say
-        self._backoff = backoff or Backoff()
+        self._restarts = restarts or Restarts()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the parts running until ``stop`` is set.
@@ -97,7 +94,7 @@ class Supervisor:
         while True:
             began = now()
             await _end_of(part)
-            if now() - began >= self._backoff.steady.total_seconds():
+            if now() - began >= self._restarts.steady.total_seconds():
                 failures = 0
             ready = self._servers.get(part.name)
             if ready is not None:
@@ -110,11 +107,11 @@ class Supervisor:
         """Restart a part until it runs; returns the number of its consecutive failures."""
         reason = part.ending()
         while True:
-            if failures >= self._backoff.most:
+            if failures >= self._restarts.most:
                 raise ConfigurationError(
                     f"{part.name} failed {failures + 1} times in a row; last reason: {reason}"
                 )
-            wait = self._backoff.wait_seconds(failures)
+            wait = self._restarts.backoff.delay(failures).total_seconds()
             failures += 1
             self._say(f"{reason}; next start in {wait:g} s")
             await asyncio.sleep(wait)

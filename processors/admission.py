@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from events.positions import LogPosition
 from events.signatures import Keys
@@ -15,6 +15,7 @@ from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
 from store.documents.ledger import Verdict
 from store.generations.document_positions import DocumentPositions
+from store.postgres.ttl_cache import TTLCache
 from store.projects import Projects
 
 __all__ = ["Admission", "Decision", "KeyRing", "Signed"]
@@ -39,18 +40,12 @@ class Signed(Protocol):
         """Signature as received. It is None if the event has none."""
 
 
-class _Read(NamedTuple):
-    keys: Keys
-    at: float
-
-
 class KeyRing:
     """Cache of the projects' keys, read again every two seconds and before an event is refused."""
 
     def __init__(self, read: ReadKeys, fresh_for: timedelta = FRESH_FOR) -> None:
         self._read = read
-        self._fresh_for = fresh_for.total_seconds()
-        self._known: dict[str, _Read] = {}
+        self._keys: TTLCache[str, Keys] = TTLCache(fresh_for.total_seconds(), _MOST_PROJECTS)
 
     async def refusals(
         self, project: str, events: Sequence[Signed]
@@ -60,20 +55,17 @@ class KeyRing:
         Raises:
             Unavailable: the keys cannot be read.
         """
-        cached = self._known.get(project)
-        is_fresh = cached is not None and monotonic() - cached.at < self._fresh_for
-        keys = cached.keys if cached is not None and is_fresh else await self._renew(project)
+        cached = self._keys.get(project)
+        keys = await self._renew(project) if cached is None else cached
         refusals = _refusals(keys, events)
-        if is_fresh and any(refusals):
+        if cached is not None and any(refusals):
             refusals = _refusals(await self._renew(project), events)
         return refusals
 
     async def _renew(self, project: str) -> Keys:
         began = monotonic()
         keys = await self._read(project)
-        if len(self._known) >= _MOST_PROJECTS:
-            self._known.clear()
-        self._known[project] = _Read(keys, began)
+        self._keys.put(project, keys, at=began)
         return keys
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import secrets
@@ -20,6 +19,7 @@ from events.heartbeats import Heartbeats
 from events.transport import App
 from processors.embedders import Embedders
 from runtime import metrics
+from runtime.lifespan import wait_or_stop
 from runtime.process_health import LoopLag, memory_bytes
 
 __all__ = ["BEAT_EVERY", "HeartbeatSender", "WorkerState"]
@@ -93,9 +93,7 @@ class HeartbeatSender:
                 if beats % _FORGET_EVERY_BEATS == 0:
                     await self._try(self._heartbeats.forget)
                 beats += 1
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(BEAT_EVERY.total_seconds()):
-                        await stop.wait()
+                await wait_or_stop(stop, BEAT_EVERY)
         finally:
             watching.cancel()
         await self._try(lambda: self._heartbeats.leave(self._name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import partial
@@ -25,7 +24,7 @@ from processors.wiring.archiver import archiving_of
 from processors.wiring.servers import deployment_watch, open_servers
 from processors.wiring.worker import WAITING_PER_WORKING, Services, open_services
 from runtime.errors import HeadraceError
-from runtime.lifespan import OwnedTasks
+from runtime.lifespan import OwnedTasks, wait_or_stop
 from runtime.settings import Settings
 from store.postgres.roles import ANSWERER, WORKER
 from store.postgres.schema_watch import SchemaWatch
@@ -201,5 +200,4 @@ async def _trim(services: Services, stop: asyncio.Event) -> None:
             await services.trim()
         except (HeadraceError, RedisError) as error:
             log.warning("queries.trim_failed", error=str(error))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), TRIM_EVERY.total_seconds())
+        await wait_or_stop(stop, TRIM_EVERY)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 import uvloop
 
-__all__ = ["OwnedTasks", "run", "stop_on_signals"]
+__all__ = ["OwnedTasks", "run", "stop_on_signals", "wait_or_stop"]
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -59,6 +59,14 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+
+
+async def wait_or_stop(stop: asyncio.Event, interval: timedelta) -> bool:
+    """Wait for ``interval``, or until ``stop`` is set; return whether it is set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(interval.total_seconds()):
+            await stop.wait()
+    return stop.is_set()
 
 
 class OwnedTasks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import resource
@@ -12,10 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from runtime import metrics
+from runtime.lifespan import wait_or_stop
 
 __all__ = ["LoopLag", "memory_bytes", "processor_seconds", "settle_heap"]
 
-_LOOK_EVERY = timedelta(milliseconds=100)
+_INTERVAL = timedelta(milliseconds=100)
 _STATM = Path("/proc/self/statm")
 
 
@@ -56,10 +56,8 @@ class LoopLag:
         now = asyncio.get_running_loop().time
         while not stop.is_set():
             begun = now()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY.total_seconds()):
-                    await stop.wait()
-            lag = max(0.0, now() - begun - _LOOK_EVERY.total_seconds())
+            await wait_or_stop(stop, _INTERVAL)
+            lag = max(0.0, now() - begun - _INTERVAL.total_seconds())
             self._longest = max(self._longest, lag)
             metrics.LOOP_LAG_SECONDS.observe(lag)
 

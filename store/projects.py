@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from time import monotonic
 
 from runtime.errors import ConfigurationError, UsageError
 from store.generations.catalog import Recipe
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
+from store.postgres.ttl_cache import TTLCache
 
 __all__ = ["REMEMBERED", "Models", "Projects", "unknown_project"]
 
@@ -36,17 +36,16 @@ class Projects:
     def __init__(self, database: Database, recipe: Recipe | None = None) -> None:
         self._database = database
         self._recipe = recipe
-        self._ids: dict[str, tuple[int, float]] = {}
+        self._ids: TTLCache[str, int] = TTLCache(REMEMBERED.total_seconds())
 
     async def find(self, name: str) -> int | None:
         """The project's id. Returns None if the project does not exist."""
-        remembered, until = self._ids.get(name, (None, 0.0))
-        if remembered is not None and monotonic() < until:
-            return remembered
+        cached = self._ids.get(name)
+        if cached is not None:
+            return cached
         async with self._database.connection() as connection:
             project_id: int | None = await connection.fetchval(_QUERIES["find_project"], name)
         if project_id is None:
-            self._ids.pop(name, None)
             return None
         return self._remember(name, project_id)
 
@@ -87,7 +86,7 @@ class Projects:
         return self._remember(name, created)
 
     def _remember(self, name: str, project_id: int) -> int:
-        self._ids[name] = project_id, monotonic() + REMEMBERED.total_seconds()
+        self._ids.put(name, project_id)
         return project_id
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from events.models import ContentReference, Problem
 from events.positions import LogPosition
+from runtime.backoff import Backoff
 from runtime.errors import Unavailable, UnsupportedContent
 from store import statistics
 from store.documents import contents, embeddings, ledger
@@ -34,6 +36,7 @@ Change = tuple[str, LogPosition]
 """Project and log position of a change."""
 
 _MAX_TRIES = 6
+_BACKOFF = Backoff(timedelta(milliseconds=10), timedelta(seconds=1))
 
 
 class Store:
@@ -286,5 +289,5 @@ async def _insist(
             return await attempt()
         except WriteConflict as error:
             log.info("write.conflict", target=target, tried=tried, error=str(error))
-            await asyncio.sleep(0.01 * 2**tried)
+            await asyncio.sleep(_BACKOFF.delay(tried).total_seconds())
     raise Unavailable(f"write conflict on {target} after {_MAX_TRIES} attempts; try again")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
 from events.server.connection import redis_errors
+from runtime.backoff import Backoff
 from runtime.errors import Unavailable
 
 __all__ = ["PATIENCE", "retrying"]
 
 PATIENCE = timedelta(seconds=10)
-_FIRST_DELAY_SECONDS = 0.05
-_LONGEST_DELAY_SECONDS = 1.0
+_BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=1))
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -34,15 +33,16 @@ async def retrying(
         LogFull, ConfigurationError: see ``redis_errors``; these are not retried.
     """
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
-    delay_seconds = _FIRST_DELAY_SECONDS
+    failures = 0
     while True:
         try:
             with redis_errors():
                 return await operation()
         except Unavailable as error:
+            delay_seconds = _BACKOFF.delay(failures).total_seconds()
             if asyncio.get_running_loop().time() + delay_seconds > deadline:
                 raise
             values = {"error": str(error), "delay_seconds": delay_seconds}
             log.warning("redis.retry", extra=values)
-        await asyncio.sleep(delay_seconds * random.uniform(0.5, 1))  # noqa: S311 - jitter only
-        delay_seconds = min(2 * delay_seconds, _LONGEST_DELAY_SECONDS)
+        await asyncio.sleep(delay_seconds)
+        failures += 1

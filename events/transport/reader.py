@@ -15,13 +15,14 @@ from events.transport.consumer_group import Claimed, is_group_missing
 from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
 from events.transport.subscription import Subscription
+from runtime.backoff import Backoff
+from runtime.lifespan import wait_or_stop
 
 __all__ = ["Reader"]
 
 log = structlog.get_logger(__name__)
 
-_FIRST_PAUSE = timedelta(milliseconds=50)
-_LONGEST_PAUSE = timedelta(seconds=3)
+_BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=3))
 
 Deliver = Callable[[InFlightEntry], Awaitable[None]]
 
@@ -52,7 +53,7 @@ class Reader:
         self._own_drained = False
         self._next_claim = 0.0
         self._next_tidying = 0.0
-        self._pause = _FIRST_PAUSE
+        self._failures = 0
 
     def stop(self) -> None:
         """End after the read in flight."""
@@ -64,7 +65,7 @@ class Reader:
         while not self._stopping.is_set():
             try:
                 await self._step()
-                self._pause = _FIRST_PAUSE
+                self._failures = 0
             except (RedisError, OSError) as error:
                 await self._recover(error)
 
@@ -135,12 +136,5 @@ class Reader:
         else:
             statistics.read_errors += 1
             log.warning("reading.failed", stream=self._group.stream, error=str(error))
-        await self._sleep(self._pause)
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-
-    async def _sleep(self, pause: timedelta) -> None:
-        try:
-            async with asyncio.timeout(pause.total_seconds()):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
+        await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
+        self._failures += 1

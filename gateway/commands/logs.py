@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -14,12 +14,13 @@ from gateway.background import LogTail, log_files
 from gateway.output import printable
 from gateway.session import run_service
 from runtime.errors import UsageError
+from runtime.lifespan import wait_or_stop
 from runtime.secrets import masked
 from runtime.settings import Settings
 
 __all__ = ["Part", "command"]
 
-_FOLLOW_SECONDS = 0.3
+_FOLLOW_INTERVAL = timedelta(seconds=0.3)
 
 
 class Part(StrEnum):
@@ -61,8 +62,7 @@ async def _show(
         _print(name, tail.last(count), several=len(tails) > 1)
     while follow and not stop.is_set():
         _print_new(tails)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _FOLLOW_SECONDS)
+        await wait_or_stop(stop, _FOLLOW_INTERVAL)
 
 
 def _print_new(tails: Mapping[str, LogTail]) -> None:

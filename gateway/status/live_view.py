@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from gateway.output import print_json, printable, table
 from runtime.errors import Retryable
+from runtime.lifespan import wait_or_stop
 
 __all__ = ["Rates", "line", "live_tables", "watch"]
 
@@ -41,9 +41,7 @@ async def _repeat(look: Look, every: timedelta, stop: asyncio.Event, show: Show)
     rates = Rates()
     while not stop.is_set():
         show(await _seen(look, rates))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(every.total_seconds()):
-                await stop.wait()
+        await wait_or_stop(stop, every)
 
 
 async def _seen(look: Look, rates: Rates) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +12,7 @@ from events.models import Query
 from events.positions import LogPosition
 from runtime import metrics
 from runtime.errors import WorkerEnding
+from runtime.lifespan import wait_or_stop
 from store.documents.pending import PendingVectors
 from store.store import Change, Store
 
@@ -101,17 +101,12 @@ class Freshness:
         give_up = monotonic() + patience.total_seconds()
         pause = FIRST_POLL_SECONDS
         while monotonic() + pause <= give_up:
-            await self._pause(pause)
+            if await wait_or_stop(self._ending, timedelta(seconds=pause)):
+                raise WorkerEnding("this worker is shutting down: another one answers the question")
             if await self._is_applied(key, vectors=vectors):
                 return True
             pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
         return False
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._ending.wait()
-            raise WorkerEnding("this worker is shutting down: another one answers the question")
 
     async def _current_watermark(self) -> dict[str, str]:
         async with self._reading:

@@ -16,13 +16,15 @@ from events.streams.changes import StreamedChange
 from processors.admission import Admission, Decision
 from processors.archiving.consumer import LogGroup, entry_ids_of, sort_out
 from runtime import metrics
+from runtime.backoff import Backoff
 from runtime.errors import HeadraceError, SignatureRefused
+from runtime.lifespan import wait_or_stop
 from store.archive import Archive
 from store.outbox import PostgresOutbox
 from store.postgres.locks import HeldLock, archiver_lock
 from store.postgres.pool import Database
 
-__all__ = ["Archiver", "Intake", "pause"]
+__all__ = ["Archiver", "Intake"]
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +32,7 @@ PATIENCE = timedelta(seconds=1)
 """Longest time for which changes are collected, so that files are few and large."""
 
 _RIVAL_PAUSE = timedelta(seconds=2)
-_FIRST_PAUSE = timedelta(seconds=1)
-_LONGEST_PAUSE = timedelta(seconds=30)
+_BACKOFF = Backoff(timedelta(seconds=1), timedelta(seconds=30))
 
 
 class Archiver:
@@ -71,7 +72,7 @@ class Archiver:
             except Exception as error:  # noqa: BLE001 - a failing archive must not end the worker
                 await self._wait_out(error, stop)
             else:
-                await pause(stop, _RIVAL_PAUSE)
+                await wait_or_stop(stop, _RIVAL_PAUSE)
 
     async def _serve(self, lock: HeldLock, stop: asyncio.Event) -> None:
         self.is_active = True
@@ -85,7 +86,7 @@ class Archiver:
                 is_full = await self.archive_batch()
                 self._failures = 0
                 if not is_full:
-                    await pause(stop, self._patience)
+                    await wait_or_stop(stop, self._patience)
         finally:
             self.is_active = False
 
@@ -128,18 +129,8 @@ class Archiver:
         metrics.ARCHIVE_FAILURES.inc()
         trace = None if isinstance(error, HeadraceError) else error
         log.error("archiver.failed", error=str(error) or repr(error), exc_info=trace)
-        doubled = _FIRST_PAUSE * 2 ** min(self._failures, 10)
+        await wait_or_stop(stop, _BACKOFF.delay(self._failures))
         self._failures += 1
-        await pause(stop, min(doubled, _LONGEST_PAUSE))
-
-
-async def pause(stop: asyncio.Event, length: timedelta) -> None:
-    """Wait for ``length``, or until ``stop`` is set."""
-    try:
-        async with asyncio.timeout(length.total_seconds()):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 class Intake:

@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 from events.client.republisher import Republishing, Trace, is_lost
 from events.outbox import AssignedPosition, WaitingEvent
 from events.positions import LogPosition
-from processors.archiving.archiver import pause
 from runtime import metrics
 from runtime.errors import HeadraceError
+from runtime.lifespan import wait_or_stop
 from store.outbox import PostgresOutbox
 
 __all__ = ["OutboxRelay"]
@@ -54,7 +54,7 @@ class OutboxRelay:
     async def run(self, stop: asyncio.Event, is_active: Callable[[], bool] = lambda: True) -> None:
         """Scan regularly until ``stop`` is set; failures are logged, and the next scan retries."""
         while not stop.is_set():
-            await pause(stop, await self._turn() if is_active() else _WHILE_INACTIVE)
+            await wait_or_stop(stop, await self._turn() if is_active() else _WHILE_INACTIVE)
 
     async def _turn(self) -> timedelta:
         """Scan once; return how long to rest afterwards."""

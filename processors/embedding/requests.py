@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -18,6 +17,7 @@ from events.streams.backlog import read_backlog
 from events.streams.chunked import ChunkedStreams
 from events.streams.trim import trim_chunked
 from runtime.errors import HeadraceError
+from runtime.lifespan import wait_or_stop
 from store.documents.pending import PendingDocument, PendingVectors
 from store.generations.catalog import Generation
 
@@ -49,8 +49,7 @@ class VectorRequests:
                 await self.repair(overdue)
             except (HeadraceError, RedisError) as error:
                 log.warning("vector_requests.failed", error=str(error))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), overdue.total_seconds())
+            await wait_or_stop(stop, overdue)
 
     async def repair(self, older_than: timedelta) -> int:
         """Request vectors that no entry of the streams asks for; return the number of documents.

@@ -7,6 +7,7 @@ import contextlib
 from datetime import timedelta
 
 from runtime.errors import OperatorError, Unavailable
+from runtime.lifespan import wait_or_stop
 from store.postgres.pool import Database
 from store.postgres.revision import Schema, read_schema, refuse_flawed
 
@@ -35,8 +36,7 @@ class SchemaWatch:
             schema = await self._look()
             if schema is not None:
                 refuse_flawed(schema)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), self._interval.total_seconds())
+            await wait_or_stop(stop, self._interval)
 
     async def _look(self) -> Schema | None:
         with contextlib.suppress(Unavailable, OperatorError):

@@ -25,9 +25,9 @@ class TTLCache(Generic[Key, Value]):
         put_at, value = self._values.get(key, (0.0, None))
         return value if monotonic() - put_at <= self._seconds else None
 
-    def put(self, key: Key, value: Value) -> None:
-        """Store a value."""
-        self._values[key] = monotonic(), value
+    def put(self, key: Key, value: Value, at: float | None = None) -> None:
+        """Store a value; ``at`` is the time (monotonic) of its reading, by default now."""
+        self._values[key] = monotonic() if at is None else at, value
         self._values.move_to_end(key)
         if len(self._values) > self._limit:
             self._values.popitem(last=False)

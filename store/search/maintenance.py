@@ -16,6 +16,7 @@ from time import monotonic
 import asyncpg
 import structlog
 
+from runtime.lifespan import wait_or_stop
 from store.generations import catalog
 from store.generations.catalog import Generation
 from store.postgres.locks import Lock
@@ -103,7 +104,7 @@ class Maintenance:
                 await work()
             except Exception as error:  # noqa: BLE001 - failed maintenance must not end the worker
                 log.warning("maintenance.failed", error=repr(error))
-            await _sleep(stop, self._interval)
+            await wait_or_stop(stop, self._interval)
 
     async def _keep_keywords(self) -> None:
         await self._analyze()
@@ -179,11 +180,3 @@ class Maintenance:
         due = now.at - swept.at >= self._sweep_interval.total_seconds()
         self._swept[generation.project_id] = now if due else swept
         return due
-
-
-async def _sleep(stop: asyncio.Event, interval: timedelta) -> None:
-    try:
-        async with asyncio.timeout(interval.total_seconds()):
-            await stop.wait()
-    except TimeoutError:
-        return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ import structlog
 
 from processors.embedders.remote.provider import RequestRefused
 from runtime import metrics
+from runtime.backoff import Backoff
 from runtime.errors import CircuitOpen, HeadraceError, RateLimited
 
 __all__ = ["Circuit", "CircuitOptions", "CircuitState", "CircuitStatus"]
@@ -170,16 +171,15 @@ class Circuit:
             self.open(reason)
 
     async def _probe_until_closed(self) -> None:
-        pause = self._options.first_pause
-        while True:
-            wait_seconds = pause.total_seconds() * random.uniform(0.5, 1)  # noqa: S311 - jitter
+        backoff = Backoff(self._options.first_pause, self._options.longest_pause)
+        for failures in itertools.count():
+            wait_seconds = backoff.delay(failures).total_seconds()
             self._next_probe = monotonic() + wait_seconds
             await asyncio.sleep(wait_seconds)
             self._turn(CircuitState.HALF_OPEN)
             if await self._answers():
                 break
             self._turn(CircuitState.OPEN)
-            pause = min(pause * 2, self._options.longest_pause)
         self._failed_at.clear()
         self._reason = ""
         self._turn(CircuitState.CLOSED)

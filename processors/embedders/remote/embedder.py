@@ -13,10 +13,10 @@ import structlog
 from processors.embedders.embedder import Embeddings, Urgency
 from processors.embedders.remote.circuit_breaker import Circuit, CircuitOptions
 from processors.embedders.remote.provider import (
+    BACKOFF,
     Endpoint,
     Provider,
     RequestRefused,
-    backoff,
     unit_vectors,
 )
 from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
@@ -227,7 +227,7 @@ class LiteLLMEmbedder:
             with self.circuit.watched(may_be_given_up=urgency is Urgency.QUERY):
                 return await self._send(texts)
         except RateLimited as error:
-            await self._request_queue.hold_back(error.retry_after or backoff(0))
+            await self._request_queue.hold_back(error.retry_after or BACKOFF.delay(0))
             raise
 
     async def _tokens(self, texts: Sequence[str]) -> int:
@@ -289,7 +289,7 @@ def request_batches(
 
 def _wait(error: Retryable, attempt: int) -> timedelta:
     asked = error.retry_after
-    return backoff(attempt) if asked is None else asked + backoff(0)
+    return BACKOFF.delay(attempt) if asked is None else asked + BACKOFF.delay(0)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unavailable
 from runtime.secrets import masked
 
@@ -25,7 +25,6 @@ __all__ = [
     "Provider",
     "RequestRefused",
     "Response",
-    "backoff",
     "retry_after",
     "unit_vectors",
 ]
@@ -275,14 +274,8 @@ def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str
     return [by_index[index] for index in range(len(data))]
 
 
-_FIRST = timedelta(milliseconds=250)
-_LONGEST = timedelta(seconds=20)
-
-
-def backoff(attempt: int) -> timedelta:
-    """Exponential backoff, its upper half random; ``attempt`` counts from 0."""
-    ceiling: timedelta = min(_FIRST * 2.0 ** min(attempt, 16), _LONGEST)
-    return ceiling * random.uniform(0.5, 1)  # noqa: S311 - jitter needs no secrecy
+BACKOFF = Backoff(timedelta(milliseconds=250), timedelta(seconds=20))
+"""Delays between the attempts of one request."""
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:

@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.supervisor import Backoff, Supervisor
+from gateway.supervisor import Restarts, Supervisor
+from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError
 from tests.support.waiting import eventually
 
-AT_ONCE = Backoff(first=timedelta(), most=3)
+AT_ONCE = Restarts(Backoff(timedelta(), timedelta()), most=3)
 
 
 class Machine:

@@ -16,7 +16,7 @@ from processors.embedders.local.weights import OFFICIAL_NAME, locate, model_name
 from processors.embedders.registry import Embedders, create_embedder, full_name
 from processors.embedders.registry import ModelOptions as Options
 from processors.embedders.remote.embedder import LiteLLMEmbedder, request_batches
-from processors.embedders.remote.provider import backoff, retry_after
+from processors.embedders.remote.provider import BACKOFF, retry_after
 from processors.recipes import recipe_of
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.settings import Settings
@@ -281,8 +281,8 @@ def test_retry_after_is_read_as_seconds_or_date(value: str, expected: timedelta 
 
 def test_backoff_grows_and_is_bounded() -> None:
     """Later retries wait longer, up to 20 s."""
-    assert backoff(0) <= timedelta(seconds=0.25) < backoff(3) <= timedelta(seconds=2)
-    assert backoff(1000) <= timedelta(seconds=20)
+    assert BACKOFF.delay(0) <= timedelta(seconds=0.25) < BACKOFF.delay(3) <= timedelta(seconds=2)
+    assert BACKOFF.delay(1000) <= timedelta(seconds=20)
 
 
 def test_requests_hold_neither_too_many_texts_nor_too_many_tokens() -> None:
