@@ -215,10 +215,12 @@ class Store:
             UnsupportedContent: the project has no content with this hash.
         """
         project_id = await self._projects.find(project)
-        if project_id is None:
-            raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
-        async with self._database.scope(project_id) as connection:
-            return await contents.get(connection, project_id, sha256)
+        if project_id is not None:
+            async with self._database.scope(project_id) as connection:
+                stored = await contents.read(connection, project_id, [sha256])
+            if stored:
+                return stored[sha256]
+        raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
 
     async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
         """Counts and freshness of one project, or of all by name; empty if it is unknown."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from events.positions import DocumentKey, LogPosition, Rank
 from processors.chunking.sandbox.pool import ChunkingPool
+from processors.content import Contents
 from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
 from processors.embedding.live import LiveEmbedding
@@ -16,7 +17,6 @@ from processors.embedding.stage import Spent, VectorStage
 from processors.indexing.documents import Failure
 from processors.indexing.preparation import Cutter, Preparer, Resolver
 from processors.replay.fold import LastChange
-from processors.replay.project_log import Contents
 from runtime.errors import Poison
 from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -14,10 +14,9 @@ from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
 from processors.replay.fold import Fold
-from runtime.errors import UnsupportedContent
 from store.archive import Archive, DamagedSegment
 
-__all__ = ["Contents", "ProjectLog", "Texts", "entry_id_before", "stream_ends"]
+__all__ = ["ProjectLog", "entry_id_before", "stream_ends"]
 
 
 @dataclass
@@ -114,48 +113,3 @@ def entry_id_before(position: int) -> str:
     """Entry id that precedes every entry whose position may be ``position`` or later."""
     milliseconds = int(LogPosition(position, 0).entry_id.partition("-")[0])
     return f"{max(0, milliseconds - 1)}-0"
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Contents by SHA-256 in hex. ``damaged``: archive files whose contents can't be read."""
-
-    by_hash: Mapping[str, str]
-    damaged: tuple[DamagedSegment, ...] = ()
-
-    async def fetch(self, project: str, sha256: str) -> str:
-        """Return one of the contents.
-
-        Raises:
-            UnsupportedContent: it is not among them.
-        """
-        if sha256 in self.by_hash:
-            return self.by_hash[sha256]
-        if self.damaged:
-            raise UnsupportedContent(f"its content can't be read: {self.damaged[0]}")
-        raise UnsupportedContent(
-            f"its content {sha256[:12]}… is neither in the archive nor in Postgres: "
-            f"publish it to {project} again"
-        )
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Contents that the changes of a project refer to."""
-
-    project: str
-    archive: Archive
-
-    async def of(self, changes: Iterable[LoggedChange]) -> Texts:
-        """Read the texts that changes refer to, as far as they can be read.
-
-        Raises:
-            Unavailable: Postgres or the archive can't be reached.
-        """
-        references = (change.event.data.content_ref for change in changes)
-        wanted = {reference.sha256 for reference in references if reference is not None}
-        if not wanted:
-            return Texts({})
-        damaged: list[DamagedSegment] = []
-        by_hash = await self.archive.contents(self.project, wanted, damaged=damaged.append)
-        return Texts(by_hash, tuple(damaged))

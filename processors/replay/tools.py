@@ -13,13 +13,14 @@ from events.names import Names
 from events.rate_limits import RateLimiter
 from processors.admission import Admission
 from processors.chunking.sandbox.pool import ChunkingPool
+from processors.content import Contents
 from processors.embedders import Embedders, full_name, tokenizer_path
 from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.recipes import model_options, rate_limits
 from processors.replay.builder import Workshop
-from processors.replay.project_log import Contents, ProjectLog
+from processors.replay.project_log import ProjectLog
 from processors.wiring.servers import open_servers
 from runtime.cores import parser_processes
 from runtime.settings import Settings

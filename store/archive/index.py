@@ -12,7 +12,7 @@ import asyncpg
 
 from events.positions import LogPosition
 from store.archive.content_files import Span
-from store.documents import ledger
+from store.documents import contents, ledger
 from store.generations.catalog import enter_live
 from store.postgres.deployment import read_deployment
 from store.postgres.locks import Lock
@@ -127,14 +127,12 @@ class Index:
     async def reference_sizes(self, project_id: int, hashes: Collection[str]) -> dict[str, int]:
         """Sizes in bytes of the contents that were published by reference and are stored."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["size_references"], project_id, binary(hashes))
-        return {row["sha256"].hex(): row["size_bytes"] for row in rows}
+            return await contents.sizes(connection, project_id, hashes)
 
     async def references(self, project_id: int, hashes: Collection[str]) -> dict[str, str]:
         """The contents among these that were published by reference and are stored."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["get_references"], project_id, binary(hashes))
-        return {row["sha256"].hex(): row["content"] for row in rows}
+            return await contents.read(connection, project_id, hashes)
 
     async def packs(self, project_id: int) -> list[PackFile]:
         """Files with contents, oldest first."""

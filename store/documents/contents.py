@@ -1,8 +1,9 @@
-"""Content that is too large for an event, stored by its hash."""
+"""Contents that are too large for an event, stored by their hashes."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from datetime import datetime
 
 import asyncpg
@@ -12,7 +13,7 @@ from runtime.errors import LimitExceeded, UnsupportedContent
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["MAX_CONTENT_BYTES", "get", "put", "release_contents"]
+__all__ = ["MAX_CONTENT_BYTES", "put", "read", "release_contents", "sizes"]
 
 MAX_CONTENT_BYTES = 64 * 2**20
 _QUERIES = named("contents")
@@ -49,16 +50,24 @@ def _storable(content: str) -> bytes:
     return data
 
 
-async def get(connection: asyncpg.Connection, project_id: int, sha256: str) -> str:
-    """Content with a hash (hex).
+async def read(
+    connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
+) -> dict[str, str]:
+    """Contents by their hashes (hex); contents that are not stored are absent."""
+    rows = await connection.fetch(_QUERIES["read_contents"], project_id, _binary(hashes))
+    return {row["sha256"].hex(): row["content"] for row in rows}
 
-    Raises:
-        UnsupportedContent: no content with this hash is stored.
-    """
-    content = await connection.fetchval(_QUERIES["get_content"], project_id, bytes.fromhex(sha256))
-    if content is None:
-        raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
-    return str(content)
+
+async def sizes(
+    connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
+) -> dict[str, int]:
+    """Sizes in bytes of contents by their hashes (hex); contents that are not stored are absent."""
+    rows = await connection.fetch(_QUERIES["measure_contents"], project_id, _binary(hashes))
+    return {row["sha256"].hex(): row["size_bytes"] for row in rows}
+
+
+def _binary(hashes: Collection[str]) -> list[bytes]:
+    return [bytes.fromhex(sha256) for sha256 in hashes]
 
 
 _AT_ONCE = 500

@@ -25,13 +25,6 @@ join archive_segments s on s.project_id = c.project_id and s.segment_id = c.segm
 where c.project_id = $1 and c.sha256 = any($2::bytea[])
 order by c.segment_id, c.start_byte
 
--- name: size_references
--- Contents that were published by reference are in a table of their own.
-select sha256, size_bytes from contents where project_id = $1 and sha256 = any($2::bytea[])
-
--- name: get_references
-select sha256, content from contents where project_id = $1 and sha256 = any($2::bytea[])
-
 -- name: event_segments
 -- Files that hold events after a position, by their first position.
 select segment_id, path, sha256, size_bytes, entries, first_position, last_position

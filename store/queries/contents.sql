@@ -5,8 +5,11 @@ values ($1, $2, $3, $4)
 on conflict (project_id, sha256) do update set created_at = now()
 where c.created_at < now() - interval '1 hour'
 
--- name: get_content
-select content from contents where project_id = $1 and sha256 = $2
+-- name: read_contents
+select sha256, content from contents where project_id = $1 and sha256 = any($2::bytea[])
+
+-- name: measure_contents
+select sha256, size_bytes from contents where project_id = $1 and sha256 = any($2::bytea[])
 
 -- name: release_contents
 -- An event in the outbox may refer to a content that was put shortly before it.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from events.positions import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
+from processors.content import Contents
 from processors.doctor.context import Case, texts_in_streams
 from processors.doctor.findings import Drift, Subject
 from processors.doctor.repairs.index import request_vectors
@@ -18,7 +19,6 @@ from processors.embedding.stage import VectorStage
 from processors.indexing.preparation import Cutter, Prepared, Preparer, Resolver
 from processors.replay.builder import batches
 from processors.replay.fold import LastChange
-from processors.replay.project_log import Contents
 from runtime.errors import Unavailable, UnsupportedContent
 from store.inspection.corrections import forget_vectors, move_document, remove_document
 from store.types import DocumentWrite
