@@ -81,7 +81,8 @@ def _copied(row: Mapping[str, Any], write: DocumentWrite, vectors: bool) -> Copi
 
 
 def _chunk(values: dict[str, Any]) -> ChunkWrite:
-    return ChunkWrite(**values | {"heading_path": tuple(values["heading_path"])})
+    vector = None if values["vector"] is None else values["vector"].to_numpy()
+    return ChunkWrite(**values | {"heading_path": tuple(values["heading_path"]), "vector": vector})
 
 
 def _write(

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncpg
+from pgvector import HalfVector
 
-from store.postgres.connection import encode_vector
 from store.postgres.named_queries import named
 from store.types import Vector
 
@@ -31,7 +31,7 @@ async def cached(
 ) -> dict[bytes, Vector]:
     """Cached vectors by content hash."""
     rows = await connection.fetch(_QUERIES["cached_vectors"], project_id, model, hashes)
-    return {row["content_hash"]: row["embedding"] for row in rows}
+    return {row["content_hash"]: row["embedding"].to_numpy() for row in rows}
 
 
 async def known_hashes(
@@ -50,8 +50,8 @@ async def cache_vectors(
 ) -> None:
     """Cache vectors by content hash; vectors that are already cached stay unchanged."""
     hashes = sorted(vectors)
-    encoded = [encode_vector(vectors[content_hash]) for content_hash in hashes]
-    await connection.execute(_QUERIES["cache_vectors"], project_id, model_id, hashes, encoded)
+    halves = [HalfVector(vectors[content_hash]) for content_hash in hashes]
+    await connection.execute(_QUERIES["cache_vectors"], project_id, model_id, hashes, halves)
 
 
 async def add(
@@ -70,7 +70,7 @@ async def add(
         [row.chunk_id for row in rows],
         [row.model_id for row in rows],
         [row.content_hash for row in rows],
-        [encode_vector(row.vector) for row in rows],
+        [HalfVector(row.vector) for row in rows],
     )
 
 

@@ -8,25 +8,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
-import numpy as np
 
 from runtime.errors import ConfigurationError, Unavailable
-from store.types import Vector
 
 __all__ = [
     "BoundedConnection",
     "WriteConflict",
     "connect",
-    "encode_vector",
     "explained",
     "no_postgres_url",
-    "prepare",
 ]
 
 _CONNECT_TIMEOUT_S = 10.0
 _GRACE_S = 1.0
 """The driver detects most timeouts itself and then cancels the statement at the server."""
-_HEADER_BYTES = 4
 
 _GONE = (
     OSError,
@@ -152,13 +147,6 @@ async def connect(url: str, **options: Any) -> asyncpg.Connection:
         return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, **options)
 
 
-async def prepare(connection: asyncpg.Connection) -> None:
-    """Register a codec for vectors: float16 arrays in the binary format of pgvector."""
-    await connection.set_type_codec(
-        "halfvec", schema="public", encoder=_encode, decoder=_decode, format="binary"
-    )
-
-
 @contextmanager
 def _sound_url() -> Iterator[None]:
     try:
@@ -182,19 +170,3 @@ def _unavailable(error: BaseException) -> Unavailable:
     return Unavailable(
         f"Postgres can't be reached ({reason}): check that it runs, and HEADRACE_DATABASE_URL"
     )
-
-
-def encode_vector(vector: Vector) -> bytes:
-    """Encode a vector in binary; arrays of vectors are sent as lists of encoded vectors.
-
-    The driver would treat a list of arrays as a two-dimensional array.
-    """
-    return len(vector).to_bytes(2, "big") + b"\0\0" + vector.astype(">f2").tobytes()
-
-
-def _encode(vector: Vector | bytes) -> bytes:
-    return vector if isinstance(vector, bytes) else encode_vector(vector)
-
-
-def _decode(data: bytes) -> Vector:
-    return np.frombuffer(data, ">f2", offset=_HEADER_BYTES).astype(np.float16)

@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Self
 
 import asyncpg
+from pgvector.asyncpg import register_vector
 
 from runtime.errors import ConfigurationError
-from store.postgres.connection import BoundedConnection, explained, no_postgres_url, prepare
+from store.postgres.connection import BoundedConnection, explained, no_postgres_url
 from store.postgres.named_queries import named
 from store.postgres.revision import check
 from store.postgres.roles import take_role
@@ -179,7 +180,7 @@ async def _pool(
             await connection.execute(_QUERIES["bound_silence"], str(milliseconds))
         if role:
             await take_role(connection, role)
-        await prepare(connection)
+        await register_vector(connection)
 
     try:
         return await asyncpg.create_pool(

@@ -8,12 +8,13 @@ from importlib.resources import files
 import asyncpg
 from alembic import command
 from alembic.config import Config
+from pgvector import HalfVector
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from runtime.embedded import EmbeddedPostgres
-from store.postgres.connection import connect, encode_vector
+from store.postgres.connection import connect
 from store.search.keyword.postings import Postings
 from store.search.keyword.segments import encode_chunks, encode_inline
 from store.search.keyword.tokenizer import terms
@@ -118,7 +119,7 @@ async def _insert_0002(connection: asyncpg.Connection, position: int, document: 
     await connection.set_type_codec(
         "halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary"
     )
-    vector = encode_vector(vector_of(text))
+    vector = HalfVector(vector_of(text)).to_binary()
     await connection.execute(
         "insert into embeddings values ($1, $2, $3, $4, $5)",
         *(project_id, chunk_id, model_id, agent, vector),

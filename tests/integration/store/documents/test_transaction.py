@@ -48,7 +48,7 @@ async def test_a_document_is_stored_with_its_chunks_vectors_and_collections(
     (applied,) = await store.apply([write])
     assert (applied.outcome, applied.chunks_added) == ("indexed", 2)
     stored = await rows(worker, "select embedding from embeddings order by chunk_id")
-    assert [one["embedding"].tolist() for one in stored] == [
+    assert [one["embedding"].to_list() for one in stored] == [
         vector_of("one").tolist(),
         vector_of("two").tolist(),
     ]
