@@ -95,7 +95,7 @@ class Models:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[int, int | None]] = {}
+        self._models: dict[str, tuple[int, int | None]] = {}
 
     async def width(self, name: str) -> int | None:
         """Width of the model's stored vectors. Returns None if there are none."""
@@ -109,11 +109,11 @@ class Models:
         Raises:
             ConfigurationError: the model's stored vectors have another width.
         """
-        if name not in self._known or (dimensions and self._known[name][1] is None):
+        if name not in self._models or (dimensions and self._models[name][1] is None):
             async with self._database.connection() as connection:
                 row = await connection.fetchrow(_QUERIES["ensure_model"], name, dimensions)
-            self._known[name] = row["id"], row["dimensions"]
-        model_id, width = self._known[name]
+            self._models[name] = row["id"], row["dimensions"]
+        model_id, width = self._models[name]
         if dimensions is not None and width != dimensions:
             raise ConfigurationError(
                 f"{name} returned {dimensions} dimensions, but its stored vectors have {width}: "

@@ -194,7 +194,7 @@ class Sources:
         return LeasedSource(source, row["revision"], row["commit"], state, token)
 
     async def renew(
-        self, taken: LeasedSource, lease: timedelta, state: Mapping[str, Any] | None = None
+        self, leased: LeasedSource, lease: timedelta, state: Mapping[str, Any] | None = None
     ) -> None:
         """Extend the lease to ``lease`` from now; ``state`` replaces the saved one.
 
@@ -202,10 +202,10 @@ class Sources:
             SourceLost: another sync has taken the source over.
         """
         kept = None if state is None else json.dumps(dict(state))
-        await self._update("renew", taken, lease, kept)
+        await self._update("renew", leased, lease, kept)
 
     async def finish(
-        self, taken: LeasedSource, state: Mapping[str, Any] | None, commit: str | None
+        self, leased: LeasedSource, state: Mapping[str, Any] | None, commit: str | None
     ) -> None:
         """Save the state of the sync (None: keep the saved one) and release the lease.
 
@@ -213,23 +213,23 @@ class Sources:
             SourceLost: another sync has taken the source over.
         """
         kept = None if state is None else json.dumps(dict(state))
-        await self._update("finish", taken, kept, commit)
+        await self._update("finish", leased, kept, commit)
 
-    async def release(self, taken: LeasedSource) -> None:
+    async def release(self, leased: LeasedSource) -> None:
         """Release the lease; nothing else changes.
 
         Raises:
             SourceLost: another sync has taken the source over.
         """
-        await self._update("release", taken)
+        await self._update("release", leased)
 
-    async def forget(self, taken: LeasedSource) -> None:
+    async def forget(self, leased: LeasedSource) -> None:
         """Remove a source; its documents stay, as documents without a source. For operators.
 
         Raises:
             SourceLost: another sync has taken the source over.
         """
-        await self._update("forget", taken)
+        await self._update("forget", leased)
 
     async def contents(self, source: RegisteredSource) -> dict[str, tuple[str, tuple[str, ...]]]:
         """Like ``documents``, but returns only the hash of each text and its collections."""
@@ -301,12 +301,12 @@ class Sources:
             for row in rows
         }
 
-    async def _update(self, query: str, taken: LeasedSource, *values: object) -> None:
-        source = taken.source
+    async def _update(self, query: str, leased: LeasedSource, *values: object) -> None:
+        source = leased.source
         project_id = await self._projects.ensure(source.project)
         async with self._database.scope(project_id) as connection:
             updated = await connection.fetchval(
-                _QUERIES[query], project_id, source.id, taken.token, *values
+                _QUERIES[query], project_id, source.id, leased.token, *values
             )
         if updated is None:
             raise SourceLost(

@@ -247,7 +247,7 @@ class Store:
                     connection, live, agent, models, writes, may_be_late=may_be_late
                 )
 
-        return await _insist(project, attempt)
+        return await _retry_conflicts(project, attempt)
 
     async def _rebuild(
         self, generation: Generation, agent: str, writes: Sequence[DocumentWrite], force: bool
@@ -258,10 +258,10 @@ class Store:
         async def attempt() -> list[Applied]:
             async with self._database.scope(*scope) as connection:
                 return await write_batch(
-                    connection, generation, agent, models, writes, in_ledger=False, anew=force
+                    connection, generation, agent, models, writes, in_ledger=False, overwrite=force
                 )
 
-        return await _insist(f"generation {generation.id}", attempt)
+        return await _retry_conflicts(f"generation {generation.id}", attempt)
 
     async def _models_of(self, writes: Sequence[DocumentWrite]) -> dict[str, int]:
         widths = {
@@ -282,7 +282,7 @@ def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> No
         )
 
 
-async def _insist(
+async def _retry_conflicts(
     target: str, attempt: Callable[[], Coroutine[Any, Any, list[Applied]]]
 ) -> list[Applied]:
     """Run a transaction, and repeat it after conflicts with other writers."""

@@ -94,5 +94,5 @@ async def _lost_contents(index: Index, storage: Files, project_id: int) -> list[
 
 
 async def _nowhere(index: Index, project_id: int, hashes: Collection[str]) -> set[str]:
-    absent = set(hashes) - await index.known(project_id, hashes)
+    absent = set(hashes) - await index.archived(project_id, hashes)
     return absent - set(await index.reference_sizes(project_id, absent)) if absent else set()

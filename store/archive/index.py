@@ -25,9 +25,9 @@ __all__ = [
     "NewFile",
     "PackFile",
     "Segment",
+    "archived",
     "clear_outbox",
     "insert_file",
-    "known",
     "span_columns",
 ]
 
@@ -97,10 +97,10 @@ class Index:
             self._deployment_id = (await read_deployment(self._database)).id
         return f"{self._deployment_id}/{project_id}"
 
-    async def known(self, project_id: int, hashes: Collection[str]) -> set[str]:
+    async def archived(self, project_id: int, hashes: Collection[str]) -> set[str]:
         """Return the hashes of the contents that are archived."""
         async with self._database.scope(project_id) as connection:
-            return await known(connection, project_id, hashes)
+            return await archived(connection, project_id, hashes)
 
     async def spans(
         self, project_id: int, hashes: Collection[str]
@@ -179,9 +179,9 @@ class Index:
     async def totals(self, project_id: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Counts of what is archived, and of what compaction has dropped."""
         async with self._database.scope(project_id) as connection:
-            there = await connection.fetchrow(_QUERIES["measure_archive"], project_id)
-            gone = await connection.fetchrow(_QUERIES["compactions"], project_id)
-        return dict(there), dict(gone or {})
+            archive = await connection.fetchrow(_QUERIES["measure_archive"], project_id)
+            compactions = await connection.fetchrow(_QUERIES["compactions"], project_id)
+        return dict(archive), dict(compactions or {})
 
     async def retired(self, project_id: int, before: datetime) -> dict[int, str]:
         """Paths by segment id of the files that were retired before a time."""
@@ -202,11 +202,11 @@ class Index:
             yield connection
 
 
-async def known(
+async def archived(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
 ) -> set[str]:
     """Return the hashes of the archived contents, as seen by the connection's transaction."""
-    rows = await connection.fetch(_QUERIES["known_contents"], project_id, binary(hashes))
+    rows = await connection.fetch(_QUERIES["archived_contents"], project_id, binary(hashes))
     return {row["sha256"].hex() for row in rows}
 
 

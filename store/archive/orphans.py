@@ -100,13 +100,13 @@ def _read_back(storage: Files, orphan: StoredFile, project: str) -> NewFile:
     if not orphan.path.endswith(".zst"):
         raise BadBlock("it was not written completely")
     data = storage.read(orphan.path)
-    sound = list(_sound_blocks(data))
+    intact = list(_intact_blocks(data))
     if f"/{EVENTS}/" in orphan.path:
-        return _segment(orphan, data, sound, project)
-    return _pack(orphan, data, sound)
+        return _segment(orphan, data, intact, project)
+    return _pack(orphan, data, intact)
 
 
-def _sound_blocks(data: bytes) -> Iterator[Block]:
+def _intact_blocks(data: bytes) -> Iterator[Block]:
     if not data:
         raise BadBlock("it is empty")
     for block in blocks(data):
@@ -115,8 +115,8 @@ def _sound_blocks(data: bytes) -> Iterator[Block]:
         yield block
 
 
-def _segment(orphan: StoredFile, data: bytes, found: list[Block], project: str) -> NewFile:
-    lines = [line for block in found for line in raw_lines(data, block)]
+def _segment(orphan: StoredFile, data: bytes, blocks: list[Block], project: str) -> NewFile:
+    lines = [line for block in blocks for line in raw_lines(data, block)]
     records = [Record.of(line) for line in lines]
     others = {record.project for record in records} - {project}
     if others:
@@ -134,12 +134,12 @@ def _segment(orphan: StoredFile, data: bytes, found: list[Block], project: str) 
     )
 
 
-def _pack(orphan: StoredFile, data: bytes, found: list[Block]) -> NewFile:
+def _pack(orphan: StoredFile, data: bytes, blocks: list[Block]) -> NewFile:
     decompressor = Decompressor()
-    for block in found:
+    for block in blocks:
         frame = data[block.start : block.start + block.size]
         decompressor.raw(frame, block.raw_size, block.sha256)
-    spans = [Span(block.sha256, block.start, block.size, block.raw_size) for block in found]
+    spans = [Span(block.sha256, block.start, block.size, block.raw_size) for block in blocks]
     return NewFile(
         CONTENTS,
         orphan.path,

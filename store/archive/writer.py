@@ -20,7 +20,7 @@ from store.archive.claims import Claims, claim
 from store.archive.content_files import Pack, encode_contents
 from store.archive.event_files import EncodedEvents, Line, encode_events, line_of
 from store.archive.files import Files
-from store.archive.index import Index, NewFile, clear_outbox, insert_file, known
+from store.archive.index import Index, NewFile, archived, clear_outbox, insert_file
 
 __all__ = ["CONTENTS", "EVENTS", "Appended", "Appender", "Writing", "writing"]
 
@@ -153,7 +153,7 @@ class Appender:
 
     async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()
-        relied_on = await self._index.known(project_id, claims.contents)
+        relied_on = await self._index.archived(project_id, claims.contents)
         files = Writing(self._storage, await self._index.folder(project_id))
         async with writing(files):
             await self._write(files, project_id, claims, relied_on)
@@ -184,7 +184,7 @@ class Appender:
         self, project_id: int, files: Writing, claims: Claims, relied_on: Collection[str]
     ) -> None:
         async with self._index.adding(project_id) as connection:
-            if await known(connection, project_id, relied_on) != set(relied_on):
+            if await archived(connection, project_id, relied_on) != set(relied_on):
                 raise _ContentReleased
             for file in files.files:
                 await insert_file(connection, project_id, file)

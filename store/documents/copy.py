@@ -50,11 +50,11 @@ async def copied(
     agents, uris = [agent for agent, _ in keys], [uri for _, uri in keys]
     async with database.scope(*scope) as connection:
         documents = await connection.fetch(
-            _QUERIES["carried_documents"], generation.id, agents, uris
+            _QUERIES["copied_documents"], generation.id, agents, uris
         )
         ids = [row["id"] for row in documents]
         rows = await connection.fetch(
-            _QUERIES["carried_chunks"], generation.id, generation.project_id, ids
+            _QUERIES["copied_chunks"], generation.id, generation.project_id, ids
         )
     chunks: defaultdict[int, list[ChunkWrite]] = defaultdict(list)
     models = {row["id"]: into.recipe.model_of(row["kind"]) for row in documents}
@@ -64,8 +64,8 @@ async def copied(
         document_id = values.pop("document_id")
         cached = values.pop("cached")
         chunks[document_id].append(_chunk(values))
-        at_hand = cached or values["vector"] is not None
-        if values["model"] != models[document_id] or not at_hand:
+        has_vector = cached or values["vector"] is not None
+        if values["model"] != models[document_id] or not has_vector:
             vectorless.add(document_id)
     return [
         _copied(row, _write(project, row, chunks[row["id"]], into.id), row["id"] not in vectorless)

@@ -20,7 +20,7 @@ from store.types import Vector
 
 __all__ = [
     "Counts",
-    "Lacking",
+    "FormerlyMissing",
     "Missing",
     "PendingDocument",
     "PendingText",
@@ -28,7 +28,7 @@ __all__ = [
     "RefusedChunk",
     "count",
     "documents",
-    "hold",
+    "lock",
     "note",
     "refused",
 ]
@@ -105,20 +105,20 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class FormerlyMissing:
     """Vectors that a document lacked before a write: chunk ids, and since which position."""
 
     chunk_ids: Collection[int]
     since: int
 
 
-async def hold(
+async def lock(
     connection: asyncpg.Connection, generation_id: int, document_ids: Sequence[int]
-) -> dict[int, Lacking]:
+) -> dict[int, FormerlyMissing]:
     """Lock the records of missing vectors for the transaction; return them by document id."""
-    rows = await connection.fetch(_QUERIES["hold_pending"], generation_id, document_ids)
+    rows = await connection.fetch(_QUERIES["lock_pending"], generation_id, document_ids)
     return {
-        row["document_id"]: Lacking(frozenset(row["chunk_ids"]), row["since_position"])
+        row["document_id"]: FormerlyMissing(frozenset(row["chunk_ids"]), row["since_position"])
         for row in rows
     }
 
@@ -256,7 +256,7 @@ class PendingVectors:
             return
         document_ids = sorted({text.document_id for text in texts})
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
-            await hold(connection, generation_id, document_ids)
+            await lock(connection, generation_id, document_ids)
             wanted = [text.chunk_id for text in texts if text.chunk_id not in refusals]
             done = await embeddings.add_cached(connection, project_id, generation_id, wanted)
             if refusals:

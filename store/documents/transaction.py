@@ -15,7 +15,7 @@ from store.documents.chunks import Difference, NewChunk
 from store.documents.conflicts import LateChanges, Ruling, check_unseen, rule
 from store.documents.embeddings import Embedding
 from store.documents.fence import Advanced, Revision, StoredDocument
-from store.documents.pending import Lacking, Missing
+from store.documents.pending import FormerlyMissing, Missing
 from store.generations.catalog import Generation
 from store.postgres.threads import result_of
 from store.search.keyword import writer as keyword
@@ -36,11 +36,11 @@ class _Batch:
     generation: Generation
     agent: str
     models: Mapping[str, int]
-    anew: bool
+    overwrite: bool
     revisions: Mapping[str, Revision] = field(default_factory=dict)
     before: Mapping[str, StoredDocument] = field(default_factory=dict)
     won: Mapping[str, Advanced] = field(default_factory=dict)
-    lacking: Mapping[int, Lacking] = field(default_factory=dict)
+    formerly_missing: Mapping[int, FormerlyMissing] = field(default_factory=dict)
     first: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ async def write_batch(
     writes: Sequence[DocumentWrite],
     *,
     in_ledger: bool = True,
-    anew: bool = False,
+    overwrite: bool = False,
     may_be_late: bool = True,
 ) -> list[Applied]:
     """Apply changes of one project and agent; return the results in the order of ``writes``.
@@ -68,7 +68,7 @@ async def write_batch(
         writes: the changes.
         in_ledger: record the changes in the ledger, and detect duplicates by it. Without it,
             conflicts between sources are not checked, because the log has decided them already.
-        anew: also write documents whose stored position is equal, and write every chunk of a
+        overwrite: also write documents whose stored position is equal, and write every chunk of a
             written document, so that none of its former rows remain.
         may_be_late: accept changes that are older than what is stored.
 
@@ -77,7 +77,7 @@ async def write_batch(
         WriteConflict: another writer conflicted; the same transaction may succeed if repeated at
             once.
     """
-    batch = _Batch(connection, generation, agent, models, anew)
+    batch = _Batch(connection, generation, agent, models, overwrite)
     batch.first = _first_positions(writes)
     uris = sorted({revision.uri for revision in fence.revisions_of(writes)})
     batch.before = await fence.lock(connection, generation.id, agent, uris)
@@ -90,7 +90,7 @@ async def write_batch(
     await _write_vectors(batch, differences, added)
     await _join_collections(batch)
     done = await _done(batch, writes) if in_ledger else set()
-    await _count_standing(batch)
+    await _count_pending(batch)
     results, new = _results(batch, writes, ruling, differences, done)
     if in_ledger and new:
         await ledger.record(connection, generation.project_id, new)
@@ -118,11 +118,11 @@ async def _fence(batch: _Batch) -> None:
     if not batch.revisions:
         return
     at = batch.connection, batch.generation.id, batch.agent
-    batch.won = await fence.advance(*at, batch.revisions, equal_too=batch.anew)
+    batch.won = await fence.advance(*at, batch.revisions, equal_too=batch.overwrite)
     check_unseen(batch.before, batch.revisions, batch.won)
     former = [document.document_id for document in batch.won.values() if not document.created]
     if former:
-        batch.lacking = await pending.hold(batch.connection, batch.generation.id, former)
+        batch.formerly_missing = await pending.lock(batch.connection, batch.generation.id, former)
 
 
 async def _compare(batch: _Batch) -> dict[str, Difference]:
@@ -140,7 +140,7 @@ def _difference(
 ) -> Difference:
     after = [] if revision.deleted else [_new(batch, chunk) for chunk in revision.write.chunks]
     before = batch.before.get(revision.uri)
-    if batch.anew or before is None or before.title != revision.write.title:
+    if batch.overwrite or before is None or before.title != revision.write.title:
         # chunks are found by the words of the title too: if it changed, or was not read because
         # another writer has just created the document, all chunks are indexed again
         return Difference(after, [], [row.chunk_id for row in rows], kept=[])
@@ -199,14 +199,14 @@ async def _write_vectors(
     batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
 ) -> None:
     """Give chunks the given or cached vectors, and record the chunks that stay pending."""
-    wanting = _wanting(batch, differences, added)
-    given = [row for rows in wanting.values() for row in rows if row[1].write.vector is not None]
+    vectorless = _vectorless(batch, differences, added)
+    given = [row for rows in vectorless.values() for row in rows if row[1].write.vector is not None]
     if given:
         await _add_given(batch, given)
-    rest = [row for rows in wanting.values() for row in rows if row[1].write.vector is None]
+    rest = [row for rows in vectorless.values() for row in rows if row[1].write.vector is None]
     complete = {chunk_id for chunk_id, _ in given} | await _add_cached(batch, rest)
     missing = {
-        uri: [row for row in rows if row[0] not in complete] for uri, rows in wanting.items()
+        uri: [row for row in rows if row[0] not in complete] for uri, rows in vectorless.items()
     }
     batch.pending = {uri: len(rows) for uri, rows in missing.items() if rows}
     await pending.note(
@@ -214,23 +214,23 @@ async def _write_vectors(
         batch.generation.id,
         batch.agent,
         [_missing(batch, uri, rows) for uri, rows in missing.items() if rows],
-        former=batch.lacking,
+        former=batch.formerly_missing,
     )
 
 
-def _wanting(
+def _vectorless(
     batch: _Batch, differences: Mapping[str, Difference], added: Sequence[int]
 ) -> dict[str, list[tuple[int, NewChunk]]]:
     """Chunks that need a vector, by uri: new ones, and kept ones that are pending."""
     ids = iter(added)
-    wanting: dict[str, list[tuple[int, NewChunk]]] = {}
+    vectorless: dict[str, list[tuple[int, NewChunk]]] = {}
     for uri, difference in differences.items():
-        lacking = batch.lacking.get(batch.won[uri].document_id)
+        former = batch.formerly_missing.get(batch.won[uri].document_id)
         rows = [(next(ids), new) for new in difference.added]
-        if lacking is not None:
-            rows += [row for row in difference.kept if row[0] in lacking.chunk_ids]
-        wanting[uri] = [row for row in rows if row[1].model_id is not None]
-    return wanting
+        if former is not None:
+            rows += [row for row in difference.kept if row[0] in former.chunk_ids]
+        vectorless[uri] = [row for row in rows if row[1].model_id is not None]
+    return vectorless
 
 
 async def _add_given(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> None:
@@ -260,30 +260,30 @@ def _missing(batch: _Batch, uri: str, rows: Sequence[tuple[int, NewChunk]]) -> M
     assert model_id is not None
     document_id, log_position = batch.won[uri].document_id, batch.revisions[uri].write.log_position
     since = batch.first.get(uri, log_position.position)
-    if document_id in batch.lacking:
-        since = min(since, batch.lacking[document_id].since)
+    if document_id in batch.formerly_missing:
+        since = min(since, batch.formerly_missing[document_id].since)
     return Missing(document_id, log_position, since, model_id, headers)
 
 
-async def _count_standing(batch: _Batch) -> None:
+async def _count_pending(batch: _Batch) -> None:
     """Count pending chunks of documents already at their change, because a replay wrote them."""
-    stored_position = {
+    document_ids = {
         uri: batch.before[uri].document_id
         for uri, revision in batch.revisions.items()
         if uri not in batch.won
         and uri in batch.before
         and batch.before[uri].log_position == revision.write.log_position
     }
-    if not stored_position:
+    if not document_ids:
         return
     at = batch.connection, batch.generation.id
-    lacking = await pending.hold(*at, sorted(stored_position.values()))
+    former = await pending.lock(*at, sorted(document_ids.values()))
     batch.pending = {
         **batch.pending,
         **{
-            uri: len(lacking[document_id].chunk_ids)
-            for uri, document_id in stored_position.items()
-            if document_id in lacking
+            uri: len(former[document_id].chunk_ids)
+            for uri, document_id in document_ids.items()
+            if document_id in former
         },
     }
 

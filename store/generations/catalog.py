@@ -96,7 +96,7 @@ async def live(connection: asyncpg.Connection, project_id: int) -> Generation:
         ProjectGone: the project is deleted.
     """
     row = await connection.fetchrow(_QUERIES["live_generation"], project_id)
-    return Generation.of_row(_there(row))
+    return Generation.of_row(_existing(row))
 
 
 async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generation:
@@ -106,10 +106,10 @@ async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generat
         ProjectGone: the project is deleted.
     """
     row = await connection.fetchrow(_QUERIES["enter_live_generation"], project_id)
-    return Generation.of_row(_there(row))
+    return Generation.of_row(_existing(row))
 
 
-def _there(row: asyncpg.Record | None) -> asyncpg.Record:
+def _existing(row: asyncpg.Record | None) -> asyncpg.Record:
     """Raise ProjectGone if a project has no live generation."""
     if row is None:
         raise ProjectGone("the project was just deleted: try again")

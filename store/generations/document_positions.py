@@ -69,7 +69,7 @@ class DocumentPositions:
         """All documents of a generation, tombstones included."""
         scope = generation.project_id, EVERY_AGENT, generation.id
         async with self._database.scope(*scope) as connection:
-            rows = await connection.fetch(_QUERIES["standings"], generation.id)
+            rows = await connection.fetch(_QUERIES["positions"], generation.id)
         document_positions = (DocumentPosition.of(row) for row in rows)
         return {stored_position.key: stored_position for stored_position in document_positions}
 
@@ -90,16 +90,16 @@ class DocumentPositions:
         or by a transaction that had not finished then.
         """
         scope = here.project_id, EVERY_AGENT, here.id
-        query = _QUERIES["keep_standings" if since is None else "keep_changed_standings"]
+        query = _QUERIES["keep_positions" if since is None else "keep_changed_positions"]
         async with self._database.scope(*scope) as connection:
             kept = await connection.execute(
                 query.format(generation_id=int(here.id), since=int(since or 0))
             )
             if kept == "SELECT 0":
                 return []
-            await connection.execute(_QUERIES["measure_standings"])
+            await connection.execute(_QUERIES["analyze_positions"])
             await connection.execute(_QUERIES["enter_generation"], str(there.id))
-            rows = await connection.fetch(_QUERIES["newer_standings"], there.id)
+            rows = await connection.fetch(_QUERIES["newer_positions"], there.id)
         return [DocumentPosition.of(row) for row in rows]
 
     async def members(self, generation: Generation, collection: str) -> set[DocumentKey]:

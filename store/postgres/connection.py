@@ -143,12 +143,12 @@ async def connect(url: str, **options: Any) -> asyncpg.Connection:
         Unavailable: the server cannot be reached.
         ConfigurationError: the URL is invalid, or the server denies access.
     """
-    with explained(), _sound_url():
+    with explained(), _valid_url():
         return await asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S, **options)
 
 
 @contextmanager
-def _sound_url() -> Iterator[None]:
+def _valid_url() -> Iterator[None]:
     try:
         yield
     except ValueError:

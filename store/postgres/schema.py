@@ -47,12 +47,12 @@ async def upgrade(owner_url: str) -> str:
         "postgresql+asyncpg://", async_creator=lambda: connect(owner_url), poolclass=NullPool
     )
     try:
-        return await _insist(engine)
+        return await _retry(engine)
     finally:
         await engine.dispose()
 
 
-async def _insist(engine: AsyncEngine) -> str:
+async def _retry(engine: AsyncEngine) -> str:
     for _ in range(_TRIES):
         try:
             with explained(), _errors_of_the_driver():

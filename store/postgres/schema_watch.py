@@ -33,12 +33,12 @@ class SchemaWatch:
                 names the remedy.
         """
         while not stop.is_set():
-            schema = await self._look()
+            schema = await self._read()
             if schema is not None:
                 refuse_flawed(schema)
             await wait_or_stop(stop, self._interval)
 
-    async def _look(self) -> Schema | None:
+    async def _read(self) -> Schema | None:
         with contextlib.suppress(Unavailable, OperatorError):
             async with self._database.connection() as connection:
                 return await read_schema(connection)

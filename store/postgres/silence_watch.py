@@ -41,7 +41,7 @@ class SilenceWatch:
         self._pool = pool
         self._silence = silence
         self._late: set[object] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -61,16 +61,16 @@ class SilenceWatch:
     async def close(self) -> None:
         """Stop checking."""
         self._pool.terminate()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking], timeout=_CLOSE_TIMEOUT_S)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching], timeout=_CLOSE_TIMEOUT_S)
 
     def _begin(self, block: object) -> None:
         self._late.add(block)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
 
-    async def _look(self) -> None:
+    async def _watch(self) -> None:
         while True:
             with suppress(Unavailable, OperatorError), explained():
                 await self._end_silent_sessions()

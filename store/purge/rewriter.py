@@ -41,7 +41,7 @@ TABLES = (
 """Tables with texts, or with data derived from texts."""
 
 _QUERIES = named("purge")
-_LOOK_EVERY_S = 0.5
+_POLL_SECONDS = 0.5
 
 
 class Rewriter:
@@ -93,7 +93,7 @@ class Rewriter:
             while left and monotonic() < deadline:
                 left = [table for table in left if await self._vacuum(table)]
                 if left:
-                    await asyncio.sleep(_LOOK_EVERY_S)
+                    await asyncio.sleep(_POLL_SECONDS)
             with suppress(asyncpg.InsufficientPrivilegeError):  # pg_statistic is reported below
                 await self._connection.execute(_QUERIES["forget_statistics"], TABLES)
             for table in TABLES:

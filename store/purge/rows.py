@@ -44,11 +44,13 @@ class DeletedRows:
         unused = await self._unused_vectors(generations[0])
         for generation in generations[1:]:
             unused -= await self._used(generation, unused)
-        gone = 0
-        for part in _parts(unused):
+        dropped = 0
+        for batch in _batches(unused):
             async with self._database.scope(self._project_id) as connection:
-                gone += await connection.fetchval(_QUERIES["drop_vectors"], self._project_id, part)
-        return gone
+                dropped += await connection.fetchval(
+                    _QUERIES["drop_vectors"], self._project_id, batch
+                )
+        return dropped
 
     async def silence_rejections(self, log_positions: Collection[LogPosition]) -> int:
         """Delete the reasons of rejections; return their number."""
@@ -57,11 +59,13 @@ class DeletedRows:
 
     async def drop_contents(self, hashes: Collection[str]) -> int:
         """Drop contents that were published by reference, by hash (hex); return their number."""
-        gone = 0
-        for part in _parts({bytes.fromhex(sha256) for sha256 in hashes}):
+        dropped = 0
+        for batch in _batches({bytes.fromhex(sha256) for sha256 in hashes}):
             async with self._database.scope(self._project_id) as connection:
-                gone += await connection.fetchval(_QUERIES["drop_contents"], self._project_id, part)
-        return gone
+                dropped += await connection.fetchval(
+                    _QUERIES["drop_contents"], self._project_id, batch
+                )
+        return dropped
 
     async def outbox(self) -> dict[str, bytes]:
         """Events in the outbox, by id."""
@@ -93,13 +97,13 @@ class DeletedRows:
     async def _used(self, generation: Generation, hashes: Collection[bytes]) -> set[bytes]:
         scope = self._project_id, EVERY_AGENT, generation.id
         used: set[bytes] = set()
-        for part in _parts(hashes):
+        for batch in _batches(hashes):
             async with self._database.scope(*scope) as connection:
-                rows = await connection.fetch(_QUERIES["used_hashes"], generation.id, part)
+                rows = await connection.fetch(_QUERIES["used_hashes"], generation.id, batch)
             used |= {row["content_hash"] for row in rows}
         return used
 
 
-def _parts(hashes: Collection[bytes]) -> list[list[bytes]]:
-    every = sorted(hashes)
-    return [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
+def _batches(hashes: Collection[bytes]) -> list[list[bytes]]:
+    ordered = sorted(hashes)
+    return [ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE)]

@@ -15,7 +15,7 @@ on conflict do nothing
 -- name: clear_outbox
 delete from outbox where project_id = $1 and event_id = any($2::text[])
 
--- name: known_contents
+-- name: archived_contents
 select sha256 from archive_contents where project_id = $1 and sha256 = any($2::bytea[])
 
 -- name: find_spans

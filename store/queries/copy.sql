@@ -1,4 +1,4 @@
--- name: carried_documents
+-- name: copied_documents
 -- Documents of a generation with their attributes, private documents included.
 select
     d.id, d.agent, d.uri, d.position, d.partition, d.deleted, d.published_at, d.content_hash,
@@ -14,7 +14,7 @@ select
 from unnest($2::text[], $3::text[]) as n (agent, uri)
 join documents d on d.generation_id = $1 and d.agent = n.agent and d.uri = n.uri
 
--- name: carried_chunks
+-- name: copied_chunks
 -- Their chunks, in order. A vector comes along only where the cache lacks it.
 select
     c.document_id, c.ordinal, c.start_line, c.end_line, c.page, c.tokens, c.symbol, c.heading_path,

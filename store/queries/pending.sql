@@ -1,4 +1,4 @@
--- name: hold_pending
+-- name: lock_pending
 -- Records of missing vectors, locked until the transaction ends, always in order of document.
 select document_id, chunk_ids, since_position
 from pending_vectors

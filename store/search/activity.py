@@ -59,7 +59,7 @@ class Activity:
         settled = now - SETTLING.total_seconds()
         return [project_id for project_id, change in self._changes.items() if change.at >= settled]
 
-    def keep(self, project_id: int) -> None:
+    def retry(self, project_id: int) -> None:
         """Make a project due again because its task failed."""
         self._changes[project_id] = _Change("", monotonic())
 

@@ -125,7 +125,7 @@ class Maintenance:
                 for task in tasks:
                     await task(live)
             except Exception as error:  # noqa: BLE001 - raised below
-                activity.keep(project_id)
+                activity.retry(project_id)
                 failures.append(error)
         if failures:
             raise ExceptionGroup("maintenance failed", failures)

@@ -33,7 +33,7 @@ MIN_TAIL = 10_000
 MAX_TAIL_SHARE = 4
 """An index is rebuilt when the vectors outside exceed a fourth of the vectors that it covers."""
 
-POURING_PER_S = 500.0
+IMPORT_VECTORS_PER_S = 500.0
 """Vectors per second. At this rate an index is too small (``MAX_TAIL_SHARE``) once it is built."""
 
 MAX_DEFERRAL_S = 600.0
@@ -43,7 +43,7 @@ CALM_S = 5.0
 """A build is deferred for this long after the last chunk of an import has its vector, because the
 next import may follow at once."""
 
-MAX_POURING_TAIL = 100_000
+MAX_IMPORT_TAIL = 100_000
 """Number of vectors that an import may leave outside of an index: comparing them takes 0.1 s."""
 
 _ANY_GENERATION = 0
@@ -98,7 +98,7 @@ class VectorIndexes:
 
         Does nothing if another process builds indexes of this or any other generation; with
         ``wait``, waits for one that builds for another generation. With ``after_import`` (for
-        periodic callers), defers the build while vectors arrive faster than ``POURING_PER_S``: a
+        periodic callers), defers the build while vectors arrive at ``IMPORT_VECTORS_PER_S``: a
         build costs several times as much as indexing them, and would have to be repeated. It also
         defers the build, for at most ``MAX_DEFERRAL_S``, while other projects have chunks without
         vectors, because a build takes CPU time from their import.
@@ -156,23 +156,23 @@ class VectorIndexes:
             filling = await connection.fetchval(_QUERIES["is_filling"], generation_id)
         vectors = {row["model_id"]: row["tail"] + (row["vectors"] or 0) for row in survey}
         inflow = self._inflow.per_second(project_id, generation_id, vectors, monotonic())
-        pouring = {
+        importing = {
             model_id
             for model_id, rate in inflow.items()
-            if after_import and (filling or rate > POURING_PER_S)
+            if after_import and (filling or rate > IMPORT_VECTORS_PER_S)
         }
         return [
             _Build(project_id, generation_id, row["model_id"], row["dimensions"], watermark)
             for row in survey
-            if row["tail"] > self._allowed_tail(row["vectors"], row["model_id"] in pouring)
+            if row["tail"] > self._allowed_tail(row["vectors"], row["model_id"] in importing)
         ]
 
-    def _allowed_tail(self, indexed: int | None, pouring: bool) -> int:
+    def _allowed_tail(self, indexed: int | None, importing: bool) -> int:
         if indexed is None:
             allowed = self._exact_chunks
         else:
             allowed = max(min(MIN_TAIL, self._exact_chunks), indexed // MAX_TAIL_SHARE)
-        return max(allowed, MAX_POURING_TAIL) if pouring else allowed
+        return max(allowed, MAX_IMPORT_TAIL) if importing else allowed
 
     async def _build(self, builder: _Builder, build: _Build) -> None:
         log.info("vector_index.building", name=build.name)

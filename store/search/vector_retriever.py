@@ -77,9 +77,9 @@ class VectorRetriever:
     async def _find(
         self, connection: asyncpg.Connection, generation_id: int, model: str
     ) -> _Index | None:
-        remembered = self._indexes.get((generation_id, model))
-        if remembered is not None:
-            return remembered
+        cached = self._indexes.get((generation_id, model))
+        if cached is not None:
+            return cached
         row = await connection.fetchrow(_RETRIEVAL["find_index"], generation_id, model)
         if row is None or row["dimensions"] is None:
             return None  # not cached: the first vector may arrive at any moment
@@ -135,7 +135,7 @@ class StoredModels:
     """Models that embedded a generation, cached for 15 seconds."""
 
     def __init__(self) -> None:
-        self._known: TTLCache[int, Widths] = TTLCache(_FRESH_SECONDS)
+        self._cache: TTLCache[int, Widths] = TTLCache(_FRESH_SECONDS)
 
     async def unreached(
         self, connection: asyncpg.Connection, project: str, generation_id: int, vectors: Vectors
@@ -161,12 +161,12 @@ class StoredModels:
         return unlike
 
     async def _widths(self, connection: asyncpg.Connection, generation_id: int) -> Widths:
-        widths = self._known.get(generation_id)
+        widths = self._cache.get(generation_id)
         if widths is None:
             rows = await connection.fetch(_COVERAGE["embedded_by"], generation_id)
             widths = {row["name"]: row["dimensions"] for row in rows}
             if widths:
-                self._known.put(generation_id, widths)
+                self._cache.put(generation_id, widths)
         return widths
 
 

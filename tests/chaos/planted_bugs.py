@@ -37,7 +37,7 @@ class Bug:
 BUGS = (
     Bug(
         "the fence is off",
-        "store/queries/documents.sql",
+        "store/queries/fence.sql",
         "where\n    (coalesce(d.source_revision, d.position)",
         "where\n    true or (coalesce(d.source_revision, d.position)",
         (

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from store.archive.blocks import BadBlock, Decompressor
 from store.archive.compaction.event_merge import contents_of
-from store.archive.compaction.replacement import NewcomersInTheWay, Replacing
+from store.archive.compaction.replacement import NewEventsArchived, Replacing
 from store.archive.content_files import PACK_BYTES, PACK_CONTENTS, Pack, Span, text_of
 from store.archive.damage import DamagedSegment
 from store.archive.files import Files
@@ -157,7 +157,7 @@ class ContentMerging:
                 self.freed_bytes += await self.replacing.contents(
                     self.project_id, old, copied.files.files, events
                 )
-            except NewcomersInTheWay:
+            except NewEventsArchived:
                 if not await self._learn_references() or copied.dropped & self._referred:
                     return False
             else:

@@ -60,11 +60,11 @@ class EventMerging:
 
     async def run(self, segments: Sequence[Segment]) -> None:
         """Merge files where it is worthwhile."""
-        sound = [segment for segment in segments if await asyncio.to_thread(self._learn, segment)]
+        intact = [segment for segment in segments if await asyncio.to_thread(self._learn, segment)]
         droppable = {
-            segment.segment_id: await asyncio.to_thread(self._count, segment) for segment in sound
+            segment.segment_id: await asyncio.to_thread(self._count, segment) for segment in intact
         }
-        for group in _worth_merging(sound, droppable):
+        for group in _worth_merging(intact, droppable):
             await self._merge(group)
 
     def _learn(self, segment: Segment) -> bool:

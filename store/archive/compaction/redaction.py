@@ -124,19 +124,19 @@ class Redactor:
         return done
 
     def _learn(
-        self, segment: Segment, before: Mapping[DocumentKey, LogPosition], found: Purged
+        self, segment: Segment, before: Mapping[DocumentKey, LogPosition], purged: Purged
     ) -> None:
         """Record what a file holds of the documents; blocks."""
         for record, line in read_records(self._storage, segment):
-            found.changes += redacted(line, before) is not None
+            purged.changes += redacted(line, before) is not None
             limit = before.get(record.documents[0])
             sha256 = None if record.content is None else record.content.hex()
             if limit is not None and record.log_position < limit:
-                found.log_positions.add(record.log_position)
+                purged.log_positions.add(record.log_position)
                 if sha256 is not None:
-                    found.hashes.add(sha256)
+                    purged.hashes.add(sha256)
             elif sha256 is not None:
-                found.needed.add(sha256)
+                purged.needed.add(sha256)
 
     async def _rewrite(
         self, project_id: int, segment: Segment, before: Mapping[DocumentKey, LogPosition]

@@ -13,12 +13,12 @@ from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["NewcomersInTheWay", "Replacing"]
+__all__ = ["NewEventsArchived", "Replacing"]
 
 _QUERIES = named("archive")
 
 
-class NewcomersInTheWay(Exception):
+class NewEventsArchived(Exception):
     """New changes were archived that may refer to contents about to be dropped."""
 
 
@@ -66,12 +66,12 @@ class Replacing:
         ``events``: files of events whose references were read, or None if no content is dropped.
 
         Raises:
-            NewcomersInTheWay: there are new files of events; nothing is changed.
+            NewEventsArchived: there are new files of events; nothing is changed.
         """
         async with self._database.scope(project_id) as connection:
             await Lock.ARCHIVED_CONTENTS.acquire(connection, project_id)
             if events is not None:
-                await _check_newcomers(connection, project_id, events)
+                await _refuse_new_events(connection, project_id, events)
             freed = await _retire(connection, project_id, old) - _size(new)
             for file in new:
                 segment_id = await insert_file(connection, project_id, file)
@@ -84,11 +84,11 @@ class Replacing:
         return freed
 
 
-async def _check_newcomers(
+async def _refuse_new_events(
     connection: asyncpg.Connection, project_id: int, events: Collection[int]
 ) -> None:
     if await connection.fetchval(_QUERIES["has_other_events"], project_id, list(events)):
-        raise NewcomersInTheWay
+        raise NewEventsArchived
 
 
 async def _retire(connection: asyncpg.Connection, project_id: int, old: Collection[int]) -> int:

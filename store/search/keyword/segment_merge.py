@@ -157,9 +157,9 @@ async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool
 
     Only one caller at a time may do this per generation.
     """
-    taken = await connection.fetch(_QUERIES["take_words"], generation_id, _WORD_ROWS)
+    additions = await connection.fetch(_QUERIES["take_words"], generation_id, _WORD_ROWS)
     new: dict[int, set[str]] = defaultdict(set)
-    for word in set(chain.from_iterable(row["words"].split("\n") for row in taken)):
+    for word in set(chain.from_iterable(row["words"].split("\n") for row in additions)):
         new[len(word)].add(word)
     rows = await connection.fetch(_QUERIES["read_whole_vocabulary"], generation_id, list(new))
     grown = _grown({row["length"]: row["words"] for row in rows}, new)
@@ -167,14 +167,14 @@ async def sort_words(connection: asyncpg.Connection, generation_id: int) -> bool
         await connection.execute(
             _QUERIES["upsert_vocabulary"], generation_id, list(grown), list(grown.values())
         )
-    return bool(taken)
+    return bool(additions)
 
 
-def _grown(known: Mapping[int, str], new: Mapping[int, set[str]]) -> dict[int, str]:
+def _grown(former: Mapping[int, str], new: Mapping[int, set[str]]) -> dict[int, str]:
     """Changed rows of the vocabulary: newline-separated words by their length."""
     grown = {}
     for length, words in new.items():
-        old = set(known[length].split("\n")) if length in known else set()
+        old = set(former[length].split("\n")) if length in former else set()
         if words - old:
             grown[length] = "\n".join(sorted(old | words))
     return grown

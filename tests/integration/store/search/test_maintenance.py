@@ -149,7 +149,7 @@ async def test_large_projects_get_an_index(
     index: Index, database: Fresh, as_owner: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large project gets a vector index with 95% recall, which includes later writes."""
-    monkeypatch.setattr(vector_indexes, "POURING_PER_S", 1.0)  # on any machine
+    monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", 1.0)  # on any machine
     vectors = unit_vectors(7, 3000, DIMENSIONS)
     texts = [f"c{i}" for i in range(3000)]
     for start in range(0, 2600, 650):
@@ -375,5 +375,5 @@ async def test_only_projects_that_were_written_to_are_looked_at(
     await eventually(something_is_due, "the server has counted what was written")
     assert due == [ids["beta"]]
     monkeypatch.undo()
-    seen.keep(ids["gamma"])
+    seen.retry(ids["gamma"])
     assert ids["gamma"] in await seen.due()

@@ -54,7 +54,7 @@ async def test_a_build_waits_for_imports_of_other_projects(
     index: Index, database: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A build waits for the imports of other projects, up to a limit."""
-    monkeypatch.setattr(vector_indexes, "POURING_PER_S", inf)  # ignore its own import
+    monkeypatch.setattr(vector_indexes, "IMPORT_VECTORS_PER_S", inf)  # ignore its own import
     live = await index.live("p")
     indexes = VectorIndexes(index.database, database.owner_url, exact_chunks=1_000)
 
