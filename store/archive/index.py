@@ -107,7 +107,9 @@ class Index:
     ) -> dict[tuple[int, str], list[Span]]:
         """Location of archived contents, by segment id and path of their pack."""
         async with self._database.scope(project_id) as connection:
-            rows = await connection.fetch(_QUERIES["find_spans"], project_id, binary(hashes))
+            rows = await connection.fetch(
+                _QUERIES["find_spans"], project_id, contents.binary(hashes)
+            )
         spans: dict[tuple[int, str], list[Span]] = {}
         for row in rows:
             spans.setdefault((row["segment_id"], row["path"]), []).append(_span(row))
@@ -206,7 +208,9 @@ async def archived(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
 ) -> set[str]:
     """Return the hashes of the archived contents, as seen by the connection's transaction."""
-    rows = await connection.fetch(_QUERIES["archived_contents"], project_id, binary(hashes))
+    rows = await connection.fetch(
+        _QUERIES["archived_contents"], project_id, contents.binary(hashes)
+    )
     return {row["sha256"].hex() for row in rows}
 
 
@@ -242,11 +246,6 @@ def span_columns(spans: Sequence[Span]) -> list[list[Any]]:
     """Hashes, starts, sizes and raw sizes."""
     rows = [(span.sha256, span.start, span.size, span.raw_size) for span in spans]
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def binary(hashes: Collection[str]) -> list[bytes]:
-    """Hashes (hex) as Postgres stores them."""
-    return [bytes.fromhex(sha256) for sha256 in hashes]
 
 
 def _span(row: asyncpg.Record) -> Span:

@@ -13,7 +13,7 @@ from runtime.errors import LimitExceeded, UnsupportedContent
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
 
-__all__ = ["MAX_CONTENT_BYTES", "put", "read", "release_contents", "sizes"]
+__all__ = ["MAX_CONTENT_BYTES", "binary", "put", "read", "release_contents", "sizes"]
 
 MAX_CONTENT_BYTES = 64 * 2**20
 _QUERIES = named("contents")
@@ -54,7 +54,7 @@ async def read(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
 ) -> dict[str, str]:
     """Contents by their hashes (hex); contents that are not stored are absent."""
-    rows = await connection.fetch(_QUERIES["read_contents"], project_id, _binary(hashes))
+    rows = await connection.fetch(_QUERIES["read_contents"], project_id, binary(hashes))
     return {row["sha256"].hex(): row["content"] for row in rows}
 
 
@@ -62,11 +62,12 @@ async def sizes(
     connection: asyncpg.Connection, project_id: int, hashes: Collection[str]
 ) -> dict[str, int]:
     """Sizes in bytes of contents by their hashes (hex); contents that are not stored are absent."""
-    rows = await connection.fetch(_QUERIES["measure_contents"], project_id, _binary(hashes))
+    rows = await connection.fetch(_QUERIES["measure_contents"], project_id, binary(hashes))
     return {row["sha256"].hex(): row["size_bytes"] for row in rows}
 
 
-def _binary(hashes: Collection[str]) -> list[bytes]:
+def binary(hashes: Collection[str]) -> list[bytes]:
+    """Hashes (hex) as Postgres stores them."""
     return [bytes.fromhex(sha256) for sha256 in hashes]
 
 

@@ -318,13 +318,6 @@ class PendingVectors:
         async with self._live(project_id) as (connection, generation):
             return generation, await _count_at(connection, generation, log_positions)
 
-    async def counts_in(
-        self, generation: Generation, log_positions: Collection[LogPosition]
-    ) -> dict[LogPosition, int]:
-        """Number of pending chunks of a generation, by the change that wrote them."""
-        async with self._scope(generation) as connection:
-            return await _count_at(connection, generation, log_positions)
-
     async def count(self, generation: Generation) -> Counts:
         """Count the chunks of a generation, private ones included."""
         async with self._scope(generation) as connection:

@@ -6,7 +6,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import asyncpg
 
@@ -24,6 +24,7 @@ _QUERIES = named("locks")
 _POLL_SECONDS = 0.25
 
 
+@unique
 class Lock(IntEnum):
     """Spaces of the advisory locks. The key in a space says which object is locked."""
 

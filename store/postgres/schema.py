@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.resources import files
 
 import structlog
@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from runtime.backoff import Backoff
 from runtime.errors import Unavailable
 from store.postgres.connection import WriteConflict, connect, explained
 from store.postgres.locks import MIGRATION_LOCK
@@ -29,7 +30,7 @@ _ONE_AT_A_TIME = text(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
 _LOCK_TIMEOUT = text("set local lock_timeout = '1s'")
 """A migration that waits for a table blocks every session that needs the table after it."""
 _TRIES = 40
-_LONGEST_PAUSE_S = 2.0
+_PAUSE = Backoff(timedelta(seconds=2), timedelta(seconds=2), jitter=1)
 
 
 async def upgrade(owner_url: str) -> str:
@@ -62,7 +63,7 @@ async def _retry(engine: AsyncEngine) -> str:
                     return await _upgrade(connection)
         except WriteConflict as conflict:
             log.warning("migration.gave_way", error=str(conflict))
-            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
+            await asyncio.sleep(_PAUSE.delay(0).total_seconds())
     raise Unavailable(
         f"migration gave up after {_TRIES} attempts: tables are locked by other sessions; try again"
     )

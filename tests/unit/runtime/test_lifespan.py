@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from runtime.lifespan import OwnedTasks, run, stop_on_signals
+from runtime.lifespan import OwnedTasks, run, stop_on_signals, wait_or_stop
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -88,3 +88,14 @@ async def test_task_that_does_not_end_is_cancelled() -> None:
     tasks = OwnedTasks(asyncio.Event(), timeout=timedelta(milliseconds=10))
     tasks.start("endless", asyncio.sleep(3600))
     await asyncio.wait_for(tasks.close(), 5)
+
+
+async def test_a_pause_ends_early_when_the_process_stops() -> None:
+    """The result says which of both it was."""
+    stop = asyncio.Event()
+    assert not await wait_or_stop(stop, timedelta(milliseconds=1))
+    pause = asyncio.create_task(wait_or_stop(stop, timedelta(hours=1)))
+    await asyncio.sleep(0)
+    stop.set()
+    assert await asyncio.wait_for(pause, 5)
+    assert await wait_or_stop(stop, timedelta(hours=1)), "it does not begin"

@@ -27,6 +27,15 @@ def test_a_value_is_forgotten_after_its_time(monkeypatch: pytest.MonkeyPatch) ->
     assert recent.get(2) is None
 
 
+def test_the_age_of_a_value_counts_from_its_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow reading yields a value that is old when it arrives."""
+    monkeypatch.setattr(ttl_cache, "monotonic", lambda: 100.0)
+    recent: TTLCache[int, str] = TTLCache(5.0)
+    recent.put(1, "old", at=94.0)
+    recent.put(2, "recent", at=96.0)
+    assert [recent.get(key) for key in (1, 2)] == [None, "recent"]
+
+
 def test_only_the_last_ones_put_are_kept() -> None:
     """A full cache keeps the values that were put last."""
     recent: TTLCache[int, str] = TTLCache(60.0, limit=2)
