@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError, HeadraceError
+from runtime.intervals import Backoff
 
 __all__ = ["Part", "Restarts", "Supervisor"]
 

@@ -13,9 +13,9 @@ from events.positions import LogPosition
 from events.signatures import Keys
 from events.streams.changes import StreamedChange
 from runtime.errors import SignatureRefused
+from runtime.intervals import TTLCache
 from store.documents.ledger import Verdict
 from store.generations.document_positions import DocumentPositions
-from store.postgres.ttl_cache import TTLCache
 from store.projects import Projects
 
 __all__ = ["Admission", "Decision", "KeyRing", "Signed"]

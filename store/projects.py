@@ -6,10 +6,10 @@ import json
 from datetime import timedelta
 
 from runtime.errors import ConfigurationError, UsageError
+from runtime.intervals import TTLCache
 from store.generations.catalog import Recipe
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.postgres.ttl_cache import TTLCache
 
 __all__ = ["REMEMBERED", "Models", "Projects", "unknown_project"]
 

@@ -12,8 +12,8 @@ import structlog
 
 from events.models import ContentReference, Problem
 from events.positions import LogPosition
-from runtime.backoff import Backoff
 from runtime.errors import Unavailable, UnsupportedContent
+from runtime.intervals import Backoff
 from store import statistics
 from store.documents import contents, embeddings, ledger
 from store.documents.transaction import write_batch

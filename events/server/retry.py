@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from events.server.connection import redis_errors
-from runtime.backoff import Backoff
 from runtime.errors import Unavailable
+from runtime.intervals import Backoff
 
 __all__ = ["PATIENCE", "retrying"]
 

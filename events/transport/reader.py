@@ -15,7 +15,7 @@ from events.transport.consumer_group import Claimed, is_group_missing
 from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
 from events.transport.subscription import Subscription
-from runtime.backoff import Backoff
+from runtime.intervals import Backoff
 from runtime.lifespan import wait_or_stop
 
 __all__ = ["Reader"]

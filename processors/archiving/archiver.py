@@ -16,8 +16,8 @@ from events.streams.changes import StreamedChange
 from processors.admission import Admission, Decision
 from processors.archiving.consumer import LogGroup, entry_ids_of, sort_out
 from runtime import metrics
-from runtime.backoff import Backoff
 from runtime.errors import HeadraceError, SignatureRefused
+from runtime.intervals import Backoff
 from runtime.lifespan import wait_or_stop
 from store.archive import Archive
 from store.outbox import PostgresOutbox

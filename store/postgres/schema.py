@@ -16,8 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from runtime.backoff import Backoff
 from runtime.errors import Unavailable
+from runtime.intervals import Backoff
 from store.postgres.connection import WriteConflict, connect, explained
 from store.postgres.locks import MIGRATION_LOCK
 from store.postgres.revision import check, head_revision, read_schema, refuse_flawed

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.errors import ConfigurationError
+from runtime.intervals import TTLCache
 from store.postgres.named_queries import named
-from store.postgres.ttl_cache import TTLCache
 from store.search.filters import Visibility
 from store.types import Vector
 

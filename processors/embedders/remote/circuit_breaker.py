@@ -15,8 +15,8 @@ import structlog
 
 from processors.embedders.remote.provider import RequestRefused
 from runtime import metrics
-from runtime.backoff import Backoff
 from runtime.errors import CircuitOpen, HeadraceError, RateLimited
+from runtime.intervals import Backoff
 
 __all__ = ["Circuit", "CircuitOptions", "CircuitState", "CircuitStatus"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError, HeadraceError, RateLimited, Unavailable
+from runtime.intervals import Backoff
 from runtime.secrets import masked
 
 __all__ = [

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 
 from gateway.supervisor import Restarts, Supervisor
-from runtime.backoff import Backoff
 from runtime.errors import ConfigurationError
+from runtime.intervals import Backoff
 from tests.support.waiting import eventually
 
 AT_ONCE = Restarts(Backoff(timedelta(), timedelta()), most=3)
