@@ -192,7 +192,7 @@ async def _chosen(
         raise UsageError("give either the uris of documents or --prefix")
     async with open_database(running) as database:
         documents = Documents(database, Projects(database))
-        indexed = await documents.known(project, agent or "", uris=uris or (), prefix=prefix)
+        indexed = await documents.stored_uris(project, agent or "", uris=uris or (), prefix=prefix)
     unknown = sorted(set(uris or ()) - set(indexed))
     if unknown and unknown_too:
         return [*indexed, *unknown]

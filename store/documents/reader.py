@@ -120,7 +120,7 @@ class Documents:
             tuple(_chunk(chunk) for chunk in chunks),
         )
 
-    async def known(
+    async def stored_uris(
         self, project: str, agent: str, *, uris: Collection[str] = (), prefix: str | None = None
     ) -> list[str]:
         """Stored uris that are in ``uris`` or begin with ``prefix``, deleted documents included."""
@@ -130,7 +130,7 @@ class Documents:
         async with self._database.scope(project_id, EVERY_AGENT) as connection:
             live = await enter_live(connection, project_id)
             rows = await connection.fetch(
-                _QUERIES["known_uris"], live.id, agent, list(uris), prefix
+                _QUERIES["stored_uris"], live.id, agent, list(uris), prefix
             )
         return [row["uri"] for row in rows]
 

@@ -43,7 +43,7 @@ from chunks
 where generation_id = $1 and document_id = $2
 order by ordinal
 
--- name: known_uris
+-- name: stored_uris
 -- Uris of an agent's documents, deleted ones too, that are in a list or begin with a prefix.
 select uri
 from documents
