@@ -11,7 +11,7 @@ from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor, Health
 from processors.doctor.findings import Condition, State
 from processors.recipes import chooses_models, model_options, recipe_of
-from processors.replay.tools import Tools, open_tools
+from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 
@@ -57,7 +57,7 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
     if settings.broker_url.startswith("kafka"):
         return Diagnosis(environment, unexamined="the log is in Kafka, not in Redis Streams")
     try:
-        async with open_tools(settings) as tools:
+        async with open_operator_tools(settings) as tools:
             return await _examine(tools, environment, project, repair=repair)
     except UsageError:
         raise
@@ -78,7 +78,7 @@ def _environment(settings: Settings) -> Environment:
 
 
 async def _examine(
-    tools: Tools, environment: list[Condition], project: str | None, *, repair: bool
+    tools: OperatorTools, environment: list[Condition], project: str | None, *, repair: bool
 ) -> Diagnosis:
     settings = tools.settings
     projects = await tools.store.projects()
@@ -93,7 +93,7 @@ async def _examine(
     return Diagnosis(environment, await Doctor(desk).examine(chosen, repair=repair))
 
 
-async def _other_models(tools: Tools, projects: Sequence[str]) -> list[str]:
+async def _other_models(tools: OperatorTools, projects: Sequence[str]) -> list[str]:
     """Models of live generations that are not in the settings."""
     used = {
         name

@@ -16,7 +16,7 @@ from events.streams.entries import entries_of
 from processors.doctor.findings import Drift, Severity, Subject
 from processors.doctor.stream_snapshot import StreamEntry, Streams, logged
 from processors.replay.fold import Fold
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
 from store.documents.digests import StoredDigest
 from store.generations.catalog import Generation, Recipe
@@ -32,7 +32,7 @@ class Desk:
     pending entry that is idle for this long has no owner any more.
     """
 
-    tools: Tools
+    tools: OperatorTools
     wanted: Recipe | None
     lease: timedelta
 

@@ -12,7 +12,7 @@ from processors.doctor.checks.environment import check_orphans
 from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor
 from processors.doctor.findings import Severity
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
 from store.postgres.locks import replay_lock
 from tests.support.databases import Database
@@ -24,14 +24,18 @@ LARGE = "\n".join(f"# Part {n}\n\n{f'river{n} weir ' * 65}\n" for n in range(280
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def opened(
+    redis_url: str, database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor; generations of more than two vectors get an index."""
     async with indexed(redis_url, database, tmp_path, vector_search={"exact_chunks": 2}) as opened:
         yield opened
 
 
 @pytest.fixture
-async def large(opened: Tools, redis_url: str, database: Database, tmp_path: Path) -> Tools:
+async def large(
+    opened: OperatorTools, redis_url: str, database: Database, tmp_path: Path
+) -> OperatorTools:
     """The same, with a document that has a large segment."""
     async with headrace(redis_url, database, model=HASHING, home=tmp_path) as worker:
         await worker.change("large.md", LARGE)
@@ -39,7 +43,7 @@ async def large(opened: Tools, redis_url: str, database: Database, tmp_path: Pat
 
 
 @pytest.fixture
-async def with_index(opened: Tools) -> Tools:
+async def with_index(opened: OperatorTools) -> OperatorTools:
     """The same, with a vector index."""
     live = await opened.store.generation("docs")
     assert await opened.indexes.refresh(live.project_id, live.id) == 1
@@ -66,7 +70,9 @@ LARGE_SEGMENTS = {
 
 
 @pytest.mark.parametrize("kind", LARGE_SEGMENTS)
-async def test_large_segments_are_mended(kind: str, large: Tools, database: Database) -> None:
+async def test_large_segments_are_mended(
+    kind: str, large: OperatorTools, database: Database
+) -> None:
     """Damage to a large segment is found and repaired."""
     expected, statement = LARGE_SEGMENTS[kind]
     assert await rows(database, "docs", "select from keyword_postings where generation_id = $1")
@@ -89,7 +95,9 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("name", INDEXES)
-async def test_vector_indexes_are_mended(name: str, with_index: Tools, database: Database) -> None:
+async def test_vector_indexes_are_mended(
+    name: str, with_index: OperatorTools, database: Database
+) -> None:
     """Damage to a vector index is found and repaired."""
     assert (await examine(with_index)).drifts == []
     await damage(database, INDEXES[name])
@@ -102,7 +110,7 @@ async def test_vector_indexes_are_mended(name: str, with_index: Tools, database:
 
 
 async def test_indexes_of_lost_generations_are_dropped(
-    with_index: Tools, database: Database
+    with_index: OperatorTools, database: Database
 ) -> None:
     """Indexes of generations that no longer exist are found and dropped."""
     owner_url = database.owner_url
@@ -118,7 +126,7 @@ async def test_indexes_of_lost_generations_are_dropped(
     assert await check_orphans(with_index, owner_url, ["docs"], repair=True) == []
 
 
-async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
+async def test_a_generation_that_was_left_is_named(opened: OperatorTools) -> None:
     """An unfinished generation is reported, unless a replay is running."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(opened)
@@ -132,7 +140,9 @@ async def test_a_generation_that_was_left_is_named(opened: Tools) -> None:
     assert (await examine(opened)).drifts == []
 
 
-async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Database) -> None:
+async def test_a_drop_that_was_killed_is_finished(
+    opened: OperatorTools, database: Database
+) -> None:
     """The doctor finishes a drop that was killed."""
     await replay(opened)
     await damage(
@@ -144,7 +154,7 @@ async def test_a_drop_that_was_killed_is_finished(opened: Tools, database: Datab
     assert await generation_states(opened) == ["live"]
 
 
-async def test_another_recipe_is_a_note(opened: Tools) -> None:
+async def test_another_recipe_is_a_note(opened: OperatorTools) -> None:
     """A recipe that differs from the settings is a note with the replay command."""
     desk = Desk(opened, Recipe("openai/text-embedding-3-small"), LEASE)
     [health] = await Doctor(desk, SETTLE).examine(["docs"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.doctors import drift_names, examine, forget_archive, indexed
 from tests.support.drifts import DRIFTS
@@ -15,13 +15,15 @@ from tests.support.replays import damage, rows
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def opened(
+    redis_url: str, database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
-async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
+async def test_a_healthy_index_has_no_drift(opened: OperatorTools) -> None:
     """An index after edits, deletes, renames and private documents has no drift."""
     health = await examine(opened)
     assert health.drifts == []
@@ -29,7 +31,7 @@ async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
     assert health.documents == 13
 
 
-async def test_each_drift_is_found_and_repaired(opened: Tools, database: Database) -> None:
+async def test_each_drift_is_found_and_repaired(opened: OperatorTools, database: Database) -> None:
     """Each drift is found by name, and the digest after its repair equals the one before."""
     before = await examine(opened)
     for kind, (expected, statement) in DRIFTS.items():
@@ -43,7 +45,7 @@ async def test_each_drift_is_found_and_repaired(opened: Tools, database: Databas
         assert (drift_names(after), after.digest) == (set(), before.digest), kind
 
 
-async def test_several_drifts_at_once(opened: Tools, database: Database) -> None:
+async def test_several_drifts_at_once(opened: OperatorTools, database: Database) -> None:
     """One repair fixes several drifts at once."""
     before = await examine(opened)
     chosen = ["a deleted chunk", "a document that the log never had", "all segments removed"]
@@ -54,7 +56,7 @@ async def test_several_drifts_at_once(opened: Tools, database: Database) -> None
     assert repaired.digest == before.digest
 
 
-async def test_examples_name_documents(opened: Tools, database: Database) -> None:
+async def test_examples_name_documents(opened: OperatorTools, database: Database) -> None:
     """A finding gives its documents, their owners and the remedy."""
     await damage(database, DRIFTS["a changed line"].statement)
     [drift] = (await examine(opened)).drifts
@@ -63,7 +65,9 @@ async def test_examples_name_documents(opened: Tools, database: Database) -> Non
     assert drift.remedy == "headrace doctor --project docs --repair"
 
 
-async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Database) -> None:
+async def test_a_mended_vector_is_that_of_its_text(
+    opened: OperatorTools, database: Database
+) -> None:
     """A repaired vector equals the original, whether it or the cache was changed."""
     query = """
         select c.content, e.embedding::text as vector, v.embedding::text as cached
@@ -81,7 +85,7 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
     assert await rows(database, "docs", query) == before
 
 
-async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
+async def test_what_the_log_has_lost_is_kept(opened: OperatorTools, database: Database) -> None:
     """Documents that the log lacks are reported and not deleted."""
     await forget_archive(database)
     await opened.redis.flushall()

@@ -16,7 +16,7 @@ from events.streams.changes import read_changes
 from events.streams.dead_letters import DeadLetter
 from events.streams.entries import entries_of
 from processors.doctor.stream_snapshot import INDEXER
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.archives import flip
 from tests.support.databases import Database
 from tests.support.doctors import drift_names, examine, forget_archive, indexed
@@ -26,26 +26,28 @@ LIVE = Topic.CHANGED_LIVE
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def opened(
+    redis_url: str, database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
-def files(tools: Tools, kind: str) -> list[Path]:
+def files(tools: OperatorTools, kind: str) -> list[Path]:
     """Archive files of a kind."""
     root = Path(tools.settings.archive_location)
     return sorted(path for path in root.glob(f"*/*/{kind}/*.zst"))
 
 
-async def test_an_archived_index_has_no_drift(opened: Tools) -> None:
+async def test_an_archived_index_has_no_drift(opened: OperatorTools) -> None:
     """An archived index has no drift, with and without the streams."""
     assert (await examine(opened)).drifts == []
     await opened.redis.flushall()
     assert (await examine(opened)).drifts == []
 
 
-async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
+async def test_entries_that_are_done_are_acknowledged(opened: OperatorTools) -> None:
     """Pending entries of applied changes are acknowledged."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     await redis.xgroup_setid(key, INDEXER, "0")
@@ -57,7 +59,7 @@ async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
     assert (await redis.xpending(key, INDEXER))["pending"] == 0
 
 
-async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
+async def test_letters_of_applied_changes_are_dropped(opened: OperatorTools) -> None:
     """A repair drops dead letters whose changes are applied."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     entry = entries_of(await redis.xrange(key, count=1))[0]
@@ -80,7 +82,9 @@ async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
     assert await redis.xlen(opened.names.dead(LIVE)) == 0
 
 
-async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database: Database) -> None:
+async def test_what_the_ledger_has_lost_is_entered_again(
+    opened: OperatorTools, database: Database
+) -> None:
     """Missing ledger rows are entered again, and a redriven one with its claimant."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     _, first, second = entries_of(await redis.xrange(key, count=3))
@@ -99,7 +103,7 @@ async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database
     assert [row["one"] for row in await rows(database, "docs", query)] == [None, ""]
 
 
-async def test_a_change_that_was_never_indexed(opened: Tools, database: Database) -> None:
+async def test_a_change_that_was_never_indexed(opened: OperatorTools, database: Database) -> None:
     """A change that is archived and not indexed is indexed by the repair."""
     before = await examine(opened)
     await opened.redis.flushall()
@@ -115,7 +119,9 @@ async def test_a_change_that_was_never_indexed(opened: Tools, database: Database
     assert repaired.digest == before.digest
 
 
-async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: Database) -> None:
+async def test_what_the_archiver_left_out_is_archived(
+    opened: OperatorTools, database: Database
+) -> None:
     """Changes that the archiver acknowledged without archiving are archived by the repair."""
     changes = [change async for change in read_changes(opened.redis, opened.names)]
     await forget_archive(database)
@@ -129,7 +135,9 @@ async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: D
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind: str) -> None:
+async def test_damaged_files_are_made_whole_from_the_streams(
+    opened: OperatorTools, kind: str
+) -> None:
     """Damage to an archive file is reported with its name and repaired from the streams."""
     file, *_ = files(opened, kind)
     flip(file, -20)
@@ -141,7 +149,7 @@ async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None:
+async def test_missing_files_are_written_again(opened: OperatorTools, kind: str) -> None:
     """A missing archive file is written again from the streams."""
     file, *_ = files(opened, kind)
     file.unlink()
@@ -152,7 +160,7 @@ async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None
     assert (await examine(opened)).drifts == []
 
 
-async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
+async def test_what_is_lost_for_good_is_said(opened: OperatorTools) -> None:
     """Damage without a source is reported with its file, and nothing is deleted."""
     file, *_ = files(opened, "events")
     flip(file, -20)
@@ -163,7 +171,7 @@ async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
     assert repaired.documents == 13
 
 
-async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
+async def test_orphans_are_removed(opened: OperatorTools, database: Database) -> None:
     """Files that the index of files lacks are removed once they are an hour old."""
     await damage(
         database, "update generations set created_at = now() - interval '1 day' where id = $1"
@@ -179,7 +187,7 @@ async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
     assert (young.exists(), old.exists(), file.exists()) == (True, False, True)
 
 
-async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) -> None:
+async def test_an_outbox_without_an_archiver(opened: OperatorTools, database: Database) -> None:
     """Events that wait in the outbox for an hour are reported, with the archiver as remedy."""
     await damage(
         database,
@@ -195,7 +203,7 @@ async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) 
     assert "archiver" in drift.remedy
 
 
-async def test_a_change_on_its_way_is_no_drift(opened: Tools) -> None:
+async def test_a_change_on_its_way_is_no_drift(opened: OperatorTools) -> None:
     """A change that is published or in flight is not a drift."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     [entry] = entries_of(await redis.xrange(key, count=1))

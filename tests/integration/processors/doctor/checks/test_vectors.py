@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Names, Topic
 from processors.doctor.findings import Severity
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.doctors import drift_names, examine, is_archived
 from tests.support.drifts import DRIFTS
@@ -109,7 +109,7 @@ async def test_an_emptied_redis_loses_no_vectors(
 @pytest.fixture
 async def refused(
     redis_url: str, database: Database, tmp_path: Path, server: ModelServer
-) -> AsyncIterator[Tools]:
+) -> AsyncIterator[OperatorTools]:
     """Three documents, one of which has a text that the model refuses."""
     server.faults.extend([unless(REFUSED, 400)] * 1_000)
     settings = {**remote(server), "home": tmp_path}
@@ -121,7 +121,7 @@ async def refused(
         yield opened
 
 
-async def test_a_refused_text_is_a_note(refused: Tools) -> None:
+async def test_a_refused_text_is_a_note(refused: OperatorTools) -> None:
     """A refused text is a note with its document and remedy, and not a drift."""
     health = await examine(refused)
     [note] = health.drifts
@@ -132,7 +132,7 @@ async def test_a_refused_text_is_a_note(refused: Tools) -> None:
 
 
 async def test_a_document_with_a_refused_text_can_be_repaired(
-    refused: Tools, database: Database
+    refused: OperatorTools, database: Database
 ) -> None:
     """A document with a refused text can be repaired, and its text is refused again."""
     before = await examine(refused)
