@@ -11,8 +11,8 @@ from events.models import Query
 from processors.answering.pipeline import Answering
 from processors.recipes import RecipeNotices
 from processors.replay.report import GateScores
-from processors.wiring.answering import answering_of
 from processors.wiring.operator_tools import OperatorTools
+from processors.wiring.pipelines import answering_of
 from runtime.errors import UsageError
 from store.generations.catalog import Generation
 

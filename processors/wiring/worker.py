@@ -15,32 +15,23 @@ from events.client.outcomes import Outcomes
 from events.heartbeats import Heartbeats
 from events.models import Kind
 from events.names import Names
-from events.streams.chunked import ChunkedStreams
 from events.streams.replies import Replies
 from events.streams.trim import trim_queries
 from processors.answering.pipeline import Answering
 from processors.archiving.housekeeping import Archiving
 from processors.chunking.types import CountTokens
-from processors.content import KeptContents
 from processors.deployment import DeploymentWatch
 from processors.embedders import Embedders
 from processors.embedding.keyword_precedence import Precedence
-from processors.embedding.live import LiveEmbedding
 from processors.embedding.pipeline import Embedding
 from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.indexing.pipeline import Indexing
-from processors.indexing.preparation import VectorStep
-from processors.indexing.realigner import Realigner
-from processors.indexing.reports import Reporter
-from processors.indexing.vectors import EmbeddingStep
-from processors.limits import Limits
 from processors.recipes import RecipeNotices, chooses_models
 from processors.rejections import Burial
-from processors.wiring.answering import answering_of
-from processors.wiring.archiver import archiving_of
-from processors.wiring.foundation import Foundation, open_foundation
+from processors.wiring.foundation import open_foundation
+from processors.wiring.pipelines import answering_of, archiving_of, indexing_of
 from processors.wiring.servers import deployment_watch
 from runtime.errors import Retryable
 from runtime.settings import Settings
@@ -81,7 +72,7 @@ async def open_services(
         outcomes = Outcomes(base.redis, base.names)
         yield Services(
             names=base.names,
-            indexing=_indexing(
+            indexing=indexing_of(
                 base, notices, outcomes, sharing if "embedder" in roles else None, precedence
             ),
             embedding=Embedding(VectorStage(base.pending, sharing, precedence), outcomes),
@@ -118,36 +109,6 @@ async def _start_models(embedders: Embedders, recipe: Recipe) -> None:
             await embedders.start()
     except (Retryable, TimeoutError) as error:
         log.warning("models.not_ready", reason=str(error) or "no answer yet")
-
-
-def _indexing(
-    base: Foundation,
-    notices: RecipeNotices,
-    outcomes: Outcomes,
-    sharing: SharedEmbedding | None,
-    precedence: Precedence,
-) -> Indexing:
-    return Indexing(
-        base.store,
-        base.key_ring,
-        base.preparer(KeptContents(base.store, base.archive).fetch, _vectors(base, sharing)),
-        notices,
-        Reporter(outcomes, ChunkedStreams(base.redis, base.names)),
-        base.pending,
-        precedence,
-        Realigner(base.redis, base.names, base.store),
-        Limits.of(base.settings),
-    )
-
-
-def _vectors(base: Foundation, sharing: SharedEmbedding | None) -> VectorStep:
-    """Build the step that makes vectors before a write.
-
-    Over Kafka it makes all of them: the second stage needs streams in Redis.
-    """
-    if base.settings.broker_url:
-        return EmbeddingStep(base.store.known_vectors, base.embedders)
-    return LiveEmbedding(base.store, sharing)
 
 
 @dataclass(frozen=True)
