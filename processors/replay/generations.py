@@ -158,7 +158,7 @@ async def _drop_rows(database: Database, generation: Generation, progress: ShowD
 
 
 def _replaced_at(
-    generation: Generation, live: Generation, known: Sequence[Generation]
+    generation: Generation, live: Generation, generations: Sequence[Generation]
 ) -> datetime | None:
     """Latest time when a query can have begun to read a generation: the first switch after its own.
 
@@ -167,7 +167,7 @@ def _replaced_at(
     """
     if generation.switched_at is None:
         return None
-    later = [other.switched_at for other in known if other.switched_at is not None]
+    later = [other.switched_at for other in generations if other.switched_at is not None]
     return min((at for at in later if at > generation.switched_at), default=live.switched_at)
 
 

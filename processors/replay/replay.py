@@ -201,7 +201,7 @@ class Replay:
             )
         self.report.documents, self.report.chunks = verified.documents, verified.chunks
         self.report.digest = verified.digest
-        if not verified.sound:
+        if not verified.matches_log:
             raise NotSwitched(
                 f"generation {generation.id} of {self._project} differs from the log, and was not "
                 f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "

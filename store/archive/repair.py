@@ -42,21 +42,23 @@ class ArchiveRepair:
         self._project = project
         self._project_id = project_id
 
-    async def events(self, paths: Iterable[str], at_hand: Sequence[LoggedChange]) -> list[str]:
+    async def events(self, paths: Iterable[str], available: Sequence[LoggedChange]) -> list[str]:
         """Replace files of events, by full path; return why files could not be replaced.
 
-        ``at_hand``: changes, without content, that no readable file holds.
+        ``available``: changes, without content, that no readable file holds.
         """
         wanted = set(paths)
         failures = []
         for segment in await self._index.segments(self._project_id):
             if self._storage.full(segment.path) in wanted:
-                failures += await self._replace_events(segment, at_hand)
+                failures += await self._replace_events(segment, available)
         return failures
 
-    async def _replace_events(self, segment: Segment, at_hand: Sequence[LoggedChange]) -> list[str]:
+    async def _replace_events(
+        self, segment: Segment, available: Sequence[LoggedChange]
+    ) -> list[str]:
         span = range(segment.first_position, segment.last_position + 1)
-        whole = {change.log_position: change for change in at_hand if change.position in span}
+        whole = {change.log_position: change for change in available if change.position in span}
         async for change in self._reader.segment(self._project_id, segment, _ignore):
             whole[change.log_position] = change
         lost = segment.entries - len(whole)
@@ -99,7 +101,7 @@ class ArchiveRepair:
             await self._replacing.contents(self._project_id, old, files.files, None)
         return []
 
-    async def deleted_rows(self) -> None:
+    async def orphans(self) -> None:
         """Add intact orphaned files to the index, and remove the other orphans."""
         before = datetime.now(UTC) - GRACE
         async with self._alone():

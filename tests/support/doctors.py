@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from events.names import ARCHIVER
-from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor, Health
 from processors.doctor.stream_snapshot import read_streams
 from processors.wiring.operator_tools import OperatorTools
@@ -18,7 +17,7 @@ from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace
 from tests.support.waiting import eventually
 
-__all__ = ["doctor_at", "drift_names", "examine", "forget_archive", "indexed", "is_archived"]
+__all__ = ["doctor_at", "examine", "finding_names", "forget_archive", "indexed", "is_archived"]
 
 SETTLE = timedelta(milliseconds=50)
 LEASE = timedelta()
@@ -54,7 +53,7 @@ async def forget_archive(database: Database) -> None:
 
 def doctor_at(tools: OperatorTools) -> Doctor:
     """Doctor with short waits."""
-    return Doctor(Desk(tools, None, LEASE), SETTLE)
+    return Doctor(tools, None, LEASE, SETTLE)
 
 
 async def examine(tools: OperatorTools, *, repair: bool = False) -> Health:
@@ -63,6 +62,6 @@ async def examine(tools: OperatorTools, *, repair: bool = False) -> Health:
     return health
 
 
-def drift_names(health: Health) -> set[str]:
-    """Names of the drifts that were found."""
-    return {drift.name for drift in health.drifts}
+def finding_names(health: Health) -> set[str]:
+    """Names of the findings before a repair."""
+    return {finding.name for finding in health.findings}

@@ -79,7 +79,7 @@ async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
         ("d.md", True),
         ("e.md", False),
     ]
-    assert (await examine(log)).drifts == []
+    assert (await examine(log)).findings == []
     assert (await replay(log)).switched
     assert await rows(database, "docs", STORED) == before
     await log.redis.flushall()
@@ -87,7 +87,7 @@ async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
     assert compacted.dropped_events == 6
     assert (await replay(log)).switched
     assert await rows(database, "docs", STORED) == before
-    assert (await examine(log)).drifts == []
+    assert (await examine(log)).findings == []
 
 
 async def test_the_doctor_names_the_source_of_a_document(
@@ -100,7 +100,7 @@ async def test_the_doctor_names_the_source_of_a_document(
         "where generation_id = $1 and uri = 'b.md'",
     )
     health = await examine(log, repair=True)
-    named = {subject.label for drift in health.drifts for subject in drift.subjects}
+    named = {subject.label for finding in health.findings for subject in finding.subjects}
     assert named == {"b.md (source code)"}
     assert health.remaining == []
 

@@ -219,7 +219,7 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
             await dead.drop(letter.id)
         await _request_vectors(opened)
         assert (await replay(opened)).switched
-        assert (await examine(opened, repair=True)).is_sound
+        assert (await examine(opened, repair=True)).is_healthy
     async with Client.connect(doors.url(Role.OPERATOR)) as client:
         assert (await client.ask("docs", "mill race")).results
 

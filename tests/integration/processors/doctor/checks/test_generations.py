@@ -9,14 +9,14 @@ import asyncpg
 import pytest
 
 from processors.doctor.checks.environment import check_orphans
-from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor
 from processors.doctor.findings import Severity
 from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
 from store.postgres.locks import replay_lock
 from tests.support.databases import Database
-from tests.support.doctors import LEASE, SETTLE, drift_names, examine, indexed
+from tests.support.doctors import LEASE, SETTLE, examine, finding_names, indexed
+from tests.support.drifts import DRIFTS
 from tests.support.replays import HASHING, Struck, damage, generation_states, replay, rows, struck
 from tests.support.running import headrace
 
@@ -78,9 +78,39 @@ async def test_large_segments_are_mended(
     assert await rows(database, "docs", "select from keyword_postings where generation_id = $1")
     await damage(database, statement)
     repaired = await examine(large, repair=True)
-    assert drift_names(repaired) == expected
+    assert finding_names(repaired) == expected
     assert not repaired.failures
     assert not repaired.remaining
+
+
+async def test_damaged_segments_are_replaced_by_a_replay(
+    opened: OperatorTools, database: Database
+) -> None:
+    """The finding names the replay, the repair runs it, and the former index is kept."""
+    before = await examine(opened)
+    await damage(database, DRIFTS["a segment twice"].statement)
+    [finding] = (await examine(opened)).findings
+    assert finding.remedy == "headrace replay --project docs"
+    repaired = await examine(opened, repair=True)
+    assert (repaired.failures, repaired.remaining) == ([], [])
+    assert (repaired.generation > before.generation, repaired.digest) == (True, before.digest)
+    assert await generation_states(opened) == ["former", "live"]
+
+
+async def test_a_replay_that_is_refused_leaves_the_other_repairs(
+    opened: OperatorTools, database: Database
+) -> None:
+    """A half-built generation of other options is kept, and documents are repaired."""
+    for kind in ("a segment twice", "a changed title"):
+        await damage(database, DRIFTS[kind].statement)
+    with struck("replay.building"), pytest.raises(Struck):
+        await replay(opened, collection="manual")
+    repaired = await examine(opened, repair=True)
+    names = {finding.name for finding in repaired.remaining}
+    assert finding_names(repaired) - names == {"document.rows"}
+    assert names == {"generation.unfinished", "postings.doubled"}
+    assert any("half built with other options" in failure for failure in repaired.failures)
+    assert await generation_states(opened) == ["live", "building"]
 
 
 INDEXES = {
@@ -99,10 +129,10 @@ async def test_vector_indexes_are_mended(
     name: str, with_index: OperatorTools, database: Database
 ) -> None:
     """Damage to a vector index is found and repaired."""
-    assert (await examine(with_index)).drifts == []
+    assert (await examine(with_index)).findings == []
     await damage(database, INDEXES[name])
     repaired = await examine(with_index, repair=True)
-    assert drift_names(repaired) == {name}
+    assert finding_names(repaired) == {name}
     assert not repaired.failures
     assert not repaired.remaining
     [index] = await rows(database, "docs", "select * from vector_indexes where generation_id = $1")
@@ -132,12 +162,12 @@ async def test_a_generation_that_was_left_is_named(opened: OperatorTools) -> Non
         await replay(opened)
     live = await opened.store.generation("docs")
     async with replay_lock(opened.database, "docs", live.project_id):
-        assert (await examine(opened)).drifts == []
-    [drift] = (await examine(opened, repair=True)).remaining
-    assert drift.name == "generation.unfinished"
-    assert "headrace replay --project docs" in drift.remedy
+        assert (await examine(opened)).findings == []
+    [finding] = (await examine(opened, repair=True)).remaining
+    assert finding.name == "generation.unfinished"
+    assert "headrace replay --project docs" in finding.remedy
     await replay(opened)
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
 
 
 async def test_a_drop_that_was_killed_is_finished(
@@ -150,15 +180,15 @@ async def test_a_drop_that_was_killed_is_finished(
         "update generations set state = 'dropping' where state = 'former' and $1::int > 0",
     )
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"generation.dropping"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"generation.dropping"}, [])
     assert await generation_states(opened) == ["live"]
 
 
 async def test_another_recipe_is_a_note(opened: OperatorTools) -> None:
     """A recipe that differs from the settings is a note with the replay command."""
-    desk = Desk(opened, Recipe("openai/text-embedding-3-small"), LEASE)
-    [health] = await Doctor(desk, SETTLE).examine(["docs"])
-    [note] = health.drifts
+    doctor = Doctor(opened, Recipe("openai/text-embedding-3-small"), LEASE, SETTLE)
+    [health] = await doctor.examine(["docs"])
+    [note] = health.findings
     assert (note.name, note.severity) == ("generation.recipe", Severity.NOTE)
     assert "headrace replay --project docs --model openai/text-embedding-3-small" in note.remedy
-    assert health.is_sound
+    assert health.is_healthy

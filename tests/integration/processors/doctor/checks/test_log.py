@@ -19,7 +19,7 @@ from processors.doctor.stream_snapshot import INDEXER
 from processors.wiring.operator_tools import OperatorTools
 from tests.support.archives import flip
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, forget_archive, indexed
+from tests.support.doctors import examine, finding_names, forget_archive, indexed
 from tests.support.replays import damage, rows
 
 LIVE = Topic.CHANGED_LIVE
@@ -40,11 +40,11 @@ def files(tools: OperatorTools, kind: str) -> list[Path]:
     return sorted(path for path in root.glob(f"*/*/{kind}/*.zst"))
 
 
-async def test_an_archived_index_has_no_drift(opened: OperatorTools) -> None:
-    """An archived index has no drift, with and without the streams."""
-    assert (await examine(opened)).drifts == []
+async def test_an_archived_index_has_no_finding(opened: OperatorTools) -> None:
+    """An archived index has no findings, with and without the streams."""
+    assert (await examine(opened)).findings == []
     await opened.redis.flushall()
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
 
 
 async def test_entries_that_are_done_are_acknowledged(opened: OperatorTools) -> None:
@@ -54,8 +54,8 @@ async def test_entries_that_are_done_are_acknowledged(opened: OperatorTools) -> 
     await redis.xreadgroup(INDEXER, "ghost", {key: ">"}, count=3)
     await redis.xgroup_setid(key, INDEXER, "$")
     repaired = await examine(opened, repair=True)
-    [drift] = repaired.drifts
-    assert (drift.name, drift.count, repaired.remaining) == ("pending.done", 3, [])
+    [finding] = repaired.findings
+    assert (finding.name, finding.count, repaired.remaining) == ("pending.done", 3, [])
     assert (await redis.xpending(key, INDEXER))["pending"] == 0
 
 
@@ -78,7 +78,7 @@ async def test_letters_of_applied_changes_are_dropped(opened: OperatorTools) -> 
     )
     await redis.xadd(opened.names.dead(LIVE), letter.to_fields())
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
     assert await redis.xlen(opened.names.dead(LIVE)) == 0
 
 
@@ -98,7 +98,7 @@ async def test_what_the_ledger_has_lost_is_entered_again(
     where = f"where $1::int > 0 and position in {lost}"
     await damage(database, f"delete from ledger {where}")  # noqa: S608 - two numbers
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"ledger.missing"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"ledger.missing"}, [])
     query = f"select detail ->> 'claimant' as one from ledger {where} order by position"  # noqa: S608
     assert [row["one"] for row in await rows(database, "docs", query)] == [None, ""]
 
@@ -114,7 +114,7 @@ async def test_a_change_that_was_never_indexed(opened: OperatorTools, database: 
     await damage(database, "delete from document_collections where generation_id = $1")
     await damage(database, "delete from documents where generation_id = $1")
     repaired = await examine(opened, repair=True)
-    assert drift_names(repaired) == {"document.missing"}
+    assert finding_names(repaired) == {"document.missing"}
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert repaired.digest == before.digest
 
@@ -127,8 +127,8 @@ async def test_what_the_archiver_left_out_is_archived(
     await forget_archive(database)
     await opened.archive.append("docs", changes[:10])
     repaired = await examine(opened, repair=True)
-    [drift] = repaired.drifts
-    assert (drift.name, drift.count) == ("archive.unarchived", len(changes) - 10)
+    [finding] = repaired.findings
+    assert (finding.name, finding.count) == ("archive.unarchived", len(changes) - 10)
     assert (repaired.failures, repaired.remaining) == ([], [])
     found = [change.position async for change in opened.archive.events("docs")]
     assert sorted(found) == sorted(change.position for change in changes)
@@ -142,8 +142,8 @@ async def test_damaged_files_are_made_whole_from_the_streams(
     file, *_ = files(opened, kind)
     flip(file, -20)
     repaired = await examine(opened, repair=True)
-    [drift] = [one for one in repaired.drifts if one.name == "archive.damaged"]
-    assert str(file) in drift.examples(1)[0]
+    [finding] = [one for one in repaired.findings if one.name == "archive.damaged"]
+    assert str(file) in finding.examples(1)[0]
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert (await opened.archive.check("docs")).is_sound
 
@@ -154,10 +154,10 @@ async def test_missing_files_are_written_again(opened: OperatorTools, kind: str)
     file, *_ = files(opened, kind)
     file.unlink()
     repaired = await examine(opened, repair=True)
-    assert "archive.missing" in drift_names(repaired)
+    assert "archive.missing" in finding_names(repaired)
     assert (repaired.failures, repaired.remaining) == ([], [])
     await opened.redis.flushall()
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
 
 
 async def test_what_is_lost_for_good_is_said(opened: OperatorTools) -> None:
@@ -183,7 +183,7 @@ async def test_orphans_are_removed(opened: OperatorTools, database: Database) ->
     hours_ago = (datetime.now(UTC) - timedelta(hours=2)).timestamp()
     os.utime(old, (hours_ago, hours_ago))
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
     assert (young.exists(), old.exists(), file.exists()) == (True, False, True)
 
 
@@ -198,17 +198,17 @@ async def test_an_outbox_without_an_archiver(opened: OperatorTools, database: Da
         where id = $1
         """,
     )
-    [drift] = (await examine(opened)).drifts
-    assert (drift.name, drift.examples(1)) == ("outbox.stuck", ["event stuck"])
-    assert "archiver" in drift.remedy
+    [finding] = (await examine(opened)).findings
+    assert (finding.name, finding.examples(1)) == ("outbox.stuck", ["event stuck"])
+    assert "archiver" in finding.remedy
 
 
-async def test_a_change_on_its_way_is_no_drift(opened: OperatorTools) -> None:
-    """A change that is published or in flight is not a drift."""
+async def test_a_change_on_its_way_is_no_finding(opened: OperatorTools) -> None:
+    """A change that is published or in flight is not a finding."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     [entry] = entries_of(await redis.xrange(key, count=1))
     event = entry.fields[b"event"].replace(b"notes/0.md", b"notes/new.md")
     await redis.xadd(key, {"event": event})
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
     await redis.xreadgroup(INDEXER, "busy", {key: ">"})
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
