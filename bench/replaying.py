@@ -26,7 +26,7 @@ from processors.replay.generations import generation_before, return_to
 from processors.replay.replay import Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools, open_tools
+from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from store.documents.bulk import BulkWriter
 from store.types import DocumentWrite
 
@@ -45,11 +45,11 @@ async def measure() -> Report:
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as home:
         async with bench_stack() as stack:
             settings = stack.settings().model_copy(update={"archive_url": f"{home}/archive"})
-            async with open_tools(settings) as tools:
+            async with open_operator_tools(settings) as tools:
                 await _fill(tools, documents)
                 await tools.pool.start()
                 cutting_s = await _cut_alone(tools.pool, documents)
-            async with open_tools(settings) as tools:
+            async with open_operator_tools(settings) as tools:
                 await tools.pool.start()
                 report = await Replay(tools, PROJECT, Choice(), None, _show).run()
                 former = await generation_before(tools, PROJECT)
@@ -91,7 +91,7 @@ def _documents() -> list[Document]:
     return documents
 
 
-async def _fill(tools: Tools, documents: Sequence[Document]) -> None:
+async def _fill(tools: OperatorTools, documents: Sequence[Document]) -> None:
     """Store documents and their changes as a worker and an archiver would."""
     live = await tools.store.generation(PROJECT)
     writer = BulkWriter(tools.database, live.project_id, live)

@@ -1,4 +1,4 @@
-"""Diagnosis by ``doctor``: the environment first, then, if that is sound, each project."""
+"""Diagnosis by ``doctor``: the environment first, then, if that works, each project."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from gateway.servers import require_database
 from processors.doctor.checks.environment import Environment, check_models, check_orphans
-from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor, Health
 from processors.doctor.findings import Condition, State
 from processors.recipes import chooses_models, model_options, recipe_of
-from processors.replay.tools import Tools, open_tools
+from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from runtime.errors import HeadraceError, UsageError
 from runtime.settings import Settings
 
@@ -29,12 +28,12 @@ class Diagnosis:
     unexamined: str = ""
 
     @property
-    def is_sound(self) -> bool:
+    def is_healthy(self) -> bool:
         """True if nothing needs to be done."""
         return (
             not self.unexamined
             and all(condition.state is not State.PROBLEM for condition in self.environment)
-            and all(health.is_sound for health in self.projects)
+            and all(health.is_healthy for health in self.projects)
         )
 
 
@@ -57,7 +56,7 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
     if settings.broker_url.startswith("kafka"):
         return Diagnosis(environment, unexamined="the log is in Kafka, not in Redis Streams")
     try:
-        async with open_tools(settings) as tools:
+        async with open_operator_tools(settings) as tools:
             return await _examine(tools, environment, project, repair=repair)
     except UsageError:
         raise
@@ -78,7 +77,7 @@ def _environment(settings: Settings) -> Environment:
 
 
 async def _examine(
-    tools: Tools, environment: list[Condition], project: str | None, *, repair: bool
+    tools: OperatorTools, environment: list[Condition], project: str | None, *, repair: bool
 ) -> Diagnosis:
     settings = tools.settings
     projects = await tools.store.projects()
@@ -88,12 +87,13 @@ async def _examine(
     environment += await check_orphans(
         tools, settings.owner_database_url or None, projects, repair=repair
     )
-    desk = Desk(tools, recipe_of(settings) if chooses_models(settings) else None, settings.lease)
+    configured = recipe_of(settings) if chooses_models(settings) else None
+    doctor = Doctor(tools, configured, settings.lease)
     chosen = projects if project is None else [project]
-    return Diagnosis(environment, await Doctor(desk).examine(chosen, repair=repair))
+    return Diagnosis(environment, await doctor.examine(chosen, repair=repair))
 
 
-async def _other_models(tools: Tools, projects: Sequence[str]) -> list[str]:
+async def _other_models(tools: OperatorTools, projects: Sequence[str]) -> list[str]:
     """Models of live generations that are not in the settings."""
     used = {
         name

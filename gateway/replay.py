@@ -17,8 +17,8 @@ from processors.replay.generations import Listed, Returned, projects_of
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools
 from processors.replay.verification import NotSwitched
+from processors.wiring.operator_tools import OperatorTools
 
 __all__ = [
     "generations_table",
@@ -37,7 +37,7 @@ One = TypeVar("One", Estimate, ReplayReport)
 
 
 async def plan_projects(
-    tools: Tools, project: str | None, choice: Choice, show: ShowProgress
+    tools: OperatorTools, project: str | None, choice: Choice, show: ShowProgress
 ) -> list[Estimate]:
     """Estimate the work of a replay of each project."""
     projects = await projects_of(tools, project)
@@ -45,7 +45,7 @@ async def plan_projects(
 
 
 async def replay_projects(
-    tools: Tools,
+    tools: OperatorTools,
     project: str | None,
     choice: Choice,
     gate: Gate | None,

@@ -20,9 +20,9 @@ from processors.agents import run_worker as run_agents
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.heartbeat import HeartbeatSender
 from processors.limits import Limits
-from processors.wiring.archiver import archiving_of
+from processors.wiring.pipelines import WAITING_PER_WORKING, archiving_of
 from processors.wiring.servers import deployment_watch, open_servers
-from processors.wiring.worker import WAITING_PER_WORKING, Services, open_services
+from processors.wiring.worker import Services, open_services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks, wait_or_stop
 from runtime.settings import Settings

@@ -12,7 +12,7 @@ from gateway.output import print_json, printable, stdout
 from gateway.servers import stack
 from gateway.session import JsonOption, run_client
 from processors.doctor.doctor import Health
-from processors.doctor.findings import Condition, Drift, Severity, State
+from processors.doctor.findings import Condition, Finding, Severity, State
 from runtime.settings import Settings
 
 __all__ = ["command"]
@@ -42,19 +42,19 @@ def command(
         print_json(_plain(diagnosis))
     else:
         _print(diagnosis)
-    if not diagnosis.is_sound:
+    if not diagnosis.is_healthy:
         raise typer.Exit(1)
 
 
-def _print(found: Diagnosis) -> None:
-    for condition in found.environment:
+def _print(diagnosis: Diagnosis) -> None:
+    for condition in diagnosis.environment:
         _print_condition(condition)
-    if found.unexamined:
-        _say(f"\nthe index was not examined: {found.unexamined}")
-    for health in found.projects:
+    if diagnosis.unexamined:
+        _say(f"\nthe index was not examined: {diagnosis.unexamined}")
+    for health in diagnosis.projects:
         _say("")
         _print_health(health)
-    if not found.projects and not found.unexamined:
+    if not diagnosis.projects and not diagnosis.unexamined:
         _say("\nno projects yet: `headrace sync PATH` creates one")
 
 
@@ -66,59 +66,61 @@ def _print_condition(condition: Condition) -> None:
 
 def _print_health(health: Health) -> None:
     of = f"{health.project}: generation {health.generation}, {health.documents:,} documents"
-    _say(f"{of}: {'no drift' if health.is_sound else 'DRIFT'}")
-    remaining = {drift.name for drift in health.remaining}
-    for drift in health.drifts:
-        if drift.name not in remaining:
-            _say(f"{'repaired':>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
-    for drift in health.remaining:
-        _print_drift(drift)
+    _say(f"{of}: {'nothing to repair' if health.is_healthy else 'needs a repair'}")
+    remaining = {finding.name for finding in health.remaining}
+    for finding in health.findings:
+        if finding.name not in remaining:
+            _say(f"{'repaired':>8}  {finding.name:<22} {finding.count:,}: {finding.meaning}")
+    for finding in health.remaining:
+        _print_finding(finding)
     for failure in health.failures:
         _say(f"{'':>10}can't be repaired: {failure}")
 
 
-def _print_drift(drift: Drift) -> None:
-    mark = "DRIFT" if drift.severity is Severity.DRIFT else "note"
-    more = drift.count - _EXAMPLES
-    examples = ", ".join(drift.examples(_EXAMPLES)) + (f", and {more:,} more" if more > 0 else "")
-    _say(f"{mark:>8}  {drift.name:<22} {drift.count:,}: {drift.meaning}")
+def _print_finding(finding: Finding) -> None:
+    mark = "PROBLEM" if finding.severity is Severity.PROBLEM else "note"
+    more = finding.count - _EXAMPLES
+    examples = ", ".join(finding.examples(_EXAMPLES))
+    examples += f", and {more:,} more" if more > 0 else ""
+    _say(f"{mark:>8}  {finding.name:<22} {finding.count:,}: {finding.meaning}")
     _say(f"{'':>10}{examples}")
-    _say(f"{'':>10}→ {drift.remedy}")
+    _say(f"{'':>10}→ {finding.remedy}")
 
 
 def _say(text: str) -> None:
     stdout().print(printable(text), markup=False)
 
 
-def _plain(found: Diagnosis) -> dict[str, Any]:
+def _plain(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
-        "sound": found.is_sound,
-        "environment": [dataclasses.asdict(condition) for condition in found.environment],
-        "unexamined": found.unexamined or None,
-        "projects": [_plain_health(health) for health in found.projects],
+        "healthy": diagnosis.is_healthy,
+        "environment": [dataclasses.asdict(condition) for condition in diagnosis.environment],
+        "unexamined": diagnosis.unexamined or None,
+        "projects": [_plain_health(health) for health in diagnosis.projects],
     }
 
 
 def _plain_health(health: Health) -> dict[str, Any]:
-    remaining = {drift.name for drift in health.remaining}
+    remaining = {finding.name for finding in health.remaining}
+    repaired = [finding for finding in health.findings if finding.name not in remaining]
     return {
         "project": health.project,
         "generation": health.generation,
         "documents": health.documents,
         "digest": health.digest,
-        "sound": health.is_sound,
-        "drifts": [_plain_drift(drift) for drift in health.remaining],
-        "mended": [_plain_drift(drift) for drift in health.drifts if drift.name not in remaining],
+        "healthy": health.is_healthy,
+        "findings": [_plain_finding(finding) for finding in health.remaining],
+        "repaired": [_plain_finding(finding) for finding in repaired],
         "failures": list(health.failures),
     }
 
 
-def _plain_drift(drift: Drift) -> dict[str, Any]:
+def _plain_finding(finding: Finding) -> dict[str, Any]:
     return {
-        "name": drift.name,
-        "severity": drift.severity.value,
-        "count": drift.count,
-        "examples": drift.examples(_EXAMPLES),
-        "meaning": drift.meaning,
-        "remedy": drift.remedy,
+        "name": finding.name,
+        "severity": finding.severity.value,
+        "count": finding.count,
+        "examples": finding.examples(_EXAMPLES),
+        "meaning": finding.meaning,
+        "remedy": finding.remedy,
     }

@@ -32,8 +32,8 @@ from processors.replay.generations import drop as drop_generation
 from processors.replay.replay import Gate
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools, open_tools
 from processors.replay.verification import NotSwitched
+from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from runtime.errors import UsageError
 from runtime.settings import Settings
 
@@ -135,7 +135,7 @@ def list_command(project: ProjectOption = None, json: JsonOption = False) -> Non
 def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
     """Let a former generation catch up, and make it live."""
 
-    async def work(tools: Tools, show: ShowProgress) -> Returned:
+    async def work(tools: OperatorTools, show: ShowProgress) -> Returned:
         project, chosen = await find_generation(tools, generation)
         return await return_to(
             tools, project, chosen, lambda done, total: show("caught up", done, total)
@@ -151,7 +151,7 @@ def rollback(
 ) -> None:
     """Roll back to the generation that was live before."""
 
-    async def work(tools: Tools, show: ShowProgress) -> Returned:
+    async def work(tools: OperatorTools, show: ShowProgress) -> Returned:
         chosen = await generation_before(tools, project)
         return await return_to(
             tools, project, chosen, lambda done, total: show("caught up", done, total)
@@ -164,7 +164,7 @@ def rollback(
 def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
     """Delete a generation that is not live, with all its rows."""
 
-    async def work(tools: Tools, show: ShowProgress) -> int:
+    async def work(tools: OperatorTools, show: ShowProgress) -> int:
         return await drop_generation(tools, generation, lambda rows: show("rows", rows, 0))
 
     rows = _run(work)
@@ -180,11 +180,11 @@ def _gate(directory: Path, max_drop: float) -> Gate:
     return gate_of(directory, max_drop)
 
 
-def _run(work: Callable[[Tools, ShowProgress], Awaitable[T]]) -> T:
+def _run(work: Callable[[OperatorTools, ShowProgress], Awaitable[T]]) -> T:
     async def main(settings: Settings) -> T:
         async with (
             stack(settings, with_worker=False) as running,
-            open_tools(require_database(running)) as tools,
+            open_operator_tools(require_database(running)) as tools,
         ):
             with progress() as show:
                 return await work(tools, show)

@@ -13,41 +13,32 @@ from events.positions import DocumentKey, LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import LoggedChange
 from events.streams.entries import entries_of
-from processors.doctor.findings import Drift, Severity, Subject
+from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import StreamEntry, Streams, logged
 from processors.replay.fold import Fold
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
 from store.documents.digests import StoredDigest
 from store.generations.catalog import Generation, Recipe
 
-__all__ = ["Case", "Desk", "Evidence", "gather", "texts_in_streams", "whole_changes"]
+__all__ = ["LogSnapshot", "ProjectContext", "read_log", "texts_in_streams", "whole_changes"]
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Dependencies of every examination.
-
-    ``wanted`` is the recipe of the settings, or None if they do not choose one. ``lease``: a
-    pending entry that is idle for this long has no owner any more.
-    """
-
-    tools: Tools
-    wanted: Recipe | None
-    lease: timedelta
-
-
-@dataclass(frozen=True)
-class Case:
+class ProjectContext:
     """A project, its live generation, its log, and a snapshot of its rows.
 
-    ``sources``: names of the registered sources by id.
+    ``configured`` is the recipe of the settings, or None if they do not choose one. ``lease``: a
+    pending entry that is idle for this long has no owner any more. ``connection`` reads the
+    snapshot. ``sources``: names of the registered sources by id.
     """
 
     project: str
     generation: Generation
-    desk: Desk
-    evidence: Evidence
+    tools: OperatorTools
+    configured: Recipe | None
+    lease: timedelta
+    log: LogSnapshot
     connection: asyncpg.Connection
     documents: Mapping[DocumentKey, StoredDigest]
     sources: Mapping[str, str]
@@ -57,7 +48,7 @@ class Case:
         agent, uri = key
         if agent:
             return f"{uri} (private to {agent})"
-        stored, last = self.documents.get(key), self.evidence.fold.last.get(key)
+        stored, last = self.documents.get(key), self.log.fold.last.get(key)
         origin = None if last is None else last.change.event.data.origin
         if origin is None and stored is not None:
             origin = stored.origin
@@ -65,28 +56,28 @@ class Case:
             return uri
         return f"{uri} (source {self.sources.get(origin.source, origin.source)})"
 
-    def drift(
+    def findings(
         self,
         name: str,
         subjects: list[Subject],
         meaning: str,
         *,
         remedy: str = "",
-        severity: Severity = Severity.DRIFT,
-    ) -> list[Drift]:
-        """A list with one drift, or an empty list if there are no subjects.
+        severity: Severity = Severity.PROBLEM,
+    ) -> list[Finding]:
+        """A list with one finding, or an empty list if there are no subjects.
 
         The default ``remedy`` is the doctor's repair command.
         """
         if not subjects:
             return []
         remedy = remedy or f"headrace doctor --project {self.project} --repair"
-        return [Drift(name, self.project, tuple(subjects), meaning, remedy, severity)]
+        return [Finding(name, self.project, tuple(subjects), meaning, remedy, severity)]
 
 
 @dataclass
-class Evidence:
-    """The log of one project.
+class LogSnapshot:
+    """The log of one project, read before its rows.
 
     ``archived``: log positions of the changes in the streams that the archive contains too.
     ``positions``: positions of all changes read. ``letters``: ids of dead letters by the log
@@ -110,14 +101,14 @@ class Evidence:
         }
 
 
-async def gather(
+async def read_log(
     project: str,
     archive: Archive,
     streams: Streams,
     rejected: set[LogPosition],
     letters: Mapping[LogPosition, str],
-) -> Evidence:
-    """Fold the log.
+) -> LogSnapshot:
+    """Read and fold the log.
 
     The streams were read first: a change that was trimmed since then is in the archive.
     ``rejected`` changes have no effect.
@@ -125,24 +116,24 @@ async def gather(
     Raises:
         Unavailable: the archive can't be read.
     """
-    evidence = Evidence(streams, streams.of(project), Fold(left_out=rejected), letters)
-    for entry in evidence.entries:
-        evidence.fold.add(entry.change)
-        evidence.positions.append(entry.change.position)
-    in_streams = {entry.change.log_position for entry in evidence.entries}
+    log = LogSnapshot(streams, streams.of(project), Fold(left_out=rejected), letters)
+    for entry in log.entries:
+        log.fold.add(entry.change)
+        log.positions.append(entry.change.position)
+    in_streams = {entry.change.log_position for entry in log.entries}
 
     def note(error: DamagedSegment) -> None:
-        evidence.damaged[error.path] = error
+        log.damaged[error.path] = error
 
     async for change in archive.events(project, damaged=note):
-        evidence.fold.add(change)
-        evidence.positions.append(change.position)
+        log.fold.add(change)
+        log.positions.append(change.position)
         if change.log_position in in_streams:
-            evidence.archived.add(change.log_position)
-    return evidence
+            log.archived.add(change.log_position)
+    return log
 
 
-async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str]:
+async def texts_in_streams(context: ProjectContext, hashes: Collection[str]) -> dict[str, str]:
     """Read texts by hash in hex, as far as the streams have them.
 
     Raises:
@@ -150,26 +141,28 @@ async def texts_in_streams(case: Case, hashes: Collection[str]) -> dict[str, str
     """
     wanted = {
         reference.sha256: entry
-        for entry in case.evidence.entries
+        for entry in context.log.entries
         if (reference := entry.change.event.data.content_ref) is not None
         and reference.sha256 in hashes
     }
     texts: dict[str, str] = {}
     for sha256, entry in wanted.items():
-        async for change in whole_changes(case, [entry]):
+        async for change in whole_changes(context, [entry]):
             text = change.event.data.content
             if text is not None:
                 texts[sha256] = text
     return texts
 
 
-async def whole_changes(case: Case, entries: Iterable[StreamEntry]) -> AsyncIterator[LoggedChange]:
-    """Read changes with their contents; changes that were trimmed since the look are left out.
+async def whole_changes(
+    context: ProjectContext, entries: Iterable[StreamEntry]
+) -> AsyncIterator[LoggedChange]:
+    """Read changes with their contents; changes that were trimmed since then are left out.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    tools = case.desk.tools
+    tools = context.tools
     for entry in entries:
         key = tools.names.stream(*entry.stream)
         with redis_errors():

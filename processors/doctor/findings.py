@@ -1,14 +1,15 @@
-"""Findings of the doctor: conditions of the environment, and drifts of an index."""
+"""Conditions of the environment, and findings about an index."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from events.positions import DocumentKey
 
-__all__ = ["Condition", "Drift", "Severity", "State", "Subject"]
+__all__ = ["Condition", "Finding", "Severity", "State", "Subject", "subjects_of"]
 
 
 class State(StrEnum):
@@ -21,7 +22,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Finding about one part of the environment. ``remedy`` is empty if the state is OK."""
+    """State of one part of the environment. ``remedy`` is empty if the state is OK."""
 
     name: str
     state: State
@@ -45,18 +46,18 @@ class Condition:
 
 
 class Severity(StrEnum):
-    """Severity of a finding: a drift needs a repair; a note does not, and isn't counted."""
+    """Severity of a finding: a problem needs a repair, a note does not."""
 
-    DRIFT = "drift"
+    PROBLEM = "problem"
     NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that a drift concerns: ``label`` for people, the rest for the repair.
+    """One object of a finding: ``label`` for people, the rest for the repair.
 
-    Equal subjects of two looks are the same drift: ``key`` contains the values that a change
-    alters. ``document``: agent ('' for shared documents) and uri if it concerns a document.
+    Subjects of two examinations are equal if the same thing was found: ``key`` contains the values
+    that a change alters. ``document`` is set if the subject is, or belongs to, a document.
     """
 
     label: str = field(compare=False)
@@ -65,8 +66,8 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
-    """One kind of drift in one project, with everything that it concerns.
+class Finding:
+    """One kind of finding in one project, with everything that it concerns.
 
     ``name`` is stable (``document.missing``), ``meaning`` describes the problem in one line,
     ``remedy`` is the command that repairs it.
@@ -77,7 +78,7 @@ class Drift:
     subjects: tuple[Subject, ...]
     meaning: str
     remedy: str
-    severity: Severity = Severity.DRIFT
+    severity: Severity = Severity.PROBLEM
 
     @property
     def count(self) -> int:
@@ -87,3 +88,8 @@ class Drift:
     def examples(self, most: int) -> list[str]:
         """Labels of the first subjects, at most ``most``."""
         return [subject.label for subject in self.subjects[:most]]
+
+
+def subjects_of(findings: Iterable[Finding]) -> Iterator[Subject]:
+    """All subjects of some findings."""
+    return (subject for finding in findings for subject in finding.subjects)

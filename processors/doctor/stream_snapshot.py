@@ -67,8 +67,9 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Streams:
-    """All document streams. ``began``: the least position that a change after the look can have.
+    """All document streams.
 
+    ``began``: the least position that a change published later can have.
     ``requests``: log positions of changes whose vectors are requested from an embedder and not
     delivered yet, by project and generation.
     """

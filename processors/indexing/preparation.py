@@ -63,10 +63,17 @@ class Preparer:
         """
         if changes:
             require_known_terms(changes[0].event.data.project, generation)
-        resolved, unresolved = await self._resolver.resolve(changes)
-        cut, uncut = await self._cutter.cut(resolved, generation.recipe)
+        cut, failures = await self.cut(changes, generation.recipe)
         documents = await self._embedding.embed(cut, generation, urgency)
-        return Prepared(documents, unresolved + uncut)
+        return Prepared(documents, failures)
+
+    async def cut(
+        self, changes: Sequence[LoggedChange], recipe: Recipe
+    ) -> tuple[list[CutDocument], list[Failure]]:
+        """Resolve and cut changes without embedding them; raises as ``Cutter.cut``."""
+        resolved, unresolved = await self._resolver.resolve(changes)
+        cut, uncut = await self._cutter.cut(resolved, recipe)
+        return cut, unresolved + uncut
 
 
 class Models(Protocol):

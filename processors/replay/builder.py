@@ -7,27 +7,20 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from events.positions import DocumentKey, LogPosition, Rank
-from processors.chunking.sandbox.pool import ChunkingPool
 from processors.content import Contents
-from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
-from processors.embedding.live import LiveEmbedding
-from processors.embedding.single_flight import SharedEmbedding
-from processors.embedding.stage import Spent, VectorStage
+from processors.embedding.stage import Spent
 from processors.indexing.documents import Failure
-from processors.indexing.preparation import Cutter, Preparer, Resolver
 from processors.replay.fold import LastChange
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Poison
 from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter
 from store.documents.copy import copied
-from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
-from store.postgres.pool import Database
-from store.store import Store
 from store.types import DocumentWrite
 
-__all__ = ["Builder", "Progress", "Workshop", "batches"]
+__all__ = ["Builder", "Progress", "batches"]
 
 BATCH_BYTES = 2 * 2**20
 BATCH_DOCUMENTS = 1_000
@@ -37,22 +30,6 @@ Progress = Callable[[int, int], None]
 """Called with the number of documents done, and their total."""
 
 Work = Callable[[Sequence[LastChange]], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """Dependencies for building generations of a project.
-
-    ``max_document_bytes``: larger documents are refused.
-    """
-
-    database: Database
-    store: Store
-    pending: PendingVectors
-    contents: Contents
-    models: Embedders
-    pool: ChunkingPool
-    max_document_bytes: int
 
 
 @dataclass
@@ -68,7 +45,7 @@ class Builder:
     project: str
     generation: Generation
     stored: dict[DocumentKey, Rank]
-    workshop: Workshop
+    tools: OperatorTools
     refused: dict[LogPosition, Poison] = field(default_factory=dict)
     in_bulk: bool = True
     guard: Callable[[], None] = lambda: None
@@ -95,14 +72,11 @@ class Builder:
             Unavailable: a server or a model is down; what was written stays.
             ConfigurationError: a model has no key any more, for example.
         """
-        total = (await self.workshop.pending.count(self.generation)).pending
+        total = (await self.tools.pending.count(self.generation)).pending
         if not total:
             return
-        pending = self.workshop.pending
-        stage = VectorStage(pending, SharedEmbedding(self.workshop.models, pending))
-        generation_id = self.generation.id
-        spent = await stage.run_all(
-            self.project, generation_id, show=lambda done: progress(done, total)
+        spent = await self.tools.vector_stage().run_all(
+            self.project, self.generation.id, show=lambda done: progress(done, total)
         )
         self.spent.add(spent)
 
@@ -120,8 +94,9 @@ class Builder:
 
         async def copy(batch: Sequence[LastChange]) -> None:
             wanted = {last.key: last.log_position for last in batch}
-            database = self.workshop.database
-            copies = await copied(database, self.project, source, list(wanted), self.generation)
+            copies = await copied(
+                self.tools.database, self.project, source, list(wanted), self.generation
+            )
             still = [
                 document
                 for document in copies
@@ -146,27 +121,23 @@ class Builder:
     async def _change(self, batch: Sequence[LastChange]) -> None:
         writes = await self._prepared(batch)
         self.guard()
-        await self.workshop.store.rebuild(self.generation, writes)
+        await self.tools.store.rebuild(self.generation, writes)
         self._note(writes)
 
     async def _write(self, writes: Sequence[DocumentWrite]) -> None:
         self.guard()
         if writes:
             generation = self.generation
-            writer = BulkWriter(self.workshop.database, generation.project_id, generation)
+            writer = BulkWriter(self.tools.database, generation.project_id, generation)
             await writer.write(writes)
         self._note(writes)
 
     async def _prepared(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
-        shop = self.workshop
         changes = [last.alone() for last in batch]
-        texts = await shop.contents.of(changes)
-        preparer = Preparer(
-            Resolver(texts.fetch, shop.max_document_bytes),
-            Cutter(shop.pool, shop.models),
-            LiveEmbedding(shop.store, None),
+        texts = await Contents(self.project, self.tools.archive).of(changes)
+        prepared = await self.tools.preparer(texts.fetch).prepare(
+            changes, self.generation, Urgency.BULK
         )
-        prepared = await preparer.prepare(changes, self.generation, Urgency.BULK)
         self._refuse(prepared.failures)
         return [document.write for document in prepared.documents]
 

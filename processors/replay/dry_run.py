@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
+from processors.content import Contents
 from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
 from processors.indexing.documents import CutDocument
-from processors.indexing.preparation import Cutter, Resolver
-from processors.replay.builder import Progress, Workshop, batches
+from processors.replay.builder import Progress, batches
 from processors.replay.fold import LastChange
+from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
+from store.store import Store
 
 __all__ = ["Estimate", "estimate", "prices_of"]
 
@@ -66,7 +68,7 @@ async def estimate(
     chosen: Sequence[LastChange],
     project: str,
     recipe: Recipe,
-    workshop: Workshop,
+    tools: OperatorTools,
     prices: Mapping[str, float | None],
     progress: Progress,
 ) -> Estimate:
@@ -82,27 +84,25 @@ async def estimate(
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
     for batch in batches(chosen):
-        cut = await _cut(batch, recipe, workshop)
+        cut = await _cut(batch, project, recipe, tools)
         plan.refused += len(batch) - len(cut)
         plan.chunks += sum(len(document.chunks) for document in cut)
-        await _collect(project, cut, missing, workshop)
+        await _collect(project, cut, missing, tools.store)
         done += len(batch)
         progress(done, len(chosen))
     plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
-        await _price(plan, model, list(texts.values()), prices[model], workshop)
+        await _price(plan, model, list(texts.values()), prices[model], tools.embedders)
     plan.reused = plan.chunks - plan.embedded
     return plan
 
 
 async def _cut(
-    batch: Sequence[LastChange], recipe: Recipe, workshop: Workshop
+    batch: Sequence[LastChange], project: str, recipe: Recipe, tools: OperatorTools
 ) -> list[CutDocument]:
     changes = [last.alone() for last in batch]
-    texts = await workshop.contents.of(changes)
-    resolver = Resolver(texts.fetch, workshop.max_document_bytes)
-    resolved, _ = await resolver.resolve(changes)
-    cut, _ = await Cutter(workshop.pool, workshop.models).cut(resolved, recipe)
+    texts = await Contents(project, tools.archive).of(changes)
+    cut, _ = await tools.preparer(texts.fetch).cut(changes, recipe)
     return cut
 
 
@@ -110,7 +110,7 @@ async def _collect(
     project: str,
     documents: Sequence[CutDocument],
     missing: Mapping[str, dict[bytes, str]],
-    workshop: Workshop,
+    store: Store,
 ) -> None:
     by_model: dict[str, dict[bytes, str]] = {}
     for document in documents:
@@ -118,7 +118,7 @@ async def _collect(
             zip(document.hashes, document.texts, strict=True)
         )
     for model, texts in by_model.items():
-        cached = await workshop.store.known_hashes(project, model, list(texts))
+        cached = await store.known_hashes(project, model, list(texts))
         missing[model].update(
             {text_hash: text for text_hash, text in texts.items() if text_hash not in cached}
         )
@@ -129,11 +129,11 @@ async def _price(
     model: str,
     texts: Sequence[str],
     usd_per_token: float | None,
-    workshop: Workshop,
+    embedders: Embedders,
 ) -> None:
     if not texts:
         return
-    embedder = await workshop.models.embedder(model)
+    embedder = await embedders.embedder(model)
     tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
     found.embedded += len(texts)
     found.tokens += tokens

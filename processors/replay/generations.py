@@ -11,8 +11,9 @@ from typing import Any
 from processors.replay.builder import Builder, Progress
 from processors.replay.catch_up import CatchUp, make_live
 from processors.replay.fold import Fold
+from processors.replay.project_log import ProjectLog
 from processors.replay.start import live_generation
-from processors.replay.tools import Tools, project_log, request_vectors, workshop
+from processors.wiring.operator_tools import OperatorTools
 from runtime import protocol_limits
 from runtime.errors import UsageError
 from runtime.failpoints import failpoint
@@ -50,7 +51,7 @@ class Returned:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
-async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Generation]:
+async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str, Generation]:
     """Find a generation of any project; return the project's name and the generation.
 
     Raises:
@@ -63,7 +64,7 @@ async def find_generation(tools: Tools, generation_id: int) -> tuple[str, Genera
     raise UsageError(f"there is no generation {generation_id} (`headrace replay list` lists all)")
 
 
-async def generation_before(tools: Tools, project: str) -> Generation:
+async def generation_before(tools: OperatorTools, project: str) -> Generation:
     """The generation that was live before the current one.
 
     Raises:
@@ -83,7 +84,9 @@ async def generation_before(tools: Tools, project: str) -> Generation:
     )
 
 
-async def return_to(tools: Tools, project: str, chosen: Generation, progress: Progress) -> Returned:
+async def return_to(
+    tools: OperatorTools, project: str, chosen: Generation, progress: Progress
+) -> Returned:
     """Catch a former generation up with its own recipe, and make it live.
 
     Raises:
@@ -97,14 +100,13 @@ async def return_to(tools: Tools, project: str, chosen: Generation, progress: Pr
         live = await live_generation(tools, project)
         _, chosen = await find_generation(tools, chosen.id)
         _check_chosen(chosen)
-        shop = workshop(tools, project)
-        builder = Builder(project, chosen, {}, shop, in_bulk=False, guard=lock.check)
+        builder = Builder(project, chosen, {}, tools, in_bulk=False, guard=lock.check)
         fold = Fold(await tools.document_positions.rejected(live.project_id))
         catch_up = CatchUp(
-            live, project_log(tools, project), fold, tools.document_positions, builder
+            live, ProjectLog.of(project, tools), fold, tools.document_positions, builder
         )
         await make_live(tools.database, catch_up, lock, progress)
-        await request_vectors(tools, project, chosen)
+        await tools.request_vectors(project, chosen)
     seconds = perf_counter() - begin
     return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
 
@@ -123,7 +125,7 @@ ShowDeleted = Callable[[int], None]
 """Called with the number of rows deleted so far."""
 
 
-async def drop(tools: Tools, generation_id: int, progress: ShowDeleted) -> int:
+async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) -> int:
     """Delete a generation with all its rows, in batches; return how many rows there were.
 
     An interrupted drop can be repeated.
@@ -156,7 +158,7 @@ async def _drop_rows(database: Database, generation: Generation, progress: ShowD
 
 
 def _replaced_at(
-    generation: Generation, live: Generation, known: Sequence[Generation]
+    generation: Generation, live: Generation, generations: Sequence[Generation]
 ) -> datetime | None:
     """Latest time when a query can have begun to read a generation: the first switch after its own.
 
@@ -165,7 +167,7 @@ def _replaced_at(
     """
     if generation.switched_at is None:
         return None
-    later = [other.switched_at for other in known if other.switched_at is not None]
+    later = [other.switched_at for other in generations if other.switched_at is not None]
     return min((at for at in later if at > generation.switched_at), default=live.switched_at)
 
 
@@ -218,7 +220,7 @@ class Listed:
         }
 
 
-async def projects_of(tools: Tools, project: str | None) -> list[str]:
+async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
     """The named project, or all projects if ``project`` is None.
 
     Raises:
@@ -232,7 +234,7 @@ async def projects_of(tools: Tools, project: str | None) -> list[str]:
     return [project]
 
 
-async def list_generations(tools: Tools, project: str | None) -> list[Listed]:
+async def list_generations(tools: OperatorTools, project: str | None) -> list[Listed]:
     """List all generations of one project, or of all projects, oldest first.
 
     Raises:

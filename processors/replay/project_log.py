@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 from redis.asyncio import Redis
 
@@ -14,6 +14,7 @@ from events.positions import LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
 from processors.replay.fold import Fold
+from processors.wiring.operator_tools import OperatorTools
 from store.archive import Archive, DamagedSegment
 
 __all__ = ["ProjectLog", "entry_id_before", "stream_ends"]
@@ -35,6 +36,11 @@ class ProjectLog:
     damaged: dict[str, DamagedSegment] = field(default_factory=dict)
     _ends: Mapping[str, str] = field(default_factory=dict)
     _streams_begin: int | None = None
+
+    @classmethod
+    def of(cls, project: str, tools: OperatorTools) -> Self:
+        """Build the reader of a project; nothing is read yet."""
+        return cls(project, tools.archive, tools.redis, tools.names, tools.admission.admitted)
 
     async def read(self, fold: Fold) -> None:
         """Fold all changes that were published and not removed by compaction.

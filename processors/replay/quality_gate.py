@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from uuid import uuid4
 
 from events.models import Query
-from events.streams.replies import Replies
-from events.streams.watermark import read_watermark
-from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
-from processors.answering.query_vectors import QueryVectors
-from processors.answering.results import Assembler
 from processors.recipes import RecipeNotices
 from processors.replay.report import GateScores
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
+from processors.wiring.pipelines import answering_of
 from runtime.errors import UsageError
 from store.generations.catalog import Generation
-from store.search.search import Search
 
 __all__ = ["Ask", "EvaluationGate"]
 
@@ -42,7 +36,7 @@ class EvaluationGate:
     max_drop: float
 
     async def __call__(
-        self, tools: Tools, project: str, live: Generation, new: Generation
+        self, tools: OperatorTools, project: str, live: Generation, new: Generation
     ) -> GateScores:
         """Score both generations.
 
@@ -50,7 +44,9 @@ class EvaluationGate:
             UsageError: the live generation finds no expected answer, so that none can be worse.
             Unavailable: a server or a model is down.
         """
-        answering = _answering(tools)
+        answering = answering_of(
+            tools, lambda texts: [len(text) for text in texts], RecipeNotices(None)
+        )
         before = await self.score(_asking(answering, project, live))
         if not before:
             raise UsageError(
@@ -71,18 +67,3 @@ def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
         return [result.citation.uri for result in answer.results]
 
     return ask
-
-
-def _answering(tools: Tools) -> Answering:
-    settings = tools.settings
-    search = Search(tools.database, ef_search=settings.vector_search.ef_search)
-    return Answering(
-        search,
-        QueryVectors(tools.embedders),
-        Freshness(tools.store, tools.pending, partial(read_watermark, tools.redis, tools.names)),
-        Assembler(search, lambda texts: [len(text) for text in texts]),
-        RecipeNotices(None),
-        Replies(tools.redis, tools.names),
-        settings.default_deadline,
-        settings.query_concurrency,
-    )

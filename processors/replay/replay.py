@@ -14,6 +14,7 @@ from processors.replay.builder import Builder
 from processors.replay.catch_up import FEW_DOCUMENTS, CatchUp, make_live
 from processors.replay.dry_run import Estimate, estimate, prices_of
 from processors.replay.fold import Fold, LastChange
+from processors.replay.project_log import ProjectLog
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice, choose_recipe
 from processors.replay.start import (
@@ -25,8 +26,8 @@ from processors.replay.start import (
     scope_of,
     unfinished,
 )
-from processors.replay.tools import Tools, project_log, request_vectors, workshop
 from processors.replay.verification import NotSwitched, verify
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Unavailable, UsageError
 from runtime.failpoints import failpoint
 from store.generations.catalog import Generation
@@ -36,7 +37,7 @@ __all__ = ["Gate", "Replay", "Show"]
 
 MOST_ROUNDS = 100
 
-Gate = Callable[[Tools, str, Generation, Generation], Awaitable[GateScores]]
+Gate = Callable[[OperatorTools, str, Generation, Generation], Awaitable[GateScores]]
 """Scores the answers of a project's live generation and of the new one."""
 
 Show = Callable[[str, int, int], None]
@@ -47,7 +48,7 @@ class Replay:
     """The replay of one project."""
 
     def __init__(
-        self, tools: Tools, project: str, choice: Choice, gate: Gate | None, show: Show
+        self, tools: OperatorTools, project: str, choice: Choice, gate: Gate | None, show: Show
     ) -> None:
         self._tools = tools
         self._project = project
@@ -96,7 +97,7 @@ class Replay:
             [last for last in missing if not (self._is_carried(last) or last.deleted)],
             self._project,
             self._recipe,
-            workshop(tools, self._project),
+            tools,
             await prices_of(tools.embedders, self._recipe),
             self._progress("documents looked at"),
         )
@@ -113,7 +114,7 @@ class Replay:
         with self.report.stages("read"):
             rejected = await self._tools.document_positions.rejected(live.project_id)
             self._document_positions = await self._tools.document_positions.of(live)
-            self._log = project_log(self._tools, self._project)
+            self._log = ProjectLog.of(self._project, self._tools)
             adopted = {
                 stored_position.log_position
                 for stored_position in self._document_positions.values()
@@ -137,7 +138,7 @@ class Replay:
             self._project,
             generation,
             {key: stored_position.rank for key, stored_position in stored.items()},
-            workshop(self._tools, self._project),
+            self._tools,
             guard=self._lock.check,
             spent=self.report.bill,
         )
@@ -200,7 +201,7 @@ class Replay:
             )
         self.report.documents, self.report.chunks = verified.documents, verified.chunks
         self.report.digest = verified.digest
-        if not verified.sound:
+        if not verified.matches_log:
             raise NotSwitched(
                 f"generation {generation.id} of {self._project} differs from the log, and was not "
                 f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
@@ -232,7 +233,7 @@ class Replay:
         await note_findings(self._tools, self._builder.generation, self.report.as_json())
         with self.report.stages("switch"):
             await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
-        await request_vectors(self._tools, self._project, self._builder.generation)
+        await self._tools.request_vectors(self._project, self._builder.generation)
         self.report.switched = True
 
     def _missing(self) -> list[LastChange]:

@@ -10,8 +10,8 @@ from events.positions import DocumentKey
 from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.scope import Choice, Scope, choose_scope, instant_of
-from processors.replay.tools import Tools
 from processors.replay.verification import Difference, NotSwitched
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import UsageError
 from store.generations import catalog
 from store.generations.catalog import Generation, Recipe
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-async def live_generation(tools: Tools, project: str) -> Generation:
+async def live_generation(tools: OperatorTools, project: str) -> Generation:
     """Read the generation that a replay will replace. The caller must hold the replay lock.
 
     Raises:
@@ -39,7 +39,7 @@ async def live_generation(tools: Tools, project: str) -> Generation:
         return await catalog.live(connection, project_id)
 
 
-async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
+async def prove_models(tools: OperatorTools, made_by: Recipe, recipe: Recipe) -> None:
     """Make sure that every model has its key, and that new models respond.
 
     No request is sent to models in use already: the replay may not need them.
@@ -54,7 +54,7 @@ async def prove_models(tools: Tools, made_by: Recipe, recipe: Recipe) -> None:
             await tools.embedders.embedder(model)
 
 
-async def scope_of(tools: Tools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
+async def scope_of(tools: OperatorTools, choice: Choice, log: ProjectLog, fold: Fold) -> Scope:
     """Determine the documents that the replay is limited to.
 
     Raises:
@@ -86,7 +86,7 @@ def check_complete(
     )
 
 
-async def unfinished(tools: Tools, live: Generation) -> Generation | None:
+async def unfinished(tools: OperatorTools, live: Generation) -> Generation | None:
     """The generation that a replay left half built, or None if there is none."""
     async with tools.database.scope(live.project_id) as connection:
         listed = await catalog.listed(connection, live.project_id)
@@ -94,7 +94,7 @@ async def unfinished(tools: Tools, live: Generation) -> Generation | None:
 
 
 async def begin_or_resume(
-    tools: Tools, live: Generation, recipe: Recipe, scope: Scope, project: str
+    tools: OperatorTools, live: Generation, recipe: Recipe, scope: Scope, project: str
 ) -> tuple[Generation, bool]:
     """Create the generation to build, or resume it; return it and whether it was resumed.
 
@@ -121,7 +121,9 @@ def _described(generation: Generation) -> str:
     return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
 
 
-async def note_findings(tools: Tools, generation: Generation, findings: Mapping[str, Any]) -> None:
+async def note_findings(
+    tools: OperatorTools, generation: Generation, findings: Mapping[str, Any]
+) -> None:
     """Store findings with the generation."""
     async with tools.database.scope(generation.project_id) as connection:
         await catalog.note(connection, generation, findings)

@@ -14,12 +14,12 @@ from runtime.errors import OperatorError, Poison
 from store.documents.digests import DocumentDigest, StoredDigest, index_digest, stored_documents
 from store.generations.catalog import Generation
 from store.inspection.postings import chunk_owners, survey_postings
-from store.inspection.vectors import VectorFlaw, find_vector_flaws
+from store.inspection.vectors import VectorFinding, vector_findings
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = ["Difference", "NotSwitched", "Verified", "compare", "verify"]
 
-_FLAWS = {
+_VECTOR_FINDINGS = {
     "missing": "no vector of their model",
     "foreign": "a vector of another model than the recipe names",
     "changed": "a vector that does not belong to their text",
@@ -41,7 +41,7 @@ class Verified:
     differences: tuple[Difference, ...]
 
     @property
-    def sound(self) -> bool:
+    def matches_log(self) -> bool:
         """Return whether the generation may go live."""
         return not self.differences and self.expected == self.digest
 
@@ -60,12 +60,12 @@ async def verify(
         async for row in stored_documents(connection, generation.id):
             stored[DocumentKey(row.agent, row.uri)] = row
         postings = [difference async for difference in _unposted(connection, generation)]
-        flaws = await find_vector_flaws(connection, generation)
+        vectors = await vector_findings(connection, generation)
     differences = list(compare(fold, stored, refused))
     named = {(difference.agent, difference.uri) for difference in differences}
     differences += [
         *postings,
-        *(difference for key, difference in _flawed(flaws) if key not in named),
+        *(difference for key, difference in _wrong_vectors(vectors) if key not in named),
     ]
     living = [row for row in stored.values() if not row.deleted]
     return Verified(
@@ -93,10 +93,14 @@ async def _unposted(
         yield Difference("", f"keyword segment {segment}", reason)
 
 
-def _flawed(flaws: Iterable[VectorFlaw]) -> Iterator[tuple[DocumentKey, Difference]]:
-    counts = Counter((DocumentKey(finding.agent, finding.uri), finding.flaw) for finding in flaws)
-    for (key, flaw), chunks in counts.items():
-        yield key, Difference.of(key, f"{chunks} of its chunks have {_FLAWS[flaw]}")
+def _wrong_vectors(
+    findings: Iterable[VectorFinding],
+) -> Iterator[tuple[DocumentKey, Difference]]:
+    counts = Counter(
+        (DocumentKey(finding.agent, finding.uri), finding.kind) for finding in findings
+    )
+    for (key, kind), chunks in counts.items():
+        yield key, Difference.of(key, f"{chunks} of its chunks have {_VECTOR_FINDINGS[kind]}")
 
 
 def compare(

@@ -101,7 +101,7 @@ class ArchiveRepair:
             await self._replacing.contents(self._project_id, old, files.files, None)
         return []
 
-    async def deleted_rows(self) -> None:
+    async def orphans(self) -> None:
         """Add intact orphaned files to the index, and remove the other orphans."""
         before = datetime.now(UTC) - GRACE
         async with self._alone():

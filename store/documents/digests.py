@@ -69,9 +69,14 @@ class StoredDigest(DocumentDigest):
     origin: Origin | None = None
 
     @property
+    def log_position(self) -> LogPosition:
+        """Log position of the change that produced the document's current version."""
+        return LogPosition(self.position, self.partition)
+
+    @property
     def rank(self) -> Rank:
-        """Rank of the change that produced the document's current version."""
-        return rank_of(LogPosition(self.position, self.partition), self.origin)
+        """Rank of that change."""
+        return rank_of(self.log_position, self.origin)
 
 
 def document_digest(write: DocumentWrite) -> bytes:

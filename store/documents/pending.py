@@ -165,13 +165,11 @@ def _pending_text(row: asyncpg.Record) -> PendingText:
 
 
 async def documents(
-    connection: asyncpg.Connection,
-    generation: Generation,
-    limit: int | None = None,
+    connection: asyncpg.Connection, generation: Generation
 ) -> list[PendingDocument]:
-    """Documents with pending chunks, oldest first. ``limit`` None: all of them."""
+    """Documents with pending chunks, oldest first."""
     query = _QUERIES["pending_documents"]
-    rows = await connection.fetch(query, generation.id, generation.project_id, limit)
+    rows = await connection.fetch(query, generation.id, generation.project_id)
     return [PendingDocument(**row) for row in rows]
 
 
@@ -323,10 +321,10 @@ class PendingVectors:
         async with self._scope(generation) as connection:
             return await count(connection, generation.id)
 
-    async def waiting(self, generation: Generation, limit: int) -> list[PendingDocument]:
+    async def waiting(self, generation: Generation) -> list[PendingDocument]:
         """Documents of a generation with pending chunks, oldest first."""
         async with self._scope(generation) as connection:
-            return await documents(connection, generation, limit)
+            return await documents(connection, generation)
 
     async def overdue(
         self, older_than_s: float, limit: int

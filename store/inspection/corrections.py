@@ -9,54 +9,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from events.models import Origin
 from events.positions import DocumentKey, LogPosition, Rank, rank_of
 from store.documents import ledger
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.types import columns_of, origin_of
+from store.types import origin_of
 
-__all__ = ["enter_outcome", "forget_vectors", "move_document", "remove_document"]
+__all__ = ["enter_outcome", "forget_vectors", "remove_document"]
 
 _QUERIES = named("inspection")
 
 
 async def remove_document(
-    database: Database, generation: Generation, key: DocumentKey, seen_at: LogPosition
+    database: Database, generation: Generation, key: DocumentKey, stored: LogPosition
 ) -> bool:
-    """Delete a document with all its rows, if its log position is still ``seen_at``."""
+    """Delete a document with all its rows, if its log position is still ``stored``."""
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
-        at = generation.id, *key, *seen_at
+        at = generation.id, *key, *stored
         document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
         if document_id is None:
             return False
         for query in ("remove_members", "remove_chunks", "remove_document"):
             await connection.execute(_QUERIES[query], generation.id, document_id)
-    return True
-
-
-async def move_document(
-    database: Database,
-    generation: Generation,
-    key: DocumentKey,
-    seen_at: LogPosition,
-    moved_to: LogPosition,
-    origin: Origin | None,
-) -> bool:
-    """Assign a document to another change of the log, if its log position is still ``seen_at``.
-
-    This is for a document at a position where the log has no change of it. Its rows must then be
-    written again.
-    """
-    async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
-        at = generation.id, *key, *seen_at
-        document_id = await connection.fetchval(_QUERIES["hold_document"], *at)
-        if document_id is None:
-            return False
-        await connection.execute(
-            _QUERIES["place_document"], generation.id, document_id, *moved_to, *columns_of(origin)
-        )
     return True
 
 

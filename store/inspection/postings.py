@@ -25,7 +25,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PostingsSurvey:
-    """Flaws of the segments of a generation.
+    """Findings about the segments of a generation.
 
     ``broken``: reason by id of the segments that cannot be read or lack postings. ``doubled``: ids
     of segments that share chunks with larger ones. ``orphans``: segments of which only postings are
@@ -130,9 +130,9 @@ def _doubled(holdings: Mapping[int, Int64s]) -> frozenset[int]:
     ordered = sorted(holdings.items(), key=lambda item: (-len(item[1]), item[0]))
     held = np.concatenate([chunk_ids for _, chunk_ids in ordered])
     owners = np.repeat([segment_id for segment_id, _ in ordered], [len(ids) for _, ids in ordered])
-    again = np.ones(len(held), bool)
-    again[np.unique(held, return_index=True)[1]] = False
-    return frozenset(owners[again].tolist())
+    repeated = np.ones(len(held), bool)
+    repeated[np.unique(held, return_index=True)[1]] = False
+    return frozenset(owners[repeated].tolist())
 
 
 def _missing(chunk_ids: Int64s, holdings: Mapping[int, Int64s]) -> tuple[int, ...]:

@@ -17,13 +17,13 @@ from store.postgres.pool import Database
 
 __all__ = [
     "LEAST_DISTANCE",
-    "IndexFlaw",
-    "VectorFlaw",
+    "IndexFinding",
+    "VectorFinding",
     "drop_orphans",
-    "find_index_flaws",
-    "find_vector_flaws",
     "forget_index",
+    "index_findings",
     "indexes_by_name",
+    "vector_findings",
 ]
 
 _QUERIES = named("inspection")
@@ -34,15 +34,15 @@ _LOCK_TIMEOUT = "3s"
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFlaw:
-    """An index; ``flaw`` is ``missing``, ``invalid``, ``bounds`` (they differ) or ``unused``."""
+class IndexFinding:
+    """An index; ``kind`` is ``missing``, ``invalid``, ``bounds`` (they differ) or ``unused``."""
 
     name: str
-    flaw: str
+    kind: str
 
 
-async def find_index_flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
-    """Flaws of the vector indexes of one generation; empty while an index is being built.
+async def index_findings(database: Database, generation: Generation) -> list[IndexFinding]:
+    """Wrong vector indexes of one generation; empty while an index is being built.
 
     Raises:
         Unavailable: the server cannot be reached.
@@ -51,37 +51,37 @@ async def find_index_flaws(database: Database, generation: Generation) -> list[I
         database.connection() as connection,
         Lock.VECTOR_INDEX.holding(connection, generation.id) as is_held,
     ):
-        return await _flaws(database, generation) if is_held else []
+        return await _wrong_indexes(database, generation) if is_held else []
 
 
-async def _flaws(database: Database, generation: Generation) -> list[IndexFlaw]:
+async def _wrong_indexes(database: Database, generation: Generation) -> list[IndexFinding]:
     async with database.scope(generation.project_id, None, generation.id) as connection:
         recorded = await connection.fetch(_QUERIES["recorded_indexes"], generation.id)
         rows = await connection.fetch(_QUERIES["vector_indexes"])
     existing = {row["name"]: row for row in rows if _generation_of(row["name"]) == generation.id}
-    flaws = [_flaw(generation, row, existing.get(row["name"])) for row in recorded]
+    findings = [_compare(generation, row, existing.get(row["name"])) for row in recorded]
     unused = existing.keys() - {row["name"] for row in recorded}
     return [
-        *(flaw for flaw in flaws if flaw is not None),
-        *(IndexFlaw(name, "unused") for name in sorted(unused)),
+        *(finding for finding in findings if finding is not None),
+        *(IndexFinding(name, "unused") for name in sorted(unused)),
     ]
 
 
-def _flaw(
+def _compare(
     generation: Generation, recorded: Mapping[str, object], index: Mapping[str, object] | None
-) -> IndexFlaw | None:
+) -> IndexFinding | None:
     name = str(recorded["name"])
     if index is None:
-        return IndexFlaw(name, "missing")
+        return IndexFinding(name, "missing")
     if not index["valid"]:
-        return IndexFlaw(name, "invalid")
+        return IndexFinding(name, "invalid")
     bounds = dict(_BOUNDS.findall(str(index["predicate"])))
     expected = {
         "generation_id": str(generation.id),
         "model_id": str(recorded["model_id"]),
         "chunk_id": str(recorded["watermark"]),
     }
-    return None if bounds == expected else IndexFlaw(name, "bounds")
+    return None if bounds == expected else IndexFinding(name, "bounds")
 
 
 def _generation_of(name: str) -> int | None:
@@ -131,13 +131,13 @@ _TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
-class VectorFlaw:
+class VectorFinding:
     """A chunk whose vector is ``missing``, ``foreign`` (another model or width) or ``changed``.
 
     A vector that is pending, or whose text its model rejects, is not missing.
     """
 
-    flaw: str
+    kind: str
     agent: str
     uri: str
     ordinal: int
@@ -146,16 +146,16 @@ class VectorFlaw:
     content_hash: bytes
 
 
-async def find_vector_flaws(
+async def vector_findings(
     connection: asyncpg.Connection, generation: Generation
-) -> list[VectorFlaw]:
+) -> list[VectorFinding]:
     """Compare every vector of a generation with its chunk, its model and the cache.
 
     The connection must be in a scope that sees every agent's rows.
     """
     recipe = generation.recipe
     rows = await connection.fetch(
-        _QUERIES["vector_flaws"],
+        _QUERIES["vector_findings"],
         generation.id,
         generation.project_id,
         recipe.model,
@@ -163,4 +163,4 @@ async def find_vector_flaws(
         LEAST_DISTANCE,
         timeout=_TIMEOUT_S,
     )
-    return [VectorFlaw(**row) for row in rows]
+    return [VectorFinding(**row) for row in rows]

@@ -33,7 +33,7 @@ from outbox
 where project_id = $1 and created_at < clock_timestamp() - make_interval(secs => $2)
 order by created_at
 
--- name: vector_flaws
+-- name: vector_findings
 -- Chunks without a vector that are neither pending nor refused, with one of another model or width,
 -- or with one that is not near the cached one.
 select *
@@ -52,7 +52,7 @@ from (
                 vector_dims(v.embedding) = m.dimensions
                 and not (e.embedding <-> v.embedding < $5::float8)
                 then 'changed'
-        end as flaw,
+        end as kind,
         d.agent,
         d.uri,
         c.ordinal,
@@ -76,8 +76,8 @@ from (
     join documents d on d.generation_id = c.generation_id and d.id = c.document_id
     join models m on m.id = e.model_id
     where e.generation_id = $1 and e.model_id is distinct from c.model_id
-) found
-where flaw is not null
+) wrong
+where kind is not null
 order by agent, uri, ordinal
 
 -- name: chunk_ids
@@ -108,14 +108,6 @@ from chunks c
 join documents d on d.generation_id = c.generation_id and d.id = c.document_id
 where c.generation_id = $1 and c.id = any ($2::bigint[])
 order by d.agent, d.uri, c.ordinal
-
--- name: chunk_words
--- Everything that chunks are found by.
-select c.id, c.content, c.symbol, c.heading_path, d.uri, d.title
-from chunks c
-join documents d on d.generation_id = c.generation_id and d.id = c.document_id
-where c.generation_id = $1 and c.id = any ($2::bigint[])
-order by c.id
 
 -- name: vector_indexes
 -- HNSW indexes in the catalogue.
@@ -150,11 +142,6 @@ delete from chunks where generation_id = $1 and document_id = $2
 
 -- name: remove_document
 delete from documents where generation_id = $1 and id = $2
-
--- name: place_document
-update documents
-set position = $3, partition = $4, source_id = $5, source_revision = $6
-where generation_id = $1 and id = $2
 
 -- name: forget_vectors
 delete from vector_cache

@@ -32,20 +32,20 @@ async def cli(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 
 async def test_a_healthy_installation(cli: Cli) -> None:
-    """An index without drift is reported with exit code 0 while a worker runs."""
+    """An index without findings is reported with exit code 0 while a worker runs."""
     result = await cli.typed("doctor")
     assert result.code == 0, result
     assert "notes: generation" in result.stdout
-    assert "12 documents: no drift" in result.stdout
+    assert "12 documents: nothing to repair" in result.stdout
     found = (await cli("doctor", "--json", "--project", "notes")).json
-    assert found["sound"] is True
+    assert found["healthy"] is True
     assert found["unexamined"] is None
     assert {one["state"] for one in found["environment"]} <= {"ok", "warning"}
-    assert [one["drifts"] for one in found["projects"]] == [[]]
+    assert [one["findings"] for one in found["projects"]] == [[]]
 
 
-async def test_drifts_made_by_hand(cli: Cli, database: Database) -> None:
-    """The doctor reports each drift with exit code 1, repairs it, and then finds none."""
+async def test_damage_made_by_hand(cli: Cli, database: Database) -> None:
+    """The doctor reports each finding with exit code 1, repairs it, and then finds none."""
     before = (await cli("doctor", "--json")).json["projects"][0]["digest"]
     for kind in (
         "a deleted chunk",
@@ -65,8 +65,8 @@ async def test_drifts_made_by_hand(cli: Cli, database: Database) -> None:
         repaired = await cli("doctor", "--repair", "--json")
         assert repaired.code == 0, repaired
         [project] = repaired.json["projects"]
-        assert {drift["name"] for drift in project["mended"]} == expected
-        assert (project["drifts"], project["failures"]) == ([], [])
+        assert {finding["name"] for finding in project["repaired"]} == expected
+        assert (project["findings"], project["failures"]) == ([], [])
         assert project["digest"] == before
         assert (await cli("doctor")).code == 0
 

@@ -141,7 +141,7 @@ async def test_purged_text_is_in_no_file_and_does_not_come_back(cli: Cli, home: 
     listed = await cli("document", "list", "-p", "docs", "--json")
     assert [document["uri"] for document in listed.objects] == ["stays.md"]
     doctor = (await cli("doctor", "-p", "docs", "--json")).json
-    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert [project["findings"] for project in doctor["projects"]] == [[]]
     assert files_with(words, home) == {}
     again = await cli("ask", "-p", "docs", stays, "--mode", "keyword")
     assert stays in again.stdout
@@ -183,7 +183,7 @@ async def test_projects_and_sources_go(cli: Cli, home: Path, tmp_path: Path) -> 
     listed = (await cli("document", "list", "-p", "docs", "--json")).objects
     assert [document["uri"] for document in listed] == ["new.md"]
     doctor = (await cli("doctor", "-p", "docs", "--json")).json
-    assert [project["drifts"] for project in doctor["projects"]] == [[]]
+    assert [project["findings"] for project in doctor["projects"]] == [[]]
     assert files_with([word], home / "archive") != {}
 
     left = {row["project"]: row for row in (await cli("project", "list", "--json")).objects}

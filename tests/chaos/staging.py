@@ -78,11 +78,11 @@ class Stage:
             return await generations(connection, journal.project)
 
     async def assert_settles_whole(
-        self, journal: Journal, receipts: Sequence[Receipt], *drifts: str
+        self, journal: Journal, receipts: Sequence[Receipt], *findings: str
     ) -> None:
         """Assert that each published change is handled once and that the index equals the oracle.
 
-        ``drifts``: names of drifts that the doctor may still report.
+        ``findings``: names of findings that the doctor may still report.
         """
         await self.running.client.wait(receipts, PATIENCE)
         await eventually(self._is_idle, "nothing is pending", timeout=20)
@@ -90,14 +90,14 @@ class Stage:
             await assert_all_handled(owner, receipts)
             await assert_whole(owner, journal.project, journal.oracle, self.count_tokens)
             await assert_nothing_left_over(owner)
-        assert await self._drifts(journal) <= set(drifts)
+        assert await self._findings(journal) <= set(findings)
 
-    async def _drifts(self, journal: Journal) -> set[str]:
-        """Names of the drifts that the doctor reports."""
+    async def _findings(self, journal: Journal) -> set[str]:
+        """Names of the findings that the doctor reports."""
         running, home = self.running, self.replays.environment["HEADRACE_HOME"]
         async with tools(running.redis_url, running.database, home=home) as opened:
             [health] = await doctor_at(opened).examine([journal.project])
-        return {one.name for one in health.remaining if one.severity is Severity.DRIFT}
+        return {one.name for one in health.remaining if one.severity is Severity.PROBLEM}
 
     async def _is_idle(self) -> bool:
         redis = connect(self.running.redis_url)

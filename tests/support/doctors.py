@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from events.names import ARCHIVER
-from processors.doctor.context import Desk
 from processors.doctor.doctor import Doctor, Health
 from processors.doctor.stream_snapshot import read_streams
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.replays import HASHING, damage, notes, tools
 from tests.support.running import headrace
 from tests.support.waiting import eventually
 
-__all__ = ["doctor_at", "drift_names", "examine", "forget_archive", "indexed", "is_archived"]
+__all__ = ["doctor_at", "examine", "finding_names", "forget_archive", "indexed", "is_archived"]
 
 SETTLE = timedelta(milliseconds=50)
 LEASE = timedelta()
@@ -27,7 +26,7 @@ LEASE = timedelta()
 @asynccontextmanager
 async def indexed(
     redis_url: str, database: Database, home: Path, **settings: Any
-) -> AsyncIterator[Tools]:
+) -> AsyncIterator[OperatorTools]:
     """Tools for the project ``docs`` with thirteen archived documents; their worker has ended."""
     async with (
         headrace(redis_url, database, model=HASHING, home=home) as worker,
@@ -40,7 +39,7 @@ async def indexed(
         yield opened
 
 
-async def is_archived(tools: Tools) -> bool:
+async def is_archived(tools: OperatorTools) -> bool:
     """True if the archiver has handled every entry of ``docs``."""
     streams = await read_streams(tools.redis, tools.names)
     return all(streams.handled(ARCHIVER, entry) for entry in streams.of("docs"))
@@ -52,17 +51,17 @@ async def forget_archive(database: Database) -> None:
         await damage(database, f"delete from {table} where $1::int > 0")  # noqa: S608 - two names
 
 
-def doctor_at(tools: Tools) -> Doctor:
+def doctor_at(tools: OperatorTools) -> Doctor:
     """Doctor with short waits."""
-    return Doctor(Desk(tools, None, LEASE), SETTLE)
+    return Doctor(tools, None, LEASE, SETTLE)
 
 
-async def examine(tools: Tools, *, repair: bool = False) -> Health:
+async def examine(tools: OperatorTools, *, repair: bool = False) -> Health:
     """Health of ``docs``."""
     [health] = await doctor_at(tools).examine(["docs"], repair=repair)
     return health
 
 
-def drift_names(health: Health) -> set[str]:
-    """Names of the drifts that were found."""
-    return {drift.name for drift in health.drifts}
+def finding_names(health: Health) -> set[str]:
+    """Names of the findings before a repair."""
+    return {finding.name for finding in health.findings}

@@ -7,7 +7,7 @@ import os
 import signal
 from asyncio.subprocess import Process
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +16,7 @@ from unittest.mock import patch
 from processors.chunking.sandbox import parser, pool
 from processors.chunking.sandbox.parser import Parser, ParserSettings
 from processors.chunking.sandbox.pool import ChunkingPool
-from processors.replay import tools as replay_opening
-from processors.wiring import worker
+from processors.wiring import foundation
 from runtime.settings import ChunkingLimits
 from tests.support.forking import Forked, fork, fork_server
 from tests.support.orders import PARSER, Order
@@ -39,9 +38,7 @@ def parsers_are_forked(server: Path | None = None) -> Iterator[None]:
             with patch.object(pool, "Parser", partial(_ForkedParser, server)):
                 super().__init__(*args, **kwargs)
 
-    with ExitStack() as patches:
-        for module in (worker, replay_opening):
-            patches.enter_context(patch.object(module, "ChunkingPool", ForkedParsers))
+    with patch.object(foundation, "ChunkingPool", ForkedParsers):
         yield
 
 

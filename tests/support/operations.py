@@ -42,7 +42,7 @@ class Operator:
         cli = Cli(environment_of(self.redis_url, self.database, self.home))
         report = (await cli("doctor", "--project", "docs", "--json")).json
         [project] = report["projects"]
-        return [finding["name"] for finding in project["drifts"]]
+        return [finding["name"] for finding in project["findings"]]
 
     async def damage(self, kind: str) -> None:
         """Damage the live index; ``kind`` is a key of ``DRIFTS``."""

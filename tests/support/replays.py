@@ -13,7 +13,7 @@ import asyncpg
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools, open_tools
+from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from runtime import failpoints
 from runtime.settings import Settings
 from tests.support.databases import Database
@@ -80,7 +80,9 @@ async def notes(worker: Headrace) -> None:
 
 
 @asynccontextmanager
-async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Tools]:
+async def tools(
+    redis_url: str, database: Database, **settings: Any
+) -> AsyncIterator[OperatorTools]:
     """Tools of replays on the servers of a test."""
     values = {
         "redis_url": redis_url,
@@ -89,12 +91,12 @@ async def tools(redis_url: str, database: Database, **settings: Any) -> AsyncIte
         "model": HASHING,
         **settings,
     }
-    async with open_tools(Settings(**values)) as opened:
+    async with open_operator_tools(Settings(**values)) as opened:
         yield opened
 
 
 async def replay(
-    opened: Tools, project: str = "docs", gate: Gate | None = None, **choice: Any
+    opened: OperatorTools, project: str = "docs", gate: Gate | None = None, **choice: Any
 ) -> ReplayReport:
     """Replay a project."""
     work = Replay(opened, project, Choice(**choice), gate, lambda _what, _done, _total: None)
@@ -119,7 +121,7 @@ async def rows(database: Database, project: str, query: str, *values: Any) -> li
         await connection.close()
 
 
-async def generation_states(opened: Tools, project: str = "docs") -> list[str]:
+async def generation_states(opened: OperatorTools, project: str = "docs") -> list[str]:
     """State of each generation of a project, oldest first."""
     return [one.state for one in await opened.store.generations(project)]
 

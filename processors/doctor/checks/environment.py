@@ -22,7 +22,7 @@ from processors.doctor.findings import Condition
 from processors.embedders import ModelOptions
 from processors.embedders.registry import create_embedder
 from processors.embedders.remote.provider import Endpoint, Provider
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable
 from store.inspection.environment import local_directory, probe
 from store.inspection.vectors import drop_orphans, indexes_by_name
@@ -223,7 +223,7 @@ _NAME = "postgres.strays"
 
 
 async def check_orphans(
-    tools: Tools, owner_url: str | None, projects: Sequence[str], *, repair: bool
+    tools: OperatorTools, owner_url: str | None, projects: Sequence[str], *, repair: bool
 ) -> list[Condition]:
     """Return one condition if there are orphaned indexes; ``repair`` drops them.
 
@@ -245,7 +245,7 @@ async def check_orphans(
     return [Condition.problem(_NAME, detail, remedy)]
 
 
-async def _orphans(tools: Tools, projects: Sequence[str]) -> list[str]:
+async def _orphans(tools: OperatorTools, projects: Sequence[str]) -> list[str]:
     """List indexes before generations, so that the index of a new generation isn't an orphan."""
     async with tools.database.connection() as connection:
         indexes = await indexes_by_name(connection)

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from events.positions import DocumentKey, LogPosition
-from processors.doctor.context import Case
-from processors.doctor.findings import Drift, Severity, Subject
+from processors.doctor.context import ProjectContext
+from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER
 from processors.replay.fold import LastChange
 from store.documents import pending
 from store.documents.digests import StoredDigest
 from store.documents.ledger import outcomes_of
 from store.inspection.postings import chunk_owners, survey_postings
-from store.inspection.vectors import find_index_flaws, find_vector_flaws
+from store.inspection.vectors import index_findings, vector_findings
 
 __all__ = [
-    "AHEAD",
-    "BEHIND",
-    "MEANINGS",
-    "find_document_drifts",
-    "find_posting_drifts",
-    "find_row_drifts",
-    "find_vector_drifts",
-    "find_vector_index_drifts",
-    "order_of",
+    "check_documents",
+    "check_postings",
+    "check_rows",
+    "check_vector_indexes",
+    "check_vectors",
 ]
 
-MEANINGS = {
+_DOCUMENT_FINDINGS = {
     "document.missing": "the log has them, the index does not",
     "document.older": "the index has an older version than the log",
     "document.not_deleted": "the log deleted them, the index has them",
@@ -39,57 +35,53 @@ MEANINGS = {
     "document.unknown": "the index has them, the log never had them",
     "document.unlogged": "the index has a version that the log has lost",
 }
-BEHIND = frozenset({"document.missing", "document.older"})
-AHEAD = frozenset({"document.newer", "document.unknown", "document.unlogged"})
+_BEHIND = frozenset({"document.missing", "document.older"})
+_AHEAD = frozenset({"document.newer", "document.unknown", "document.unlogged"})
 _REPUBLISH = "publish these documents again (`headrace sync`), or restore the archive"
 
 
-async def find_document_drifts(case: Case) -> list[Drift]:
+async def check_documents(context: ProjectContext) -> list[Finding]:
     """Find documents that differ from the log; in-flight changes do not count."""
-    suspects = list(_suspects(case))
-    log_positions = {order for _, key, order in suspects}
-    outcomes = await outcomes_of(case.connection, case.generation.project_id, log_positions)
-    decide = _Judge(case, outcomes)
+    differing = list(_differing(context))
+    log_positions = {log_position for _, _, log_position in differing}
+    project_id = context.generation.project_id
+    confirm = _Confirmation(
+        context, await outcomes_of(context.connection, project_id, log_positions)
+    )
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
-    for name, key, order in suspects:
-        decision = decide(name, order)
-        if decision is not None:
-            stored = case.documents.get(key)
-            subjects[decision].append(
-                Subject(case.label(key), (order, stored and order_of(stored)), key)
-            )
+    for suspected, key, log_position in differing:
+        name = confirm(suspected, log_position)
+        if name is not None:
+            stored = context.documents.get(key)
+            values = log_position, stored and stored.log_position
+            subjects[name].append(Subject(context.label(key), values, key))
     return [
-        drift
-        for name, meaning in MEANINGS.items()
-        for drift in case.drift(
+        finding
+        for name, meaning in _DOCUMENT_FINDINGS.items()
+        for finding in context.findings(
             name, subjects[name], meaning, remedy=_REPUBLISH if name == "document.unlogged" else ""
         )
     ]
 
 
-def order_of(stored: StoredDigest) -> LogPosition:
-    """Log position of a stored document."""
-    return LogPosition(stored.position, stored.partition)
-
-
-def _suspects(case: Case) -> Iterator[tuple[str, DocumentKey, LogPosition]]:
-    """Yield the name of the drift, the document, and the log position of the change concerned."""
-    last = case.evidence.fold.last
+def _differing(context: ProjectContext) -> Iterator[tuple[str, DocumentKey, LogPosition]]:
+    """Yield the name of the finding, the document, and the log position of the change concerned."""
+    last = context.log.fold.last
     for key, change in last.items():
-        name = _compare(change, case.documents.get(key))
+        stored = context.documents.get(key)
+        name = _compare(change, stored)
         if name is not None:
-            stored = case.documents.get(key)
-            ahead = name in AHEAD and stored is not None
-            yield name, key, order_of(stored) if ahead and stored else change.log_position
-    for key, stored in case.documents.items():
+            ahead = name in _AHEAD and stored is not None
+            yield name, key, stored.log_position if ahead and stored else change.log_position
+    for key, stored in context.documents.items():
         if key not in last:
-            yield "document.unknown", key, order_of(stored)
+            yield "document.unknown", key, stored.log_position
 
 
 def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
     if stored is None:
         return "document.missing"
-    if order_of(stored) != last.log_position:
+    if stored.log_position != last.log_position:
         return "document.older" if stored.rank < last.rank else "document.newer"
     if stored.deleted != last.deleted:
         return "document.not_deleted" if last.deleted else "document.deleted"
@@ -98,70 +90,70 @@ def _compare(last: LastChange, stored: StoredDigest | None) -> str | None:
     return None if stored.origin == last.change.event.data.origin else "document.source"
 
 
-class _Judge:
-    """Distinction between drifts and in-flight changes."""
+class _Confirmation:
+    """Distinction between findings and in-flight changes."""
 
-    def __init__(self, case: Case, outcomes: dict[LogPosition, str]) -> None:
-        evidence = case.evidence
-        self._began = evidence.streams.began
-        self._in_streams = {entry.change.log_position for entry in evidence.entries}
-        self._handled = evidence.handled(INDEXER)
+    def __init__(self, context: ProjectContext, outcomes: Mapping[LogPosition, str]) -> None:
+        log = context.log
+        self._began = log.streams.began
+        self._in_streams = {entry.change.log_position for entry in log.entries}
+        self._handled = log.handled(INDEXER)
         self._outcomes = outcomes
-        self._positions = frozenset(evidence.positions)
-        self._damaged = bool(evidence.damaged)
+        self._positions = frozenset(log.positions)
+        self._damaged = bool(log.damaged)
 
-    def __call__(self, name: str, order: LogPosition) -> str | None:
-        """Final name of the drift. Returns None if it may be an in-flight change."""
-        if name in BEHIND:
-            return name if self._is_done(order) else None
-        return self._ahead(name, order) if name in AHEAD else name
+    def __call__(self, name: str, log_position: LogPosition) -> str | None:
+        """Final name of the finding. Returns None if it may be an in-flight change."""
+        if name in _BEHIND:
+            return name if self._is_done(log_position) else None
+        return self._ahead(name, log_position) if name in _AHEAD else name
 
-    def _is_done(self, order: LogPosition) -> bool:
-        if order in self._outcomes:
-            return self._outcomes[order] != "rejected"
-        if order in self._in_streams:
-            return order in self._handled
-        return order[0] < self._began
+    def _is_done(self, log_position: LogPosition) -> bool:
+        if log_position in self._outcomes:
+            return self._outcomes[log_position] != "rejected"
+        if log_position in self._in_streams:
+            return log_position in self._handled
+        return log_position.position < self._began
 
-    def _ahead(self, name: str, order: LogPosition) -> str | None:
-        """Name a drift of a document that is ahead of the log.
+    def _ahead(self, name: str, log_position: LogPosition) -> str | None:
+        """Name the finding for a document that is ahead of the log.
 
         The log has lost a change if the ledger has an outcome at its position.
         """
-        if order[0] >= self._began:
+        if log_position.position >= self._began:
             return None
-        if order[0] in self._positions:
+        if log_position.position in self._positions:
             return name
-        if order in self._outcomes or self._damaged:
+        if log_position in self._outcomes or self._damaged:
             return "document.unlogged"
         return name
 
 
-async def find_row_drifts(case: Case) -> list[Drift]:
+async def check_rows(context: ProjectContext) -> list[Finding]:
     """Find documents with a missing chunk, a changed row, or other collections than written."""
     changed = [
-        Subject(case.label(key), stored.digest, key)
-        for key, stored in case.documents.items()
+        Subject(context.label(key), stored.digest, key)
+        for key, stored in context.documents.items()
         if stored.recorded is not None and stored.recorded != stored.digest
     ]
     undigested = [
-        Subject(case.label(key), None, key)
-        for key, stored in case.documents.items()
+        Subject(context.label(key), None, key)
+        for key, stored in context.documents.items()
         if stored.recorded is None
     ]
     return [
-        *case.drift("document.rows", changed, "their rows differ from what was written"),
-        *case.drift(
+        *context.findings("document.rows", changed, "their rows differ from what was written"),
+        *context.findings(
             "document.undigested",
             undigested,
             "written by a version without digests, so their rows can't be verified",
-            remedy=f"headrace replay --project {case.project}",
+            remedy=f"headrace replay --project {context.project}",
             severity=Severity.NOTE,
         ),
     ]
 
 
-_VECTOR_FLAWS = {
+_VECTOR_FINDINGS = {
     "missing": "their chunks lack the vector of their model, and none is pending",
     "foreign": "their chunks have a vector of another model or width than the recipe names",
     "changed": "their chunks have a vector that differs from the cached one",
@@ -174,84 +166,86 @@ _REMEDY = (
 )
 
 
-async def find_vector_drifts(case: Case) -> list[Drift]:
+async def check_vectors(context: ProjectContext) -> list[Finding]:
     """Find missing and wrong vectors, pending ones without a request, and refused texts (note)."""
-    return [*await _flawed(case), *await _unrequested(case), *await _refused(case)]
+    return [*await _wrong(context), *await _unrequested(context), *await _refused(context)]
 
 
-async def _flawed(case: Case) -> list[Drift]:
+async def _wrong(context: ProjectContext) -> list[Finding]:
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
-    for finding in await find_vector_flaws(case.connection, case.generation):
-        key = DocumentKey(finding.agent, finding.uri)
-        name = f"{case.label(key)} chunk {finding.ordinal}"
-        subject = Subject(name, (finding.model, finding.content_hash, finding.chunk_id), key)
-        subjects[finding.flaw].append(subject)
+    for vector in await vector_findings(context.connection, context.generation):
+        key = DocumentKey(vector.agent, vector.uri)
+        label = f"{context.label(key)} chunk {vector.ordinal}"
+        values = vector.model, vector.content_hash, vector.chunk_id
+        subjects[vector.kind].append(Subject(label, values, key))
     return [
-        drift
-        for flaw, meaning in _VECTOR_FLAWS.items()
-        for drift in case.drift(f"vector.{flaw}", subjects[flaw], meaning)
+        finding
+        for kind, meaning in _VECTOR_FINDINGS.items()
+        for finding in context.findings(f"vector.{kind}", subjects[kind], meaning)
     ]
 
 
-async def _unrequested(case: Case) -> list[Drift]:
+async def _unrequested(context: ProjectContext) -> list[Finding]:
     """Find documents whose vectors are not requested, and whose change no indexer is handling."""
-    streams = case.evidence.streams
-    indexed = case.evidence.handled(INDEXER)
-    coming = {entry.change.log_position for entry in case.evidence.entries} - indexed
-    coming |= streams.requested(case.project, case.generation.id)
+    streams = context.log.streams
+    indexed = context.log.handled(INDEXER)
+    coming = {entry.change.log_position for entry in context.log.entries} - indexed
+    coming |= streams.requested(context.project, context.generation.id)
     subjects = [
-        Subject(case.label(key), log_position, key)
-        for document in await pending.documents(case.connection, case.generation)
+        Subject(context.label(key), log_position, key)
+        for document in await pending.documents(context.connection, context.generation)
         if (log_position := LogPosition(document.position, document.partition)) not in coming
         for key in [DocumentKey(document.agent, document.uri)]
     ]
-    return case.drift(
+    return context.findings(
         "vector.unrequested",
         subjects,
         "their chunks wait for vectors that are not requested from any embedder",
     )
 
 
-async def _refused(case: Case) -> list[Drift]:
-    chunks = await pending.refused(case.connection, case.generation.id)
-    subjects = [_refused_subject(case, chunk) for chunk in chunks]
-    return case.drift(
+async def _refused(context: ProjectContext) -> list[Finding]:
+    chunks = await pending.refused(context.connection, context.generation.id)
+    subjects = [_refused_subject(context, chunk) for chunk in chunks]
+    return context.findings(
         "vector.refused",
         subjects,
         "their chunks are found by keyword only: the model refuses the text",
-        remedy=_REMEDY.format(project=case.project),
+        remedy=_REMEDY.format(project=context.project),
         severity=Severity.NOTE,
     )
 
 
-def _refused_subject(case: Case, chunk: pending.RefusedChunk) -> Subject:
+def _refused_subject(context: ProjectContext, chunk: pending.RefusedChunk) -> Subject:
     key = DocumentKey(chunk.agent, chunk.uri)
-    name = f"{case.label(key)} chunk {chunk.ordinal}"
+    name = f"{context.label(key)} chunk {chunk.ordinal}"
     return Subject(f"{name}: {chunk.model}: {chunk.reason}", (chunk.model, chunk.ordinal), key)
 
 
-async def find_posting_drifts(case: Case) -> list[Drift]:
+async def check_postings(context: ProjectContext) -> list[Finding]:
     """Find chunks without postings, and damaged or duplicate segments."""
-    survey = await survey_postings(case.connection, case.generation.id)
-    owners = await chunk_owners(case.connection, case.generation.id, survey.missing)
+    survey = await survey_postings(context.connection, context.generation.id)
+    owners = await chunk_owners(context.connection, context.generation.id, survey.missing)
     missing = [
-        Subject(
-            f"{case.label(DocumentKey(owner.agent, owner.uri))} chunk {owner.ordinal}",
-            owner.chunk_id,
-        )
+        Subject(f"{context.label(key)} chunk {owner.ordinal}", owner.chunk_id, key)
         for owner in owners
+        for key in [DocumentKey(owner.agent, owner.uri)]
     ]
     broken = [
         Subject(f"segment {segment}: {why}", segment) for segment, why in survey.broken.items()
     ]
+    segments = {
+        "postings.broken": (broken, "segments differ from what was written"),
+        "postings.doubled": (_segments(survey.doubled), "segments have chunks of other segments"),
+        "postings.orphaned": (_segments(survey.orphans), "postings belong to missing segments"),
+    }
+    replay = f"headrace replay --project {context.project}"
     return [
-        *case.drift("postings.missing", missing, "keyword search can't find these chunks"),
-        *case.drift("postings.broken", broken, "segments differ from what was written"),
-        *case.drift(
-            "postings.doubled", _segments(survey.doubled), "segments have chunks of other segments"
-        ),
-        *case.drift(
-            "postings.orphaned", _segments(survey.orphans), "postings belong to missing segments"
+        *context.findings("postings.missing", missing, "keyword search can't find these chunks"),
+        *(
+            finding
+            for name, (subjects, meaning) in segments.items()
+            for finding in context.findings(name, subjects, meaning, remedy=replay)
         ),
     ]
 
@@ -260,7 +254,7 @@ def _segments(ids: Iterable[int]) -> list[Subject]:
     return [Subject(f"segment {segment}", segment) for segment in sorted(ids)]
 
 
-_INDEX_FLAWS = {
+_VECTOR_INDEX_FINDINGS = {
     "missing": "queries need a vector index that does not exist",
     "invalid": "a vector index was never finished",
     "bounds": "a vector index covers other chunks than queries expect",
@@ -268,13 +262,13 @@ _INDEX_FLAWS = {
 }
 
 
-async def find_vector_index_drifts(case: Case) -> list[Drift]:
+async def check_vector_indexes(context: ProjectContext) -> list[Finding]:
     """Find defects of the generation's indexes, unless one is being built."""
     subjects: defaultdict[str, list[Subject]] = defaultdict(list)
-    for finding in await find_index_flaws(case.desk.tools.database, case.generation):
-        subjects[finding.flaw].append(Subject(finding.name, finding.name))
+    for index in await index_findings(context.tools.database, context.generation):
+        subjects[index.kind].append(Subject(index.name, index.name))
     return [
-        drift
-        for flaw, meaning in _INDEX_FLAWS.items()
-        for drift in case.drift(f"vector_index.{flaw}", subjects[flaw], meaning)
+        finding
+        for kind, meaning in _VECTOR_INDEX_FINDINGS.items()
+        for finding in context.findings(f"vector_index.{kind}", subjects[kind], meaning)
     ]

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 from events.names import Names, Topic
 from events.positions import LogPosition
 from events.streams.dead_letters import DeadLetter, DeadLetters
-from processors.doctor.context import Case
-from processors.doctor.findings import Drift, Severity, Subject
+from processors.doctor.context import ProjectContext
+from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER, StreamEntry
 from processors.recipes import differing, replay_command
 from runtime.errors import MalformedEvent, SignatureRefused
@@ -21,41 +21,41 @@ from store.generations.catalog import Generation
 from store.inspection.snapshot import is_being_replayed, stuck_outbox
 
 __all__ = [
-    "find_generation_drifts",
-    "find_ledger_drifts",
-    "find_outbox_drifts",
+    "check_generations",
+    "check_ledger",
+    "check_outbox",
     "letters_by_project",
     "subject_of",
 ]
 
 
-async def find_ledger_drifts(case: Case) -> list[Drift]:
+async def check_ledger(context: ProjectContext) -> list[Finding]:
     """Find acknowledged changes without an outcome, and applied ones still pending or dead."""
-    project_id = case.generation.project_id
-    orders = {
-        entry.change.log_position for entry in case.evidence.entries
-    } | case.evidence.letters.keys()
-    outcomes = await outcomes_of(case.connection, project_id, orders)
-    first = await first_handled(case.connection, project_id)
-    unknown = [] if first is None else _unknown(case, outcomes.keys(), first)
-    done = {order for order, outcome in outcomes.items() if outcome != "rejected"}
+    project_id = context.generation.project_id
+    log_positions = {
+        entry.change.log_position for entry in context.log.entries
+    } | context.log.letters.keys()
+    outcomes = await outcomes_of(context.connection, project_id, log_positions)
+    first = await first_handled(context.connection, project_id)
+    unrecorded = [] if first is None else _unrecorded(context, outcomes.keys(), first)
+    done = {log_position for log_position, outcome in outcomes.items() if outcome != "rejected"}
     return [
-        *case.drift(
+        *context.findings(
             "ledger.missing",
-            [subject_of(entry) for entry in unknown],
+            [subject_of(entry) for entry in unrecorded],
             "changes are acknowledged, but the ledger has no outcome of them",
         ),
-        *case.drift(
+        *context.findings(
             "pending.done",
-            [subject_of(entry) for entry in _left_pending(case, done)],
+            [subject_of(entry) for entry in _left_pending(context, done)],
             "changes are applied, but still pending, and no worker handles them",
         ),
-        *case.drift(
+        *context.findings(
             "dead_letter.done",
             [
                 Subject(letter_id, letter_id)
-                for order, letter_id in case.evidence.letters.items()
-                if order in done
+                for log_position, letter_id in context.log.letters.items()
+                if log_position in done
             ],
             "the changes of these dead letters have been applied",
         ),
@@ -67,28 +67,30 @@ def subject_of(entry: StreamEntry) -> Subject:
     return Subject(f"{entry.change.event.data.uri} ({entry.token})", (entry.stream, entry.entry_id))
 
 
-def _unknown(case: Case, known: Collection[LogPosition], first: int) -> list[StreamEntry]:
+def _unrecorded(
+    context: ProjectContext, recorded: Collection[LogPosition], first: int
+) -> list[StreamEntry]:
     """Acknowledged changes without an outcome.
 
     Changes rejected before the project existed are skipped: they are not in any ledger.
     """
-    evidence = case.evidence
+    log = context.log
     return [
         entry
-        for entry in evidence.entries
-        if evidence.streams.handled(INDEXER, entry)
+        for entry in log.entries
+        if log.streams.handled(INDEXER, entry)
         and entry.change.position >= first
-        and entry.change.log_position not in known
-        and entry.change.log_position not in evidence.letters
+        and entry.change.log_position not in recorded
+        and entry.change.log_position not in log.letters
     ]
 
 
-def _left_pending(case: Case, done: Collection[LogPosition]) -> list[StreamEntry]:
-    longest_ms = case.desk.lease.total_seconds() * 1000
-    cursors = case.evidence.streams.cursors
+def _left_pending(context: ProjectContext, done: Collection[LogPosition]) -> list[StreamEntry]:
+    longest_ms = context.lease.total_seconds() * 1000
+    cursors = context.log.streams.cursors
     return [
         entry
-        for entry in case.evidence.entries
+        for entry in context.log.entries
         if entry.change.log_position in done
         and cursors[INDEXER, entry.stream].pending.get(entry.entry_id, -1) >= longest_ms
     ]
@@ -108,13 +110,13 @@ async def letters_by_project(redis: Redis, names: Names) -> Mapping[str, Mapping
     ids: defaultdict[str, dict[LogPosition, str]] = defaultdict(dict)
     for topic in _CHANGES:
         for letter in await DeadLetters(redis, names).list(_MOST, topic):
-            project, order = _project(letter), _order(letter)
-            if project is not None and order is not None:
-                ids[project][order] = letter.id
+            project, log_position = _project(letter), _log_position(letter)
+            if project is not None and log_position is not None:
+                ids[project][log_position] = letter.id
     return ids
 
 
-def _order(letter: DeadLetter) -> LogPosition | None:
+def _log_position(letter: DeadLetter) -> LogPosition | None:
     """Log position of a dead letter's change.
 
     If its signature was refused, this is the position of its entry; an asserted position is not
@@ -139,10 +141,10 @@ def _project(letter: DeadLetter) -> str | None:
 _LONGEST_S = 600.0
 
 
-async def find_outbox_drifts(case: Case) -> list[Drift]:
+async def check_outbox(context: ProjectContext) -> list[Finding]:
     """Find events that have waited for the archive for more than ten minutes."""
-    stuck = await stuck_outbox(case.connection, case.generation.project_id, _LONGEST_S)
-    return case.drift(
+    stuck = await stuck_outbox(context.connection, context.generation.project_id, _LONGEST_S)
+    return context.findings(
         "outbox.stuck",
         [Subject(f"event {event_id}", event_id) for event_id in stuck],
         "events wait in the outbox for an archiver",
@@ -150,25 +152,27 @@ async def find_outbox_drifts(case: Case) -> list[Drift]:
     )
 
 
-async def find_generation_drifts(case: Case) -> list[Drift]:
+async def check_generations(context: ProjectContext) -> list[Finding]:
     """Find leftovers of replays, unless one is running, and models other than in the settings."""
-    tools = case.desk.tools
-    every = await tools.store.generations(case.project)
-    left = [generation for generation in every if generation.state in {"building", "dropping"}]
-    if left and await is_being_replayed(tools.database, case.generation.project_id):
+    tools = context.tools
+    generations = await tools.store.generations(context.project)
+    left = [
+        generation for generation in generations if generation.state in {"building", "dropping"}
+    ]
+    if left and await is_being_replayed(tools.database, context.generation.project_id):
         left = []
     building = [_subject(generation) for generation in left if generation.state == "building"]
     dropping = [_subject(generation) for generation in left if generation.state == "dropping"]
     return [
-        *case.drift(
+        *context.findings(
             "generation.unfinished",
             building,
             "a replay stopped early and left a half-built generation",
-            remedy=f"headrace replay --project {case.project} with the options of that replay, or "
-            "headrace replay drop ID",
+            remedy=f"headrace replay --project {context.project} with the options of that replay, "
+            "or headrace replay drop ID",
         ),
-        *case.drift("generation.dropping", dropping, "a generation is only partly dropped"),
-        *_other_recipe(case),
+        *context.findings("generation.dropping", dropping, "a generation is only partly dropped"),
+        *_other_recipe(context),
     ]
 
 
@@ -176,15 +180,15 @@ def _subject(generation: Generation) -> Subject:
     return Subject(f"generation {generation.id}", generation.id)
 
 
-def _other_recipe(case: Case) -> Iterator[Drift]:
-    if case.desk.wanted is None:
+def _other_recipe(context: ProjectContext) -> Iterator[Finding]:
+    if context.configured is None:
         return
-    other = differing(case.generation.recipe, case.desk.wanted)
+    other = differing(context.generation.recipe, context.configured)
     subjects = [Subject(f"{kind or 'all kinds'}: {model}", kind) for kind, model in other.items()]
-    yield from case.drift(
+    yield from context.findings(
         "generation.recipe",
         subjects,
         "the settings name other models than the index was made with",
-        remedy=" && ".join(replay_command(case.project, *choice) for choice in other.items()),
+        remedy=" && ".join(replay_command(context.project, *choice) for choice in other.items()),
         severity=Severity.NOTE,
     )

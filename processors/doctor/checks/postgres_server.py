@@ -73,12 +73,12 @@ def _schema(schema: Schema) -> Condition:
 
 
 def _role(facts: PostgresFacts) -> Condition:
-    flaws = {
+    reasons = {
         "is a superuser": facts.is_a_superuser,
         "can bypass row-level security": facts.has_bypassrls,
         "owns tables": facts.owns_tables,
     }
-    present = [flaw for flaw, holds in flaws.items() if holds]
+    present = [reason for reason, holds in reasons.items() if holds]
     if present:
         return Condition.problem(
             "postgres.role",

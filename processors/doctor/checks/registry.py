@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from processors.doctor.checks.archive import find_archive_drifts
+from processors.doctor.checks.archive import check_archive
 from processors.doctor.checks.index import (
-    find_document_drifts,
-    find_posting_drifts,
-    find_row_drifts,
-    find_vector_drifts,
-    find_vector_index_drifts,
+    check_documents,
+    check_postings,
+    check_rows,
+    check_vector_indexes,
+    check_vectors,
 )
 from processors.doctor.checks.log import (
-    find_generation_drifts,
-    find_ledger_drifts,
-    find_outbox_drifts,
+    check_generations,
+    check_ledger,
+    check_outbox,
 )
-from processors.doctor.context import Case
-from processors.doctor.findings import Drift
+from processors.doctor.context import ProjectContext
+from processors.doctor.findings import Finding
 
-__all__ = ["CHECKS", "Find"]
+__all__ = ["CHECKS", "Check"]
 
-Find = Callable[[Case], Awaitable[list[Drift]]]
+Check = Callable[[ProjectContext], Awaitable[list[Finding]]]
 
-CHECKS: Mapping[str, Find] = {
-    "archive": find_archive_drifts,
-    "outbox": find_outbox_drifts,
-    "ledger": find_ledger_drifts,
-    "generations": find_generation_drifts,
-    "documents": find_document_drifts,
-    "rows": find_row_drifts,
-    "vectors": find_vector_drifts,
-    "postings": find_posting_drifts,
-    "vector indexes": find_vector_index_drifts,
+CHECKS: Mapping[str, Check] = {
+    "archive": check_archive,
+    "outbox": check_outbox,
+    "ledger": check_ledger,
+    "generations": check_generations,
+    "documents": check_documents,
+    "rows": check_rows,
+    "vectors": check_vectors,
+    "postings": check_postings,
+    "vector indexes": check_vector_indexes,
 }

@@ -1,69 +1,142 @@
-"""Repair of postings, pending vectors, vector indexes and generations."""
+"""Repair of an index from the log: of documents one by one, or of all by a replay."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from events.positions import LogPosition
-from processors.doctor.context import Case
-from processors.doctor.findings import Subject
-from processors.embedding.requests import VectorRequests
-from store.documents import pending
-from store.generations.drop import drop_rows, forget
-from store.inspection.postings_repair import repost
+from events.positions import DocumentKey, LogPosition
+from events.streams.changes import LoggedChange
+from processors.content import Contents, Texts
+from processors.doctor.context import ProjectContext, texts_in_streams
+from processors.doctor.findings import Finding, subjects_of
+from processors.embedders.embedder import Urgency
+from processors.replay.builder import batches
+from processors.replay.fold import LastChange
+from processors.replay.generations import drop
+from processors.replay.replay import Replay
+from processors.replay.scope import Choice
+from runtime.errors import Unavailable
+from store.inspection.corrections import forget_vectors, remove_document
 from store.inspection.vectors import forget_index
-from store.postgres.pool import EVERY_AGENT
 
-__all__ = ["drop_rest", "index_again", "post_again", "request_again", "request_vectors"]
-
-
-async def post_again(case: Case, _: Sequence[Subject]) -> list[str]:
-    """Rewrite damaged segments, and write postings for chunks that have none."""
-    await repost(case.desk.tools.database, case.generation)
-    return []
-
-
-async def request_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Request pending vectors that are not in any request."""
-    await request_vectors(case, {subject.key for subject in subjects})
-    return []
+__all__ = [
+    "finish_drops",
+    "reindex_documents",
+    "replace_vector_indexes",
+    "replay_project",
+    "request_vectors",
+]
 
 
-async def request_vectors(case: Case, log_positions: Collection[LogPosition]) -> None:
-    """Request the pending vectors of the changes at the given log positions.
+async def reindex_documents(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
+    """Index each document once, whatever was found; return why some can't be indexed.
+
+    The fence decides: nothing is written if a worker has applied a newer change since.
 
     Raises:
-        Unavailable: Redis or Postgres cannot be reached.
+        Unavailable: a server is down; what was written stays. If a model is down, the vectors are
+            requested from the embedders instead.
+        ConfigurationError: a model has no key, for example.
     """
-    tools, generation = case.desk.tools, case.generation
-    scope = generation.project_id, EVERY_AGENT, generation.id
-    async with tools.database.scope(*scope) as connection:
-        waiting = [
-            document
-            for document in await pending.documents(connection, generation)
-            if (document.position, document.partition) in log_positions
-        ]
-    requests = VectorRequests(tools.redis, tools.names, tools.pending)
-    await requests.request(case.project, generation, waiting)
+    unknown = _stored_positions(findings, "document.unknown")
+    for key, stored in unknown.items():
+        await remove_document(context.tools.database, context.generation, key, stored)
+    await _forget_vectors(context, findings)
+    keys = {subject.document for subject in subjects_of(findings) if subject.document is not None}
+    last = context.log.fold.last
+    wanted = sorted(keys - unknown.keys())
+    failures = [f"{context.label(key)}: the log lacks it" for key in wanted if key not in last]
+    newer = _stored_positions(findings, "document.newer")
+    for batch in batches([last[key] for key in wanted if key in last]):
+        failures += await _index(context, batch, newer)
+    return failures
 
 
-async def index_again(case: Case, subjects: Sequence[Subject]) -> list[str]:
-    """Replace unusable vector indexes, if the generation still needs them."""
-    tools = case.desk.tools
-    for subject in subjects:
-        await forget_index(tools.database, case.generation, str(subject.key))
-    await tools.indexes.refresh(case.generation.project_id, case.generation.id)
+def _stored_positions(findings: Sequence[Finding], name: str) -> dict[DocumentKey, LogPosition]:
+    """Log positions that the documents of the findings of one name had in the index."""
+    stored_positions: dict[DocumentKey, LogPosition] = {}
+    for subject in subjects_of(finding for finding in findings if finding.name == name):
+        if subject.document is not None:
+            _, stored_positions[subject.document] = subject.key
+    return stored_positions
+
+
+async def _forget_vectors(context: ProjectContext, findings: Sequence[Finding]) -> None:
+    """Remove cached vectors that differ from the stored ones, so that both are made again.
+
+    It is unknown which of the two is wrong.
+    """
+    by_model: defaultdict[str, set[bytes]] = defaultdict(set)
+    for subject in subjects_of(finding for finding in findings if finding.name == "vector.changed"):
+        model, content_hash, _ = subject.key
+        by_model[model].add(content_hash)
+    for model, hashes in by_model.items():
+        await forget_vectors(context.tools.database, context.generation, model, hashes)
+
+
+async def _index(
+    context: ProjectContext, batch: Sequence[LastChange], newer: dict[DocumentKey, LogPosition]
+) -> list[str]:
+    tools, generation = context.tools, context.generation
+    changes = [last.alone() for last in batch]
+    texts = await _texts(context, changes)
+    prepared = await tools.preparer(texts.fetch).prepare(changes, generation, Urgency.BULK)
+    writes = [document.write for document in prepared.documents]
+    for write in writes:
+        key = DocumentKey(write.agent or "", write.uri)
+        if key in newer:
+            # the fence would refuse to write a lower position than the stored one
+            await remove_document(tools.database, generation, key, newer[key])
+    await tools.store.rebuild(generation, writes, force=True)
+    await _embed(context, {write.log_position for write in writes})
+    return [f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures]
+
+
+async def _texts(context: ProjectContext, changes: Sequence[LoggedChange]) -> Texts:
+    """Read contents from the archive and Postgres, or else from the streams."""
+    texts = await Contents(context.project, context.tools.archive).of(changes)
+    references = (change.event.data.content_ref for change in changes)
+    absent = {reference.sha256 for reference in references if reference} - texts.by_hash.keys()
+    return replace(texts, by_hash={**texts.by_hash, **await texts_in_streams(context, absent)})
+
+
+async def _embed(context: ProjectContext, log_positions: Collection[LogPosition]) -> None:
+    tools, project, generation = context.tools, context.project, context.generation
+    try:
+        await tools.vector_stage().run_all(project, generation.id, log_positions)
+    except Unavailable:
+        await tools.request_vectors(project, generation, log_positions)
+
+
+async def request_vectors(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
+    """Request pending vectors that are not in any request."""
+    log_positions = {subject.key for subject in subjects_of(findings)}
+    await context.tools.request_vectors(context.project, context.generation, log_positions)
     return []
 
 
-async def drop_rest(case: Case, subjects: Sequence[Subject]) -> list[str]:
+async def replace_vector_indexes(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
+    """Replace unusable vector indexes, if the generation still needs them."""
+    tools, generation = context.tools, context.generation
+    for subject in subjects_of(findings):
+        await forget_index(tools.database, generation, str(subject.key))
+    await tools.indexes.refresh(generation.project_id, generation.id)
+    return []
+
+
+async def finish_drops(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
     """Finish dropping partly dropped generations."""
-    tools = case.desk.tools
-    wanted = {subject.key for subject in subjects}
-    for generation in await tools.store.generations(case.project):
-        if generation.id in wanted and generation.state == "dropping":
-            await tools.indexes.drop(generation.project_id, generation.id)
-            async for _ in drop_rows(tools.database, generation):
-                pass
-            await forget(tools.database, generation)
+    for subject in subjects_of(findings):
+        await drop(context.tools, subject.key, lambda _rows: None)
+    return []
+
+
+async def replay_project(context: ProjectContext, _: Sequence[Finding]) -> list[str]:
+    """Build the index again beside the live one, by the same recipe, and switch to it."""
+    replay = Replay(
+        context.tools, context.project, Choice(), None, lambda _step, _done, _total: None
+    )
+    await replay.run()
     return []

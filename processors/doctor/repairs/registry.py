@@ -1,80 +1,80 @@
-"""Repairs of all drifts, in their order: first the log, then the index made from it.
+"""Remedies of all findings, in their order: first the log, then the index made from it.
 
-Each repair uses the locks or the fence that writers use, so that it can't cause damage.
+Each uses the locks or the fence that writers use, so that it can't cause damage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-from processors.doctor.context import Case
-from processors.doctor.findings import Drift, Subject
-from processors.doctor.repairs.archive import rearchive, see_to_orphans
-from processors.doctor.repairs.documents import DOCUMENT_DRIFTS, repair_documents
-from processors.doctor.repairs.index import drop_rest, index_again, post_again, request_again
+from processors.doctor.context import ProjectContext
+from processors.doctor.findings import Finding
+from processors.doctor.repairs.archive import rearchive, settle_orphans
+from processors.doctor.repairs.index import (
+    finish_drops,
+    reindex_documents,
+    replace_vector_indexes,
+    replay_project,
+    request_vectors,
+)
 from processors.doctor.repairs.streams import acknowledge, drop_letters, enter_outcomes
+from runtime.errors import HeadraceError
 
-__all__ = ["repair_drifts"]
+__all__ = ["repair_findings"]
 
-Repair = Callable[[Case, Sequence[Subject]], Awaitable[list[str]]]
-"""Repairs the subjects of drifts; returns what it can't repair, and why."""
+Repair = Callable[[ProjectContext, Sequence[Finding]], Awaitable[list[str]]]
+"""Repairs findings; returns the reasons of what it can't repair."""
 
-OF_THE_LOG: Mapping[Repair, tuple[str, ...]] = {
-    rearchive: ("archive.unarchived", "archive.damaged", "archive.missing"),
-    see_to_orphans: ("archive.orphans",),
-}
-OF_THE_INDEX: Mapping[Repair, tuple[str, ...]] = {
-    drop_rest: ("generation.dropping",),
-    post_again: (
+REPAIRS: Mapping[Repair, Collection[str]] = {
+    rearchive: {"archive.unarchived", "archive.damaged", "archive.missing"},
+    settle_orphans: {"archive.orphans"},
+    reindex_documents: {
+        "document.missing",
+        "document.older",
+        "document.newer",
+        "document.unknown",
+        "document.not_deleted",
+        "document.deleted",
+        "document.content",
+        "document.source",
+        "document.rows",
+        "vector.missing",
+        "vector.foreign",
+        "vector.changed",
         "postings.missing",
-        "postings.broken",
-        "postings.doubled",
-        "postings.orphaned",
-    ),
-    request_again: ("vector.unrequested",),
-    index_again: (
+    },
+    request_vectors: {"vector.unrequested"},
+    replace_vector_indexes: {
         "vector_index.missing",
         "vector_index.invalid",
         "vector_index.bounds",
         "vector_index.unused",
-    ),
-    enter_outcomes: ("ledger.missing",),
-    acknowledge: ("pending.done",),
-    drop_letters: ("dead_letter.done",),
+    },
+    enter_outcomes: {"ledger.missing"},
+    acknowledge: {"pending.done"},
+    drop_letters: {"dead_letter.done"},
+    finish_drops: {"generation.dropping"},
+    # last, because a replay refuses documents that are newer than the log
+    replay_project: {"postings.broken", "postings.doubled", "postings.orphaned"},
 }
 
 
-async def repair_drifts(case: Case, drifts: Sequence[Drift]) -> list[str]:
-    """Repair everything possible; return what can't be repaired, and why.
+async def repair_findings(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
+    """Repair everything possible; return the reasons of what can't be repaired.
 
-    Raises:
-        Unavailable: a server, a model or a lock is unavailable; completed repairs stay.
+    A repair that fails does not prevent the others; what it has completed stays.
     """
-    return [
-        *await _repair(OF_THE_LOG, case, drifts),
-        *await repair_documents(case, drifts),
-        *await _repair(OF_THE_INDEX, case, drifts),
-        *(
-            f"{drift.name}: {drift.remedy}"
-            for drift in drifts
-            if drift.name not in _is_repairable()
-        ),
-    ]
-
-
-async def _repair(
-    mends: Mapping[Repair, tuple[str, ...]], case: Case, drifts: Sequence[Drift]
-) -> list[str]:
     failures: list[str] = []
-    for work, names in mends.items():
-        subjects = [
-            subject for drift in drifts if drift.name in names for subject in drift.subjects
-        ]
-        if subjects:
-            failures += await work(case, subjects)
-    return failures
-
-
-def _is_repairable() -> set[str]:
-    named = (*OF_THE_LOG.values(), *OF_THE_INDEX.values())
-    return {*DOCUMENT_DRIFTS, *(name for names in named for name in names)}
+    for repair, names in REPAIRS.items():
+        chosen = [finding for finding in findings if finding.name in names]
+        if chosen:
+            try:
+                failures += await repair(context, chosen)
+            except HeadraceError as error:
+                failures.append(str(error))
+    repairable = {name for names in REPAIRS.values() for name in names}
+    return failures + [
+        f"{finding.name}: {finding.remedy}"
+        for finding in findings
+        if finding.name not in repairable
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -11,8 +11,8 @@ from events.models import DocumentIndexed, DocumentIndexedData
 from events.positions import DocumentKey
 from events.server.connection import redis_errors
 from events.streams.dead_letters import DeadLetters
-from processors.doctor.context import Case
-from processors.doctor.findings import Subject
+from processors.doctor.context import ProjectContext
+from processors.doctor.findings import Finding, subjects_of
 from processors.doctor.stream_snapshot import INDEXER, StreamEntry
 from runtime.errors import UsageError
 from store.documents.ledger import Entry, claimed_by
@@ -21,20 +21,20 @@ from store.inspection.corrections import enter_outcome
 __all__ = ["acknowledge", "drop_letters", "enter_outcomes"]
 
 
-_NOBODY = ""
+_UNKNOWN_CLAIMANT = ""
 """Placeholder claimant for an event whose bytes are unavailable; it matches no other entry."""
 
 
-async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
+async def enter_outcomes(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
     """Enter missing outcomes of changes into the ledger, if the documents prove them."""
     failures = []
-    for entry in _entries(case, subjects):
+    for entry in _entries(context, findings):
         change = entry.change
         data = change.event.data
         uris = [data.uri] if data.old_uri is None else [data.uri, data.old_uri]
         entered = await enter_outcome(
-            case.desk.tools.database,
-            case.generation,
+            context.tools.database,
+            context.generation,
             [DocumentKey(data.agent or "", uri) for uri in uris],
             change.rank,
             Entry(
@@ -42,32 +42,31 @@ async def enter_outcomes(case: Case, subjects: Sequence[Subject]) -> list[str]:
                 change.event.id,
                 "indexed",
                 change.event.time,
-                claimed_by(None if entry.is_original else _NOBODY),
+                claimed_by(None if entry.is_original else _UNKNOWN_CLAIMANT),
             ),
         )
         if not entered:
-            failures.append(
-                f"{case.label(DocumentKey(data.agent or '', data.uri))}: its change is not applied"
-            )
+            label = context.label(DocumentKey(data.agent or "", data.uri))
+            failures.append(f"{label}: its change is not applied")
     return failures
 
 
-async def acknowledge(case: Case, subjects: Sequence[Subject]) -> list[str]:
+async def acknowledge(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
     """Publish the outcomes of applied changes to waiting clients, then acknowledge the entries."""
-    tools = case.desk.tools
+    tools = context.tools
     outcomes = Outcomes(tools.redis, tools.names)
-    for entry in _entries(case, subjects):
+    for entry in _entries(context, findings):
         await outcomes.publish([DocumentIndexed(data=_duplicate(entry))])
         with redis_errors():
             await tools.redis.xack(tools.names.stream(*entry.stream), INDEXER, entry.entry_id)
     return []
 
 
-async def drop_letters(case: Case, subjects: Sequence[Subject]) -> list[str]:
+async def drop_letters(context: ProjectContext, findings: Sequence[Finding]) -> list[str]:
     """Forget dead letters whose changes are applied."""
-    letters = DeadLetters(case.desk.tools.redis, case.desk.tools.names)
-    for subject in subjects:
-        with suppress(UsageError):  # it was dropped or redriven since the look
+    letters = DeadLetters(context.tools.redis, context.tools.names)
+    for subject in subjects_of(findings):
+        with suppress(UsageError):  # it was dropped or redriven since the examination
             await letters.drop(str(subject.key))
     return []
 
@@ -86,6 +85,6 @@ def _duplicate(entry: StreamEntry) -> DocumentIndexedData:
     )
 
 
-def _entries(case: Case, subjects: Iterable[Subject]) -> list[StreamEntry]:
-    wanted = {subject.key for subject in subjects}
-    return [entry for entry in case.evidence.entries if (entry.stream, entry.entry_id) in wanted]
+def _entries(context: ProjectContext, findings: Sequence[Finding]) -> list[StreamEntry]:
+    wanted = {subject.key for subject in subjects_of(findings)}
+    return [entry for entry in context.log.entries if (entry.stream, entry.entry_id) in wanted]

@@ -125,7 +125,7 @@ async def test_what_is_not_signed_as_it_should_be_is_a_dead_letter_for_good(
     async with tools(worker.redis_url, database, home=tmp_path) as opened:
         archived = {one.event.data.uri async for one in opened.archive.events("docs")}
         assert archived == set(expected)
-        assert (await examine(opened)).is_sound
+        assert (await examine(opened)).is_healthy
         for _ in range(2):
             assert (await replay(opened)).switched
             assert await uris(database) == expected
@@ -183,7 +183,7 @@ async def test_keys_rotate_without_a_pause(
     kept = await uris(database)
     assert {"after.md", "before.md", "later.md"} <= set(kept)
     async with tools(worker.redis_url, database, home=tmp_path) as opened:
-        assert (await examine(opened)).is_sound
+        assert (await examine(opened)).is_healthy
         assert (await replay(opened)).switched
     assert await uris(database) == kept
 

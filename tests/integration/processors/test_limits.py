@@ -119,13 +119,13 @@ async def test_what_was_refused_comes_in_once_the_limit_is_raised(
         await eventually(lambda: is_archived(opened), "everything is archived")
         archived = {one.event.data.uri async for one in opened.archive.events("docs")}
         assert archived == {"big.md", "small.md", "titled.md"}
-        assert (await examine(opened)).is_sound
+        assert (await examine(opened)).is_healthy
         assert (await replay(opened)).switched
         assert await _uris(database) == ["small.md"]
         async with headrace(redis_url, database, model=HASHING, home=tmp_path):
             assert await DeadLetters(redis, Names()).redrive_all() == 2
             await eventually(lambda: _are_in(database), "all are indexed")
-        assert (await examine(opened)).is_sound
+        assert (await examine(opened)).is_healthy
         assert (await replay(opened)).switched
     assert await _uris(database) == ["big.md", "small.md", "titled.md"]
 
@@ -162,7 +162,7 @@ async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_i
         await eventually(lambda: is_archived(opened), "everything is archived")
         archived = [one.position async for one in opened.archive.events("docs")]
         assert archived == [place]
-        assert (await examine(opened)).is_sound
+        assert (await examine(opened)).is_healthy
 
 
 def _require_told(problem: Problem, name: str, told: str) -> None:

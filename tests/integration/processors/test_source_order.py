@@ -11,7 +11,7 @@ import pytest
 from events.models import DocumentIndexed, DocumentRejected
 from events.names import Names
 from events.streams.dead_letters import DeadLetters
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from store.generations.catalog import Recipe
 from store.projects import Projects
 from store.sources import LeasedSource, Sources
@@ -41,7 +41,7 @@ async def taken(worker: Headrace, name: str) -> LeasedSource:
 
 
 @pytest.fixture
-async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[OperatorTools]:
     """Archived changes of two sources and an agent, some of them stale or in conflict."""
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
@@ -68,7 +68,7 @@ async def log(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterat
 
 
 async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
-    log: Tools, database: Database
+    log: OperatorTools, database: Database
 ) -> None:
     """Replays from streams and archive, and from a compacted archive, give the same index."""
     before = await rows(database, "docs", STORED)
@@ -79,7 +79,7 @@ async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
         ("d.md", True),
         ("e.md", False),
     ]
-    assert (await examine(log)).drifts == []
+    assert (await examine(log)).findings == []
     assert (await replay(log)).switched
     assert await rows(database, "docs", STORED) == before
     await log.redis.flushall()
@@ -87,10 +87,12 @@ async def test_a_replay_gives_the_same_index_and_the_doctor_agrees(
     assert compacted.dropped_events == 6
     assert (await replay(log)).switched
     assert await rows(database, "docs", STORED) == before
-    assert (await examine(log)).drifts == []
+    assert (await examine(log)).findings == []
 
 
-async def test_the_doctor_names_the_source_of_a_document(log: Tools, database: Database) -> None:
+async def test_the_doctor_names_the_source_of_a_document(
+    log: OperatorTools, database: Database
+) -> None:
     """A finding names the source of the document, and the repair restores the document."""
     await damage(
         database,
@@ -98,7 +100,7 @@ async def test_the_doctor_names_the_source_of_a_document(log: Tools, database: D
         "where generation_id = $1 and uri = 'b.md'",
     )
     health = await examine(log, repair=True)
-    named = {subject.label for drift in health.drifts for subject in drift.subjects}
+    named = {subject.label for finding in health.findings for subject in finding.subjects}
     assert named == {"b.md (source code)"}
     assert health.remaining == []
 

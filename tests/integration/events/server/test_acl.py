@@ -24,7 +24,7 @@ from events.streams.watermark import read_watermark
 from processors.doctor.stream_snapshot import read_streams
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedding.requests import VectorRequests
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import ConfigurationError
 from store.documents.pending import PendingDocument
 from tests.support.crashable_redis import CrashableRedis
@@ -219,12 +219,12 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
             await dead.drop(letter.id)
         await _request_vectors(opened)
         assert (await replay(opened)).switched
-        assert (await examine(opened, repair=True)).is_sound
+        assert (await examine(opened, repair=True)).is_healthy
     async with Client.connect(doors.url(Role.OPERATOR)) as client:
         assert (await client.ask("docs", "mill race")).results
 
 
-async def _request_vectors(opened: Tools) -> None:
+async def _request_vectors(opened: OperatorTools) -> None:
     """Request vectors, as a repair of lost requests does."""
     waiting = PendingDocument(
         event_id="1",

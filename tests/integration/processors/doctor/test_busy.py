@@ -1,4 +1,4 @@
-"""Doctor beside busy workers: in-flight changes are not drifts, and repairs do no harm."""
+"""Doctor beside busy workers: in-flight changes are not findings, and repairs do no harm."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ async def busy(worker: Headrace) -> AsyncIterator[list[Receipt]]:
         await worker.client.wait(receipts, PATIENCE)
 
 
-async def test_nothing_on_its_way_is_a_drift(
+async def test_nothing_on_its_way_is_a_finding(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Checks during and after writes report no drift."""
+    """Checks during and after writes report no finding."""
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
         tools(redis_url, database, home=tmp_path) as opened,
@@ -70,16 +70,23 @@ async def test_nothing_on_its_way_is_a_drift(
         await notes(worker)
         async with busy(worker) as receipts:
             for _ in range(LOOKS):
-                assert (await examine(opened)).drifts == []
+                assert (await examine(opened)).findings == []
             assert len(receipts) > LOOKS
-        assert (await examine(opened)).drifts == []
+        assert (await examine(opened)).findings == []
 
 
 async def test_repairs_make_nothing_worse(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
-    """Repairs beside a writing worker leave no drift."""
-    kinds = ["a deleted chunk", "all segments removed", "a lost vector", "a changed vector"]
+    """Repairs beside a writing worker leave no finding."""
+    kinds = [
+        "a deleted chunk",
+        "all segments removed",
+        "a lost vector",
+        "a changed vector",
+        "a segment twice",
+        "a segment with fewer postings",
+    ]
     async with (
         headrace(redis_url, database, model=HASHING, home=tmp_path) as worker,
         tools(redis_url, database, home=tmp_path) as opened,
@@ -99,4 +106,4 @@ async def test_repairs_make_nothing_worse(
                 await examine(opened, repair=True)
         repaired = await examine(opened, repair=True)
         assert not repaired.failures
-        assert (await examine(opened)).drifts == []
+        assert (await examine(opened)).findings == []

@@ -14,8 +14,8 @@ from events.streams.dead_letters import DeadLetters
 from processors.replay.replay import Replay
 from processors.replay.report import GateScores, ReplayReport
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools
 from processors.replay.verification import NotSwitched
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.replays import (
     HASHING,
@@ -55,7 +55,9 @@ SHARINGS = [
 ]
 
 
-async def replay_with(opened: Tools, meanwhile: Callable[[], Awaitable[None]]) -> ReplayReport:
+async def replay_with(
+    opened: OperatorTools, meanwhile: Callable[[], Awaitable[None]]
+) -> ReplayReport:
     """Run a replay, and call ``meanwhile`` after the new generation is verified."""
 
     async def gate(*_: Any) -> GateScores:

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from processors.replay import builder, catch_up
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Unavailable
 from store.generations.switch import exclusive
 from store.postgres.connection import WriteConflict
@@ -36,7 +36,7 @@ CUT_OFF = f"""
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database) -> AsyncIterator[Tools]:
+async def opened(redis_url: str, database: Database) -> AsyncIterator[OperatorTools]:
     """Tools of replays, with the notes in the project ``docs``."""
     async with (
         headrace(redis_url, database, model=HASHING) as worker,
@@ -48,7 +48,7 @@ async def opened(redis_url: str, database: Database) -> AsyncIterator[Tools]:
 
 @pytest.mark.parametrize("error", [TimeoutError(), WriteConflict("?"), Unavailable("?")], ids=repr)
 async def test_a_switch_whose_answer_is_lost_is_done(
-    opened: Tools, monkeypatch: pytest.MonkeyPatch, error: Exception
+    opened: OperatorTools, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """A switch whose commit succeeded counts as done although its reply was lost."""
 
@@ -64,7 +64,7 @@ async def test_a_switch_whose_answer_is_lost_is_done(
 
 
 async def test_a_replay_that_lost_its_lock_does_not_switch(
-    opened: Tools, database: Database
+    opened: OperatorTools, database: Database
 ) -> None:
     """A replay without its lock ends before the switch, because another one may be running."""
     with (
@@ -76,7 +76,7 @@ async def test_a_replay_that_lost_its_lock_does_not_switch(
 
 
 async def test_a_replay_that_lost_its_lock_builds_no_more(
-    opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
+    opened: OperatorTools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replay without its lock stops at the next batch."""
     monkeypatch.setattr(builder, "BATCH_DOCUMENTS", 1)

@@ -16,8 +16,8 @@ from processors.replay.generations import (
 from processors.replay.quality_gate import Ask, EvaluationGate
 from processors.replay.replay import Replay
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools
 from processors.replay.verification import NotSwitched
+from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import UsageError
 from tests.support.databases import Database
 from tests.support.model_server import running_server
@@ -58,7 +58,7 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 
 @pytest.fixture
-async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
+async def opened(worker: Headrace, database: Database) -> AsyncIterator[OperatorTools]:
     """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
@@ -79,7 +79,9 @@ async def test_a_model_for_one_kind_carries_the_others_over(
     assert set(models.values()) == {HASHING}
 
 
-async def test_carried_documents_are_found_by_their_words(worker: Headrace, opened: Tools) -> None:
+async def test_carried_documents_are_found_by_their_words(
+    worker: Headrace, opened: OperatorTools
+) -> None:
     """Copied documents keep their postings, collections and owner."""
     await replay(opened, collection="code")
     answer = await worker.client.ask("docs", "word7", mode="keyword")
@@ -91,7 +93,7 @@ async def test_carried_documents_are_found_by_their_words(worker: Headrace, open
 
 
 async def test_since_an_event_makes_only_later_documents_anew(
-    worker: Headrace, opened: Tools
+    worker: Headrace, opened: OperatorTools
 ) -> None:
     """A replay since an event stores its scope and verifies all documents."""
     outcome = await worker.change("late.md", "# Late\n\nThe last of all.\n")
@@ -126,7 +128,7 @@ def show(_what: str, _done: int, _total: int) -> None:
 
 
 async def test_rollback_brings_what_changed_since(
-    worker: Headrace, opened: Tools, database: Database
+    worker: Headrace, opened: OperatorTools, database: Database
 ) -> None:
     """A rollback takes less than a second and applies the changes since the switch."""
     report = await replay(opened, chunking="1:64")
@@ -154,7 +156,7 @@ async def test_rollback_brings_what_changed_since(
     assert again.id == report.generation
 
 
-async def test_only_former_generations_can_be_switched_to(opened: Tools) -> None:
+async def test_only_former_generations_can_be_switched_to(opened: OperatorTools) -> None:
     """A generation that is live, half built or unknown can't be switched to."""
     live = await opened.store.generation("docs")
     with pytest.raises(UsageError, match=f"generation {live.id} is live already"):
@@ -171,7 +173,7 @@ async def test_only_former_generations_can_be_switched_to(opened: Tools) -> None
 
 
 async def test_a_drop_leaves_nothing_and_can_be_begun_again(
-    worker: Headrace, opened: Tools, database: Database
+    worker: Headrace, opened: OperatorTools, database: Database
 ) -> None:
     """A drop is refused while questions may read the generation, and can be resumed."""
     report = await replay(opened)
@@ -190,7 +192,7 @@ async def test_a_drop_leaves_nothing_and_can_be_begun_again(
     assert (await worker.client.ask("docs", "word7")).results
 
 
-async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> None:
+async def test_a_gate_that_expects_other_documents_is_refused(opened: OperatorTools) -> None:
     """A gate whose documents the live index does not return is refused."""
 
     async def score(_: Ask) -> float:
@@ -201,7 +203,7 @@ async def test_a_gate_that_expects_other_documents_is_refused(opened: Tools) -> 
     assert await generation_states(opened) == ["live", "building"]
 
 
-async def test_the_gate_compares_both_generations(opened: Tools) -> None:
+async def test_the_gate_compares_both_generations(opened: OperatorTools) -> None:
     """A score that falls by more than allowed prevents the switch."""
     scores = iter([0.9, 0.5, 0.9, 0.895])
 

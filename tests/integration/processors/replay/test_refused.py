@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from processors.replay.generations import drop
-from processors.replay.tools import Tools
 from processors.replay.verification import NotSwitched
+from processors.wiring.operator_tools import OperatorTools
 from processors.worker import ROLES
 from runtime.errors import ConfigurationError, HeadraceError, Unavailable, UsageError
 from tests.support.databases import Database
@@ -37,7 +37,7 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 
 @pytest.fixture
-async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
+async def opened(worker: Headrace, database: Database) -> AsyncIterator[OperatorTools]:
     """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
@@ -66,7 +66,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     ],
 )
 async def test_what_can_not_be_done_is_refused_before_anything_begins(
-    opened: Tools, choice: dict[str, Any], error: type[HeadraceError], says: str
+    opened: OperatorTools, choice: dict[str, Any], error: type[HeadraceError], says: str
 ) -> None:
     """The error names the fault, and no generation is created."""
     with pytest.raises(error, match=says):
@@ -85,7 +85,7 @@ async def test_a_model_that_can_not_be_reached_is_refused(
         assert await generation_states(opened) == ["live"]
 
 
-async def test_one_replay_of_a_project_at_a_time(opened: Tools) -> None:
+async def test_one_replay_of_a_project_at_a_time(opened: OperatorTools) -> None:
     """A second replay of a project is refused while the first runs."""
     second: list[asyncio.Task[object]] = []
     with struck("replay.building", lambda: second.append(asyncio.create_task(replay(opened)))):
@@ -95,7 +95,7 @@ async def test_one_replay_of_a_project_at_a_time(opened: Tools) -> None:
     assert report.switched
 
 
-async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Tools) -> None:
+async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: OperatorTools) -> None:
     """Another choice is refused with the command that drops the unfinished generation."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(opened)
@@ -122,7 +122,7 @@ async def test_another_choice_does_not_go_on_with_what_is_half_built(opened: Too
     ],
 )
 async def test_a_generation_that_is_not_what_the_log_says_stays_dark(
-    opened: Tools, database: Database, statement: str, says: str
+    opened: OperatorTools, database: Database, statement: str, says: str
 ) -> None:
     """Each kind of damage prevents the switch and is reported by document."""
     live = await opened.store.generation("docs")

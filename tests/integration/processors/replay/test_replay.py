@@ -9,7 +9,7 @@ import pytest
 from processors.embedding import stage
 from processors.replay.replay import Replay
 from processors.replay.scope import Choice
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.model_server import ModelServer, running_server
 from tests.support.replays import HASHING, Struck, damage, notes, replay, rows, struck, tools
@@ -33,7 +33,7 @@ async def worker(redis_url: str, database: Database) -> AsyncIterator[Headrace]:
 
 
 @pytest.fixture
-async def opened(worker: Headrace, database: Database) -> AsyncIterator[Tools]:
+async def opened(worker: Headrace, database: Database) -> AsyncIterator[OperatorTools]:
     """Tools of replays."""
     async with tools(worker.redis_url, database) as opened:
         yield opened
@@ -47,7 +47,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 async def test_it_is_told_how_many_texts_are_embedded(
-    opened: Tools, database: Database, monkeypatch: pytest.MonkeyPatch
+    opened: OperatorTools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of embedded texts is reported after each page."""
     monkeypatch.setattr(stage, "PAGE_TEXTS", 5)
@@ -60,7 +60,7 @@ async def test_it_is_told_how_many_texts_are_embedded(
     assert report.bill.texts == 12
 
 
-async def test_the_same_index_again(opened: Tools, database: Database) -> None:
+async def test_the_same_index_again(opened: OperatorTools, database: Database) -> None:
     """A replay with the same recipe gives the same rows and embeds nothing."""
     before = await rows(database, "docs", STORED)
     report = await replay(opened)
@@ -72,7 +72,9 @@ async def test_the_same_index_again(opened: Tools, database: Database) -> None:
 
 
 @pytest.fixture
-async def remote(worker: Headrace, database: Database, server: ModelServer) -> AsyncIterator[Tools]:
+async def remote(
+    worker: Headrace, database: Database, server: ModelServer
+) -> AsyncIterator[OperatorTools]:
     """Tools of replays, with address and key of a remote model."""
     at = {"model_base_url": server.base_url, "model_api_key": server.key, "model_retries": 0}
     async with tools(worker.redis_url, database, **at) as opened:
@@ -80,7 +82,7 @@ async def remote(worker: Headrace, database: Database, server: ModelServer) -> A
 
 
 async def test_a_changed_model_embeds_each_text_once(
-    remote: Tools, database: Database, server: ModelServer
+    remote: OperatorTools, database: Database, server: ModelServer
 ) -> None:
     """A new model embeds each distinct text once."""
     report = await replay(remote, model="openai/test")
@@ -96,7 +98,7 @@ async def test_a_changed_model_embeds_each_text_once(
 
 
 async def test_a_model_that_is_not_needed_is_not_asked(
-    remote: Tools, worker: Headrace, database: Database, server: ModelServer
+    remote: OperatorTools, worker: Headrace, database: Database, server: ModelServer
 ) -> None:
     """A model whose vectors are all cached receives no request."""
     await replay(remote, model="openai/test")
@@ -108,7 +110,9 @@ async def test_a_model_that_is_not_needed_is_not_asked(
     assert len(server.requests) == before
 
 
-async def test_no_text_is_embedded_again_after_a_death(remote: Tools, server: ModelServer) -> None:
+async def test_no_text_is_embedded_again_after_a_death(
+    remote: OperatorTools, server: ModelServer
+) -> None:
     """A replay that continues after a crash embeds no text again."""
     with struck("replay.building"), pytest.raises(Struck):
         await replay(remote, model="openai/test")

@@ -7,44 +7,46 @@ from pathlib import Path
 
 import pytest
 
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, forget_archive, indexed
+from tests.support.doctors import examine, finding_names, forget_archive, indexed
 from tests.support.drifts import DRIFTS
-from tests.support.replays import damage, rows
+from tests.support.replays import damage, rows, tools
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def opened(
+    redis_url: str, database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
-async def test_a_healthy_index_has_no_drift(opened: Tools) -> None:
-    """An index after edits, deletes, renames and private documents has no drift."""
+async def test_a_healthy_index_has_no_finding(opened: OperatorTools) -> None:
+    """An index after edits, deletes, renames and private documents has no findings."""
     health = await examine(opened)
-    assert health.drifts == []
-    assert health.is_sound
+    assert health.findings == []
+    assert health.is_healthy
     assert health.documents == 13
 
 
-async def test_each_drift_is_found_and_repaired(opened: Tools, database: Database) -> None:
-    """Each drift is found by name, and the digest after its repair equals the one before."""
+async def test_each_damage_is_found_and_repaired(opened: OperatorTools, database: Database) -> None:
+    """Each damage is found by name, and the digest after its repair equals the one before."""
     before = await examine(opened)
     for kind, (expected, statement) in DRIFTS.items():
         await damage(database, statement)
-        assert drift_names(await examine(opened)) == expected, kind
+        assert finding_names(await examine(opened)) == expected, kind
         repaired = await examine(opened, repair=True)
-        assert drift_names(repaired) == expected, kind
+        assert finding_names(repaired) == expected, kind
         assert not repaired.failures, kind
         assert not repaired.remaining, kind
         after = await examine(opened)
-        assert (drift_names(after), after.digest) == (set(), before.digest), kind
+        assert (finding_names(after), after.digest) == (set(), before.digest), kind
 
 
-async def test_several_drifts_at_once(opened: Tools, database: Database) -> None:
-    """One repair fixes several drifts at once."""
+async def test_several_findings_at_once(opened: OperatorTools, database: Database) -> None:
+    """One repair fixes several findings at once."""
     before = await examine(opened)
     chosen = ["a deleted chunk", "a document that the log never had", "all segments removed"]
     for kind in (*chosen, "a lost vector", "a newer place in the log"):
@@ -54,16 +56,18 @@ async def test_several_drifts_at_once(opened: Tools, database: Database) -> None
     assert repaired.digest == before.digest
 
 
-async def test_examples_name_documents(opened: Tools, database: Database) -> None:
+async def test_examples_name_documents(opened: OperatorTools, database: Database) -> None:
     """A finding gives its documents, their owners and the remedy."""
     await damage(database, DRIFTS["a changed line"].statement)
-    [drift] = (await examine(opened)).drifts
-    assert drift.examples(5) == ["secret.md (private to ada)"]
-    assert drift.count == 1
-    assert drift.remedy == "headrace doctor --project docs --repair"
+    [finding] = (await examine(opened)).findings
+    assert finding.examples(5) == ["secret.md (private to ada)"]
+    assert finding.count == 1
+    assert finding.remedy == "headrace doctor --project docs --repair"
 
 
-async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Database) -> None:
+async def test_a_mended_vector_is_that_of_its_text(
+    opened: OperatorTools, database: Database
+) -> None:
     """A repaired vector equals the original, whether it or the cache was changed."""
     query = """
         select c.content, e.embedding::text as vector, v.embedding::text as cached
@@ -81,13 +85,27 @@ async def test_a_mended_vector_is_that_of_its_text(opened: Tools, database: Data
     assert await rows(database, "docs", query) == before
 
 
-async def test_what_the_log_has_lost_is_kept(opened: Tools, database: Database) -> None:
+async def test_a_version_that_cannot_be_replaced_is_kept(
+    opened: OperatorTools, redis_url: str, database: Database, tmp_path: Path
+) -> None:
+    """A document ahead of the log stays until its last change can be processed."""
+    await damage(database, DRIFTS["a newer place in the log"].statement)
+    async with tools(redis_url, database, home=tmp_path, max_document_bytes=1) as limited:
+        repaired = await examine(limited, repair=True)
+    assert {finding.name for finding in repaired.remaining} == {"document.newer"}
+    assert repaired.documents == 13
+    [failure] = repaired.failures
+    assert failure.startswith("notes/8.md: ")
+    assert (await examine(opened, repair=True)).remaining == []
+
+
+async def test_what_the_log_has_lost_is_kept(opened: OperatorTools, database: Database) -> None:
     """Documents that the log lacks are reported and not deleted."""
     await forget_archive(database)
     await opened.redis.flushall()
     repaired = await examine(opened, repair=True)
-    assert drift_names(repaired) == {"document.unlogged"}
-    assert not repaired.is_sound
+    assert finding_names(repaired) == {"document.unlogged"}
+    assert not repaired.is_healthy
     assert repaired.documents == 13
     [failure] = repaired.failures
     assert "publish these documents again" in failure

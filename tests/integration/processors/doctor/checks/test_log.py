@@ -16,48 +16,50 @@ from events.streams.changes import read_changes
 from events.streams.dead_letters import DeadLetter
 from events.streams.entries import entries_of
 from processors.doctor.stream_snapshot import INDEXER
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.archives import flip
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, forget_archive, indexed
+from tests.support.doctors import examine, finding_names, forget_archive, indexed
 from tests.support.replays import damage, rows
 
 LIVE = Topic.CHANGED_LIVE
 
 
 @pytest.fixture
-async def opened(redis_url: str, database: Database, tmp_path: Path) -> AsyncIterator[Tools]:
+async def opened(
+    redis_url: str, database: Database, tmp_path: Path
+) -> AsyncIterator[OperatorTools]:
     """Tools of the doctor."""
     async with indexed(redis_url, database, tmp_path) as opened:
         yield opened
 
 
-def files(tools: Tools, kind: str) -> list[Path]:
+def files(tools: OperatorTools, kind: str) -> list[Path]:
     """Archive files of a kind."""
     root = Path(tools.settings.archive_location)
     return sorted(path for path in root.glob(f"*/*/{kind}/*.zst"))
 
 
-async def test_an_archived_index_has_no_drift(opened: Tools) -> None:
-    """An archived index has no drift, with and without the streams."""
-    assert (await examine(opened)).drifts == []
+async def test_an_archived_index_has_no_finding(opened: OperatorTools) -> None:
+    """An archived index has no findings, with and without the streams."""
+    assert (await examine(opened)).findings == []
     await opened.redis.flushall()
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
 
 
-async def test_entries_that_are_done_are_acknowledged(opened: Tools) -> None:
+async def test_entries_that_are_done_are_acknowledged(opened: OperatorTools) -> None:
     """Pending entries of applied changes are acknowledged."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     await redis.xgroup_setid(key, INDEXER, "0")
     await redis.xreadgroup(INDEXER, "ghost", {key: ">"}, count=3)
     await redis.xgroup_setid(key, INDEXER, "$")
     repaired = await examine(opened, repair=True)
-    [drift] = repaired.drifts
-    assert (drift.name, drift.count, repaired.remaining) == ("pending.done", 3, [])
+    [finding] = repaired.findings
+    assert (finding.name, finding.count, repaired.remaining) == ("pending.done", 3, [])
     assert (await redis.xpending(key, INDEXER))["pending"] == 0
 
 
-async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
+async def test_letters_of_applied_changes_are_dropped(opened: OperatorTools) -> None:
     """A repair drops dead letters whose changes are applied."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     entry = entries_of(await redis.xrange(key, count=1))[0]
@@ -76,11 +78,13 @@ async def test_letters_of_applied_changes_are_dropped(opened: Tools) -> None:
     )
     await redis.xadd(opened.names.dead(LIVE), letter.to_fields())
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"dead_letter.done"}, [])
     assert await redis.xlen(opened.names.dead(LIVE)) == 0
 
 
-async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database: Database) -> None:
+async def test_what_the_ledger_has_lost_is_entered_again(
+    opened: OperatorTools, database: Database
+) -> None:
     """Missing ledger rows are entered again, and a redriven one with its claimant."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     _, first, second = entries_of(await redis.xrange(key, count=3))
@@ -94,12 +98,12 @@ async def test_what_the_ledger_has_lost_is_entered_again(opened: Tools, database
     where = f"where $1::int > 0 and position in {lost}"
     await damage(database, f"delete from ledger {where}")  # noqa: S608 - two numbers
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"ledger.missing"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"ledger.missing"}, [])
     query = f"select detail ->> 'claimant' as one from ledger {where} order by position"  # noqa: S608
     assert [row["one"] for row in await rows(database, "docs", query)] == [None, ""]
 
 
-async def test_a_change_that_was_never_indexed(opened: Tools, database: Database) -> None:
+async def test_a_change_that_was_never_indexed(opened: OperatorTools, database: Database) -> None:
     """A change that is archived and not indexed is indexed by the repair."""
     before = await examine(opened)
     await opened.redis.flushall()
@@ -110,49 +114,53 @@ async def test_a_change_that_was_never_indexed(opened: Tools, database: Database
     await damage(database, "delete from document_collections where generation_id = $1")
     await damage(database, "delete from documents where generation_id = $1")
     repaired = await examine(opened, repair=True)
-    assert drift_names(repaired) == {"document.missing"}
+    assert finding_names(repaired) == {"document.missing"}
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert repaired.digest == before.digest
 
 
-async def test_what_the_archiver_left_out_is_archived(opened: Tools, database: Database) -> None:
+async def test_what_the_archiver_left_out_is_archived(
+    opened: OperatorTools, database: Database
+) -> None:
     """Changes that the archiver acknowledged without archiving are archived by the repair."""
     changes = [change async for change in read_changes(opened.redis, opened.names)]
     await forget_archive(database)
     await opened.archive.append("docs", changes[:10])
     repaired = await examine(opened, repair=True)
-    [drift] = repaired.drifts
-    assert (drift.name, drift.count) == ("archive.unarchived", len(changes) - 10)
+    [finding] = repaired.findings
+    assert (finding.name, finding.count) == ("archive.unarchived", len(changes) - 10)
     assert (repaired.failures, repaired.remaining) == ([], [])
     found = [change.position async for change in opened.archive.events("docs")]
     assert sorted(found) == sorted(change.position for change in changes)
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_damaged_files_are_made_whole_from_the_streams(opened: Tools, kind: str) -> None:
+async def test_damaged_files_are_made_whole_from_the_streams(
+    opened: OperatorTools, kind: str
+) -> None:
     """Damage to an archive file is reported with its name and repaired from the streams."""
     file, *_ = files(opened, kind)
     flip(file, -20)
     repaired = await examine(opened, repair=True)
-    [drift] = [one for one in repaired.drifts if one.name == "archive.damaged"]
-    assert str(file) in drift.examples(1)[0]
+    [finding] = [one for one in repaired.findings if one.name == "archive.damaged"]
+    assert str(file) in finding.examples(1)[0]
     assert (repaired.failures, repaired.remaining) == ([], [])
     assert (await opened.archive.check("docs")).is_sound
 
 
 @pytest.mark.parametrize("kind", ["events", "contents"])
-async def test_missing_files_are_written_again(opened: Tools, kind: str) -> None:
+async def test_missing_files_are_written_again(opened: OperatorTools, kind: str) -> None:
     """A missing archive file is written again from the streams."""
     file, *_ = files(opened, kind)
     file.unlink()
     repaired = await examine(opened, repair=True)
-    assert "archive.missing" in drift_names(repaired)
+    assert "archive.missing" in finding_names(repaired)
     assert (repaired.failures, repaired.remaining) == ([], [])
     await opened.redis.flushall()
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
 
 
-async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
+async def test_what_is_lost_for_good_is_said(opened: OperatorTools) -> None:
     """Damage without a source is reported with its file, and nothing is deleted."""
     file, *_ = files(opened, "events")
     flip(file, -20)
@@ -163,7 +171,7 @@ async def test_what_is_lost_for_good_is_said(opened: Tools) -> None:
     assert repaired.documents == 13
 
 
-async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
+async def test_orphans_are_removed(opened: OperatorTools, database: Database) -> None:
     """Files that the index of files lacks are removed once they are an hour old."""
     await damage(
         database, "update generations set created_at = now() - interval '1 day' where id = $1"
@@ -175,11 +183,11 @@ async def test_orphans_are_removed(opened: Tools, database: Database) -> None:
     hours_ago = (datetime.now(UTC) - timedelta(hours=2)).timestamp()
     os.utime(old, (hours_ago, hours_ago))
     repaired = await examine(opened, repair=True)
-    assert (drift_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
+    assert (finding_names(repaired), repaired.remaining) == ({"archive.orphans"}, [])
     assert (young.exists(), old.exists(), file.exists()) == (True, False, True)
 
 
-async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) -> None:
+async def test_an_outbox_without_an_archiver(opened: OperatorTools, database: Database) -> None:
     """Events that wait in the outbox for an hour are reported, with the archiver as remedy."""
     await damage(
         database,
@@ -190,17 +198,17 @@ async def test_an_outbox_without_an_archiver(opened: Tools, database: Database) 
         where id = $1
         """,
     )
-    [drift] = (await examine(opened)).drifts
-    assert (drift.name, drift.examples(1)) == ("outbox.stuck", ["event stuck"])
-    assert "archiver" in drift.remedy
+    [finding] = (await examine(opened)).findings
+    assert (finding.name, finding.examples(1)) == ("outbox.stuck", ["event stuck"])
+    assert "archiver" in finding.remedy
 
 
-async def test_a_change_on_its_way_is_no_drift(opened: Tools) -> None:
-    """A change that is published or in flight is not a drift."""
+async def test_a_change_on_its_way_is_no_finding(opened: OperatorTools) -> None:
+    """A change that is published or in flight is not a finding."""
     redis, key = opened.redis, opened.names.stream(LIVE)
     [entry] = entries_of(await redis.xrange(key, count=1))
     event = entry.fields[b"event"].replace(b"notes/0.md", b"notes/new.md")
     await redis.xadd(key, {"event": event})
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []
     await redis.xreadgroup(INDEXER, "busy", {key: ">"})
-    assert (await examine(opened)).drifts == []
+    assert (await examine(opened)).findings == []

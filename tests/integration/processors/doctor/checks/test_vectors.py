@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Names, Topic
 from processors.doctor.findings import Severity
-from processors.replay.tools import Tools
+from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
-from tests.support.doctors import drift_names, examine, is_archived
+from tests.support.doctors import examine, finding_names, is_archived
 from tests.support.drifts import DRIFTS
 from tests.support.model_server import ModelServer, running_server, status, unless
 from tests.support.replays import HASHING, damage, rows, tools
@@ -66,27 +66,27 @@ async def all_have_vectors(database: Database) -> bool:
 async def test_lost_requests_are_found_and_made_again(
     redis_url: str, redis: Redis, database: Database, tmp_path: Path
 ) -> None:
-    """Pending vectors are a drift only without a request, and the repair requests them."""
+    """Pending vectors are a finding only without a request, and the repair requests them."""
     texts = {f"{n}.md": f"Heron {n}." for n in range(DOCUMENTS)}
     async with tools(redis_url, database, home=tmp_path) as opened:
         worker = headrace(redis_url, database, only=INDEXING, model=HASHING, home=tmp_path)
         async with worker as running:
             await publish(running, texts, vectors=False)
             await eventually(lambda: is_archived(opened), "everything is archived")
-        assert (await examine(opened)).drifts == []
+        assert (await examine(opened)).findings == []
 
         await redis.delete(Names().stream(Topic.CHUNKED_BULK))
         health = await examine(opened)
-        [drift] = health.drifts
-        assert (drift.name, drift.count, health.is_sound) == ("vector.unrequested", 5, False)
-        assert drift.examples(1) == ["0.md"]
+        [finding] = health.findings
+        assert (finding.name, finding.count, health.is_healthy) == ("vector.unrequested", 5, False)
+        assert finding.examples(1) == ["0.md"]
 
         repaired = await examine(opened, repair=True)
         assert (repaired.failures, repaired.remaining) == ([], [])
         assert not await all_have_vectors(database)
         async with headrace(redis_url, database, only=["embedder"], model=HASHING, home=tmp_path):
             await eventually(lambda: all_have_vectors(database), "every chunk has its vector")
-        assert (await examine(opened)).drifts == []
+        assert (await examine(opened)).findings == []
 
 
 async def test_an_emptied_redis_loses_no_vectors(
@@ -100,7 +100,7 @@ async def test_an_emptied_redis_loses_no_vectors(
             await eventually(lambda: is_archived(opened), "everything is archived")
         await redis.flushall()
         repaired = await examine(opened, repair=True)
-        assert drift_names(repaired) == {"vector.unrequested"}
+        assert finding_names(repaired) == {"vector.unrequested"}
         assert not repaired.remaining
         async with headrace(redis_url, database, only=["embedder"], model=HASHING, home=tmp_path):
             await eventually(lambda: all_have_vectors(database), "every chunk has its vector")
@@ -109,7 +109,7 @@ async def test_an_emptied_redis_loses_no_vectors(
 @pytest.fixture
 async def refused(
     redis_url: str, database: Database, tmp_path: Path, server: ModelServer
-) -> AsyncIterator[Tools]:
+) -> AsyncIterator[OperatorTools]:
     """Three documents, one of which has a text that the model refuses."""
     server.faults.extend([unless(REFUSED, 400)] * 1_000)
     settings = {**remote(server), "home": tmp_path}
@@ -121,18 +121,18 @@ async def refused(
         yield opened
 
 
-async def test_a_refused_text_is_a_note(refused: Tools) -> None:
-    """A refused text is a note with its document and remedy, and not a drift."""
+async def test_a_refused_text_is_a_note(refused: OperatorTools) -> None:
+    """A refused text is a note with its document and remedy, and not a finding."""
     health = await examine(refused)
-    [note] = health.drifts
-    assert (note.name, note.severity, health.is_sound) == ("vector.refused", Severity.NOTE, True)
+    [note] = health.findings
+    assert (note.name, note.severity, health.is_healthy) == ("vector.refused", Severity.NOTE, True)
     [label] = note.examples(5)
     assert label.startswith(f"bad.md chunk 0: {MODEL}: ")
     assert "replay with another model" in note.remedy
 
 
 async def test_a_document_with_a_refused_text_can_be_repaired(
-    refused: Tools, database: Database
+    refused: OperatorTools, database: Database
 ) -> None:
     """A document with a refused text can be repaired, and its text is refused again."""
     before = await examine(refused)
@@ -142,9 +142,9 @@ async def test_a_document_with_a_refused_text_can_be_repaired(
     """
     await damage(database, damaged)
     repaired = await examine(refused, repair=True)
-    assert drift_names(repaired) == {"document.rows", "vector.refused"}
+    assert finding_names(repaired) == {"document.rows", "vector.refused"}
     assert not repaired.failures
-    assert [drift.name for drift in repaired.remaining] == ["vector.refused"]
+    assert [finding.name for finding in repaired.remaining] == ["vector.refused"]
     assert repaired.digest == before.digest
 
 
@@ -161,9 +161,9 @@ async def test_a_repair_does_not_wait_for_a_model(
         await damage(database, "delete from vector_cache where $1::int > 0")
         server.faults.extend([status(500)] * 1_000)
         repaired = await examine(opened, repair=True)
-        assert drift_names(repaired) == {"vector.missing"}
+        assert finding_names(repaired) == {"vector.missing"}
         assert (repaired.failures, repaired.remaining) == ([], [])
         server.faults.clear()
         async with headrace(redis_url, database, **settings):
             await eventually(lambda: all_have_vectors(database), "every chunk has its vector")
-        assert (await examine(opened)).drifts == []
+        assert (await examine(opened)).findings == []

@@ -1,0 +1,63 @@
+"""Servers, models and parsers: the parts that pipelines and operators' commands are built from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from events.rate_limits import RateLimiter
+from processors.chunking.sandbox.pool import ChunkingPool
+from processors.embedders import Embedders, tokenizer_path
+from processors.embedding.live import LiveEmbedding
+from processors.indexing.preparation import Cutter, FetchContent, Preparer, Resolver, VectorStep
+from processors.recipes import model_options, rate_limits
+from processors.wiring.servers import Servers, open_servers
+from runtime.cores import parser_processes
+from runtime.settings import Settings
+
+__all__ = ["Foundation", "open_foundation"]
+
+
+@dataclass(frozen=True)
+class Foundation(Servers):
+    """The servers, with models and parsers. Models start when they are first used."""
+
+    settings: Settings
+    embedders: Embedders
+    pool: ChunkingPool
+
+    def preparer(self, fetch: FetchContent, vectors: VectorStep | None = None) -> Preparer:
+        """Build the steps from a change to its write.
+
+        Without ``vectors``, the write gets cached vectors only; the second stage makes the others.
+        """
+        return Preparer(
+            Resolver(fetch, self.settings.max_document_bytes),
+            Cutter(self.pool, self.embedders),
+            vectors or LiveEmbedding(self.store, None),
+        )
+
+
+@asynccontextmanager
+async def open_foundation(settings: Settings, role: str = "") -> AsyncIterator[Foundation]:
+    """Connect, and close everything in reverse order. ``role`` and errors: see ``open_servers``.
+
+    Neither models nor parsers are started.
+    """
+    async with AsyncExitStack() as stack:
+        servers = await stack.enter_async_context(open_servers(settings, role))
+        rate_limiter = RateLimiter(servers.redis, servers.names, rate_limits(settings))
+        embedders = Embedders(
+            model_options(settings), servers.recipe, servers.store.model_width, rate_limiter
+        )
+        stack.push_async_callback(embedders.close)
+        pool = ChunkingPool(
+            processes=parser_processes(settings),
+            timeout=settings.chunking_limits.timeout,
+            memory_bytes=settings.chunking_limits.memory_bytes,
+            max_chunks=settings.chunking_limits.chunks,
+            tokenizer_path=tokenizer_path(settings.model_directory),
+        )
+        stack.push_async_callback(pool.close)
+        yield Foundation(**vars(servers), settings=settings, embedders=embedders, pool=pool)

@@ -1,0 +1,128 @@
+"""Construction of the pipelines from their foundation; each has one factory."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from events.client.outcomes import Outcomes
+from events.client.republisher import Republishing
+from events.streams.chunked import ChunkedStreams
+from events.streams.replies import Replies
+from events.streams.watermark import read_watermark
+from processors.answering.freshness import Freshness
+from processors.answering.pipeline import Answering
+from processors.answering.query_vectors import QueryVectors
+from processors.answering.results import Assembler
+from processors.archiving.archiver import Archiver, Intake
+from processors.archiving.consumer import LogGroup
+from processors.archiving.housekeeping import Archiving, Housekeeping
+from processors.archiving.outbox_relay import OutboxRelay
+from processors.chunking.types import CountTokens
+from processors.content import KeptContents
+from processors.embedding.keyword_precedence import Precedence
+from processors.embedding.live import LiveEmbedding
+from processors.embedding.single_flight import SharedEmbedding
+from processors.indexing.pipeline import Indexing
+from processors.indexing.preparation import VectorStep
+from processors.indexing.realigner import Realigner
+from processors.indexing.reports import Reporter
+from processors.indexing.vectors import EmbeddingStep
+from processors.limits import Limits
+from processors.recipes import RecipeNotices
+from processors.wiring.foundation import Foundation
+from processors.wiring.servers import Servers
+from runtime.settings import Settings
+from store.outbox import PostgresOutbox
+from store.search.search import Search
+
+__all__ = ["WAITING_PER_WORKING", "answering_of", "archiving_of", "indexing_of"]
+
+WAITING_PER_WORKING = 3
+"""Questions that may wait for a change to be indexed, for each question being answered."""
+
+
+def answering_of(
+    base: Foundation,
+    count_tokens: CountTokens,
+    notices: RecipeNotices,
+    ending: asyncio.Event | None = None,
+) -> Answering:
+    """Build the answering pipeline. Once ``ending`` is set, questions stop waiting for changes."""
+    settings = base.settings
+    search = Search(base.database, ef_search=settings.vector_search.ef_search)
+    return Answering(
+        search,
+        QueryVectors(base.embedders),
+        Freshness(
+            base.store,
+            base.pending,
+            partial(read_watermark, base.redis, base.names),
+            most_waiting=settings.query_concurrency * WAITING_PER_WORKING,
+            ending=ending,
+        ),
+        Assembler(search, count_tokens),
+        notices,
+        Replies(base.redis, base.names),
+        min(settings.default_deadline, settings.limits.query_deadline),
+        settings.query_concurrency,
+        Limits.of(settings),
+    )
+
+
+def indexing_of(
+    base: Foundation,
+    notices: RecipeNotices,
+    outcomes: Outcomes,
+    sharing: SharedEmbedding | None,
+    precedence: Precedence,
+) -> Indexing:
+    """Build the indexing pipeline. ``sharing`` is None if this process does not embed."""
+    return Indexing(
+        base.store,
+        base.key_ring,
+        base.preparer(KeptContents(base.store, base.archive).fetch, _vectors(base, sharing)),
+        notices,
+        Reporter(outcomes, ChunkedStreams(base.redis, base.names)),
+        base.pending,
+        precedence,
+        Realigner(base.redis, base.names, base.store),
+        Limits.of(base.settings),
+    )
+
+
+def _vectors(base: Foundation, sharing: SharedEmbedding | None) -> VectorStep:
+    """Build the step that makes vectors before a write.
+
+    Over Kafka it makes all of them: the second stage needs streams in Redis.
+    """
+    if base.settings.broker_url:
+        return EmbeddingStep(base.store.known_vectors, base.embedders)
+    return LiveEmbedding(base.store, sharing)
+
+
+def archiving_of(servers: Servers, settings: Settings) -> Archiving:
+    """Build the archiver with its upkeep; it needs neither models nor parsers."""
+    outbox = PostgresOutbox(servers.database, servers.projects)
+    return Archiving(
+        Archiver(
+            servers.database,
+            settings.stream_prefix,
+            LogGroup(servers.redis, servers.names),
+            servers.archive,
+            Intake(servers.admission, outbox),
+        ),
+        Housekeeping(
+            servers.redis,
+            servers.names,
+            servers.database,
+            servers.archive,
+            stream_retention=settings.stream_retention,
+            archive_retention=settings.archive_retention,
+            compaction_interval=settings.archive_compaction_interval,
+        ),
+        OutboxRelay(
+            Republishing(servers.redis, servers.names),
+            outbox,
+        ),
+    )
