@@ -45,7 +45,7 @@ FILES = (
     "events/server/retry.py",
     "events/signatures.py",
     "events/streams/replies.py",
-    "events/streams/watermark.py",
+    "events/streams/groups.py",
     "events/transport/consumer_group.py",
     "events/transport/faust_acks.py",
     "events/transport/reader.py",

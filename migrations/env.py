@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from migrations.oldest_code import record_oldest_code
+from migrations.statements import record_oldest_code
 
 context.configure(
     connection=context.config.attributes["connection"], on_version_apply=record_oldest_code

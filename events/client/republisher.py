@@ -16,7 +16,7 @@ from events.positions import LogPosition
 from events.server.memory import Headroom
 from events.server.retry import retrying
 from events.server.scripts import Republish
-from events.streams.watermark import reached, read_watermark
+from events.streams.groups import reached, read_watermark
 from runtime.errors import MalformedEvent
 
 __all__ = ["Republishing", "Trace", "is_lost"]

@@ -1,4 +1,4 @@
-"""Progress of consumer groups in their streams."""
+"""Progress of consumer groups in their streams, and the watermark of the log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.streams.entries import is_absent, preceding
+from events.names import GROUPS, Names, Topic
+from events.positions import LogPosition, change_streams
+from events.server.connection import redis_errors
+from events.streams.entries import is_absent, order, preceding
 
-__all__ = ["Progress", "read_groups", "read_pending", "read_progress"]
+__all__ = ["Progress", "reached", "read_groups", "read_pending", "read_progress", "read_watermark"]
 
 _PAGE = 1_000
 
@@ -106,3 +109,37 @@ def _progress(row: Mapping[str, Any] | None, pending: Any) -> Progress:
         oldest_pending=pending["min"].decode() if pending["min"] else None,
         lag=row.get("lag"),
     )
+
+
+def reached(watermark: Mapping[str, str], token: str) -> bool:
+    """Return whether everything up to a token's entry is handled.
+
+    Raises:
+        MalformedEvent: the text is not a token.
+    """
+    wanted = LogPosition.from_token(token)
+    handled = watermark.get(f"{wanted.lane}:{wanted.partition}", "0-0")
+    return order(wanted.entry_id) <= order(handled)
+
+
+async def read_watermark(
+    redis: Redis, names: Names, group: str = GROUPS[Topic.CHANGED_LIVE]
+) -> dict[str, str]:
+    """Return an entry id by ``lane:partition``; a group has acknowledged every entry up to it.
+
+    The default group is the indexer: those entries are applied or dead-lettered.
+
+    The id is "0-0" if nothing was read yet. It can only be too low.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    streams = change_streams(names)
+    with redis_errors():
+        groups_progress = await read_progress(
+            redis, [(names.stream(*stream), group) for stream in streams]
+        )
+    return {
+        f"{stream.topic.lane}:{stream.partition}": progress.handled
+        for stream, progress in zip(streams, groups_progress, strict=True)
+    }

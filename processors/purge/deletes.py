@@ -14,7 +14,7 @@ from events.client.client import Client
 from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentIndexed, DocumentRejected
 from events.names import ARCHIVER, Lane, Names
-from events.streams.watermark import reached, read_watermark
+from events.streams.groups import reached, read_watermark
 from runtime.errors import Unavailable, UsageError
 
 __all__ = ["publish_deletes", "until_archived", "until_deleted"]

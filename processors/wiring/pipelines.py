@@ -8,8 +8,8 @@ from functools import partial
 from events.client.outcomes import Outcomes
 from events.client.republisher import Republishing
 from events.streams.chunked import ChunkedStreams
+from events.streams.groups import read_watermark
 from events.streams.replies import Replies
-from events.streams.watermark import read_watermark
 from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
 from processors.answering.query_vectors import QueryVectors

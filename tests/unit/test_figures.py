@@ -11,7 +11,7 @@ LIMITS = {
     "archaic_words": 0.3,
     "vague_names": 1.6,
     "gerund_modules": 8,
-    "small_modules": 51,
+    "small_modules": 49,
     "store_entries": 14,
     "most_entries": 21,
     "exported_names": 20,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from events.names import GROUPS, Lane, Names, Topic
 from events.positions import LogPosition
 from events.streams.entries import order, preceding
-from events.streams.watermark import reached
+from events.streams.groups import reached
 from runtime.errors import MalformedEvent
 
 entry_ids = st.builds(

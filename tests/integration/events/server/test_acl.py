@@ -19,8 +19,8 @@ from events.server.acl import Role
 from events.server.connection import connect
 from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.streams.groups import read_watermark
 from events.streams.trim import trim_queries
-from events.streams.watermark import read_watermark
 from processors.doctor.stream_snapshot import read_streams
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedding.requests import VectorRequests

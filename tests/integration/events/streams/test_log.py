@@ -22,7 +22,7 @@ from events.positions import LogPosition
 from events.server.connection import check_server, connect
 from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters
-from events.streams.watermark import reached, read_watermark
+from events.streams.groups import reached, read_watermark
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from tests.support.streams import read_group, read_stream
 
@@ -30,7 +30,7 @@ NAMES = Names()
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
 GROUP = GROUPS[Topic.CHANGED_LIVE]
-EVENTS_PAGE = Path(__file__).parents[4] / "docs" / "events.md"
+EVENTS_PAGE = Path(__file__).parents[4] / "docs" / "reference" / "events.md"
 
 
 @pytest.fixture
