@@ -30,7 +30,7 @@ NAMES = Names()
 LIVE = NAMES.stream(Topic.CHANGED_LIVE)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
 GROUP = GROUPS[Topic.CHANGED_LIVE]
-EVENTS_PAGE = Path(__file__).parents[4] / "docs" / "reference" / "events.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "publish.md"
 
 
 @pytest.fixture
@@ -229,9 +229,10 @@ async def test_a_wrong_password_is_a_matter_of_settings(redis_url: str) -> None:
 
 
 def documented_command() -> list[str]:
-    text = EVENTS_PAGE.read_text(encoding="utf-8")
-    line = next(line for line in text.splitlines() if line.startswith("redis-cli XADD"))
-    return shlex.split(line)
+    start = 'redis-cli -u "$REDIS_URL" '
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"{start}XADD"))
+    return shlex.split(line.removeprefix(start))
 
 
 async def test_the_documented_redis_cli_command_publishes(redis: Redis, redis_url: str) -> None:
@@ -244,7 +245,7 @@ async def test_the_documented_redis_cli_command_publishes(redis: Redis, redis_ur
 
     done = await asyncio.to_thread(
         subprocess.run,
-        [*command, *documented_command()[1:]],
+        [*command, *documented_command()],
         env={"REDISCLI_AUTH": server.password or ""},
         capture_output=True,
         text=True,
