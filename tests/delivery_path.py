@@ -1,0 +1,157 @@
+"""Source files on the path of one change: ``python -m tests.delivery_path`` prints them.
+
+``tests/integration/test_delivery_path.py`` limits their number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest.mock import patch
+
+from redis.asyncio import Redis
+
+from events.models import DocumentChange, DocumentChanged
+from events.names import GROUPS, Names, Topic
+from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+from tests.support.databases import fresh_database, start_migrated
+from tests.support.running import Headrace, headrace
+from tests.support.waiting import eventually
+
+__all__ = ["files_of_one_change"]
+
+ROOT = Path(__file__).parents[1]
+_PACKAGES = ("events", "gateway", "headrace", "processors", "runtime", "sources", "store")
+_BACKGROUND = frozenset(
+    {
+        "archiving",
+        "deployment",
+        "heart",
+        "loop lag",
+        "maintenance",
+        "schema",
+        "trimming",
+        "vector requests",
+    }
+)
+"""Tasks of a worker that have no part in a delivery."""
+
+
+def files_of_one_change() -> list[str]:
+    """Source files that one small change passes, from its publication to its acknowledgement.
+
+    A client publishes the change to real servers, and a worker with all roles in the same process
+    indexes it. A file counts if any of its functions is entered, or a coroutine of it continued,
+    between the call of ``client.publish`` and the moment at which Redis has the acknowledgement.
+    The change is the second one of its project, so that nothing is loaded or created for it first.
+    Imports, the process of the parser, benchmarks, migrations and the tasks that a worker runs
+    beside its agents (heartbeats, archiving and the like) don't count.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="hr-") as home,
+        patch.dict(os.environ, HEADRACE_HOME=home),
+    ):
+        return asyncio.run(_files(Path(home)))
+
+
+async def _files(home: Path) -> list[str]:
+    postgres, redis = EmbeddedPostgres(home), EmbeddedRedis(home)
+    await start_migrated(postgres)
+    try:
+        redis_url = await redis.start()
+        files: set[str] = set()
+        with _Entered(files).everywhere() as entered:
+            async with (
+                fresh_database(postgres) as database,
+                headrace(redis_url, database) as worker,
+                Redis.from_url(redis_url) as observer,
+            ):
+                await worker.change("first.md", "# First\n\nIt creates the project.")
+                await _acknowledged(observer)
+                with entered.recording():
+                    await _publish(worker)
+                    await _acknowledged(observer)
+        return sorted(files)
+    finally:
+        await redis.stop()
+        await postgres.stop()
+
+
+async def _publish(worker: Headrace) -> None:
+    data = DocumentChange(project="docs", uri="second.md", content="# Second\n\nIt is measured.")
+    await worker.client.publish(DocumentChanged(data=data))
+
+
+async def _acknowledged(observer: Redis) -> None:
+    """Wait until the group of changes has read and acknowledged every entry."""
+    stream = Names().stream(Topic.CHANGED_LIVE)
+
+    async def complete() -> bool:
+        groups: Any = await observer.xinfo_groups(stream)
+        [group] = [
+            group for group in groups if group["name"].decode() == GROUPS[Topic.CHANGED_LIVE]
+        ]
+        information: Any = await observer.xinfo_stream(stream)
+        is_read = group["last-delivered-id"] == information["last-generated-id"]
+        return is_read and not group["pending"]
+
+    await eventually(complete, "every change acknowledged")
+
+
+class _Entered:
+    """Profiler that adds the files of entered functions to ``files`` while it is recording."""
+
+    def __init__(self, files: set[str]) -> None:
+        self._files = files
+        self._recording = False
+
+    @contextmanager
+    def everywhere(self) -> Iterator[_Entered]:
+        """Profile this thread and all that it starts; threads of a pool outlive single calls."""
+        threading.setprofile(self._profile)
+        sys.setprofile(self._profile)
+        try:
+            yield self
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record for the length of a block."""
+        self._recording = True
+        try:
+            yield
+        finally:
+            self._recording = False
+
+    def _profile(self, frame: FrameType, event: str, _: object) -> None:
+        if not self._recording or event != "call" or frame.f_code.co_name == "<module>":
+            return
+        path = Path(frame.f_code.co_filename)
+        if not path.is_relative_to(ROOT):
+            return
+        name = path.relative_to(ROOT)
+        if name.parts[0] in _PACKAGES and not _in_background():
+            self._files.add(str(name))
+
+
+def _in_background() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.get_name() in _BACKGROUND
+
+
+if __name__ == "__main__":
+    entered_files = files_of_one_change()
+    print(*entered_files, f"{len(entered_files)} files", sep="\n")  # noqa: T201
