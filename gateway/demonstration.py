@@ -47,7 +47,7 @@ FILES = (
     "events/streams/replies.py",
     "events/streams/groups.py",
     "events/transport/consumer_group.py",
-    "events/transport/faust_acks.py",
+    "events/transport/faust_consumer.py",
     "events/transport/reader.py",
     "events/transport/subscription.py",
     "processors/answering/freshness.py",

@@ -27,7 +27,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from events.names import Topic
 from events.streams.dead_letters import DeadLetter
-from events.transport import App, run_app
+from events.transport import App, InFlightEntry, run_app
 from processors.deliveries import Deliveries, Delivery, deliveries_of
 from runtime.errors import HeadraceError, OperatorError, Poison, Retryable
 
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 E = TypeVar("E")
 Decode = Callable[[bytes], E]
 OnRejected = Callable[[DeadLetter], Awaitable[None]]
-Hold = Callable[[], Awaitable[None]]
+Wait = Callable[[], Awaitable[None]]
 
 _SERVER_FAILURES = (
     Retryable,
@@ -49,6 +49,7 @@ _SERVER_FAILURES = (
 )
 _LONGEST_WAIT = timedelta(minutes=1)
 _LEAST_PREFETCH = 32
+_TRUSTED_ATTEMPTS = 2
 
 
 def batch_agent(
@@ -61,23 +62,23 @@ def batch_agent(
     within: timedelta,
     concurrency: int,
     on_rejected: OnRejected | None = None,
-    hold: Hold | None = None,
+    wait: Wait | None = None,
 ) -> None:
     """Declare an agent that handles events in batches.
 
     A batch closes when it has ``max_size`` events or ``within`` after its first. When ``handle``
-    returns, every event that is not ``done()`` yet is acknowledged. When it raises, those events
+    returns, every event that is not settled yet is acknowledged. When it raises, those events
     are handled one at a time, so that only the faulty ones are dead-lettered (but a ``Retryable``
     postpones all of them at once). From its third attempt on, an event is handled alone: it may
     have crashed the previous workers, and must not affect other events. ``on_rejected`` is awaited
     with each dead letter of the topic before it is stored; when it raises, the event is delivered
-    again instead. ``hold`` is awaited before each batch: while it waits, no batch begins, and only
-    as many events are read as fit into the prefetch window.
+    again instead. ``wait`` is awaited before each batch: until it returns, no batch begins, and
+    only as many events are read as fit into the prefetch window.
     """
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     if on_rejected is not None:
         app.on_rejected[topic] = on_rejected
-    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency, hold)
+    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency, wait)
     channel = app.topic(
         topic.value,
         value_type=bytes,
@@ -139,7 +140,7 @@ class _Crew(Generic[E]):
         max_size: int,
         within: timedelta,
         concurrency: int,
-        hold: Hold | None = None,
+        wait: Wait | None = None,
     ) -> None:
         self._topic = topic
         self._decode = decode
@@ -147,9 +148,10 @@ class _Crew(Generic[E]):
         self._max_size = max_size
         self._within = within.total_seconds()
         self._concurrency = concurrency
-        self._hold = hold
+        self._wait = wait
+        self._options = app.options
         self._deliveries: Deliveries = deliveries_of(app, topic)
-        self._queue: asyncio.Queue[Any] = asyncio.Queue(app.prefetch[topic])
+        self._queue: asyncio.Queue[InFlightEntry] = asyncio.Queue(app.prefetch[topic])
         self._collecting = asyncio.Lock()
         self._quarantine = asyncio.Lock()
 
@@ -161,7 +163,7 @@ class _Crew(Generic[E]):
         ]
         try:
             async for event in stream.noack().events():
-                await self._queue.put(event.message)
+                await self._queue.put(self._deliveries.entry_of(event.message))
         finally:
             for task in tasks:
                 task.cancel()
@@ -169,51 +171,46 @@ class _Crew(Generic[E]):
 
     async def _work(self) -> None:
         while True:
-            messages = await self._collect()
-            if self._hold is not None:
-                await self._hold()
-            regular, suspect = self._deliveries.split(messages)
-            await self._deal_with(regular)
-            for message in suspect:
-                async with self._quarantine:
-                    await self._deal_with([message])
+            entries = await self._collect()
+            if self._wait is not None:
+                await self._wait()
+            await self._process([entry for entry in entries if entry.attempt <= _TRUSTED_ATTEMPTS])
+            for entry in entries:
+                if entry.attempt > _TRUSTED_ATTEMPTS:
+                    async with self._quarantine:
+                        await self._process([entry])
 
-    async def _collect(self) -> list[Any]:
+    async def _collect(self) -> list[InFlightEntry]:
         """Fill a batch. Only one task does so at a time, or each would get a fraction of it."""
         async with self._collecting:
-            messages = [await self._queue.get()]
+            entries = [await self._queue.get()]
             if self._max_size > 1:
-                await self._fill(messages)
-            return messages
+                await self._fill(entries)
+            return entries
 
-    async def _fill(self, messages: list[Any]) -> None:
+    async def _fill(self, entries: list[InFlightEntry]) -> None:
         try:
             async with asyncio.timeout(self._within):
-                while len(messages) < self._max_size:
+                while len(entries) < self._max_size:
                     if self._queue.empty():
-                        messages.append(await self._queue.get())
+                        entries.append(await self._queue.get())
                     else:
-                        messages.append(self._queue.get_nowait())
+                        entries.append(self._queue.get_nowait())
         except TimeoutError:
             pass
 
-    async def _deal_with(self, messages: Sequence[Any]) -> None:
-        if not messages or self._deliveries.closing:
+    async def _process(self, entries: Sequence[InFlightEntry]) -> None:
+        if not entries or self._deliveries.closing:
             return
         with structlog.contextvars.bound_contextvars(topic=self._topic.value):
             try:
-                await self._run(await self._deliveries.open(messages, self._decode))
+                await self._run(await self._deliveries.open(entries, self._decode))
             except Exception:
                 log.exception("agent.broken")
-                self._give_back(messages)
+                self._deliveries.give_back(entries)
             except asyncio.CancelledError:
-                self._give_back(messages)
+                self._deliveries.give_back(entries)
                 raise
-
-    def _give_back(self, messages: Sequence[Any]) -> None:
-        """Return messages to the broker; those that are settled stay settled."""
-        for message in messages:
-            self._deliveries.give_back(message)
 
     async def _run(self, batch: Sequence[Delivery[E]]) -> None:
         if len(batch) > 1:
@@ -233,7 +230,7 @@ class _Crew(Generic[E]):
             log.warning("batch.failed", size=len(batch), error=repr(error))
         else:
             for delivery in batch:
-                delivery.done()
+                delivery.acknowledge()
 
     async def _run_alone(self, delivery: Delivery[E]) -> None:
         with structlog.contextvars.bound_contextvars(event_id=delivery.event_id):
@@ -243,7 +240,7 @@ class _Crew(Generic[E]):
                 except Exception as error:  # noqa: BLE001 - an agent never raises
                     await self._fail(delivery, error)
                 else:
-                    delivery.done()
+                    delivery.acknowledge()
 
     async def _fail(self, delivery: Delivery[E], error: Exception) -> None:
         if delivery.settled:
@@ -251,24 +248,25 @@ class _Crew(Generic[E]):
         if isinstance(error, _SERVER_FAILURES):
             log.warning("event.postponed", error=str(error))
             await self._postpone(delivery, error)
-        elif isinstance(error, Poison) or delivery.attempts >= self._deliveries.most_attempts:
-            await self._deliveries.reject(delivery, _code(error), str(error) or repr(error))
+        elif isinstance(error, Poison) or delivery.attempts >= self._options.max_deliveries:
+            await delivery.reject(_code(error), str(error) or repr(error))
         else:
             log.warning("event.failed", attempts=delivery.attempts, error=repr(error))
-            await self._deliveries.retry(delivery, None, counted=True)
+            await delivery.retry(self._options.retry_delay, counted=True)
 
     async def _postpone(self, delivery: Delivery[E], error: Exception) -> None:
         if not delivery.settled:
-            await self._deliveries.retry(delivery, _asked_wait(error), counted=False)
+            delay = _requested_delay(error) or self._options.retry_delay
+            await delivery.retry(delay, counted=False)
 
 
-def _asked_wait(error: Exception) -> timedelta | None:
-    """Return the delay that the error asks for, up to a limit, or None if it asks for none.
+def _requested_delay(error: Exception) -> timedelta | None:
+    """Return the delay that the error requests, up to a limit, or None if it requests none.
 
     A postponed event occupies the prefetch window: a day of ``Retry-After`` would stall the worker.
     """
-    asked = error.retry_after if isinstance(error, Retryable) else None
-    return None if asked is None else min(asked, _LONGEST_WAIT)
+    requested = error.retry_after if isinstance(error, Retryable) else None
+    return None if requested is None else min(requested, _LONGEST_WAIT)
 
 
 def _code(error: Exception) -> str:

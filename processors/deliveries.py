@@ -1,27 +1,43 @@
-"""Deliveries: one event each, opened from a message and settled, on Redis or Kafka."""
+"""Deliveries: one event each, opened from an entry and settled, on Redis or Kafka."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from faust.types import TP
 
 from events.names import DEAD_SUFFIX, GROUPS, Topic
 from events.positions import LogPosition
 from events.signatures import SIGNATURE_FIELD
-from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from events.transport import App, InFlightEntry, kept_position
+from events.transport.in_flight import EVENT_FIELD, letter_of
 from runtime.errors import MalformedEvent, Poison
 
-__all__ = ["Deliveries", "Delivery", "deliveries_of"]
+__all__ = ["Deliveries", "Delivery", "Settlement", "deliveries_of"]
 
 E = TypeVar("E")
 
-_TRUSTED_ATTEMPTS = 2
+
+class Settlement(Protocol):
+    """Settlement of entries. Redis settles each one by its id, Kafka by its offset."""
+
+    def acknowledge(self, entry: InFlightEntry) -> None:
+        """Acknowledge an entry whose effect has committed; nothing happens if it is settled."""
+
+    async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
+        """Let an entry be handled again after a delay."""
+
+    async def reject(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> None:
+        """Move an entry to the dead letters."""
+
+    def give_back(self, entry: InFlightEntry) -> None:
+        """Leave an unfinished entry to the next consumer."""
 
 
 @dataclass(eq=False)
@@ -30,21 +46,45 @@ class Delivery(Generic[E]):
 
     ``own`` is the log position of the entry itself, or None if the event is not a change.
     ``log_position`` is the one that counts: after a redrive, the original one.
-    ``attempts`` starts at 1 and leaves out those that a server's failure ended.
     """
 
     event: E
     topic: Topic
-    partition: int
-    entry_id: str
+    entry: InFlightEntry
     own: LogPosition | None
     log_position: LogPosition
-    attempts: int
-    raw: bytes
-    message: Any = field(repr=False)
-    settle: Callable[[Delivery[E]], None] = field(repr=False)
-    settled: bool = False
-    signature: bytes | None = None
+    settlement: Settlement = field(repr=False)
+
+    @property
+    def partition(self) -> int:
+        """Partition of the entry's stream."""
+        partition: int = self.entry.tp.partition
+        return partition
+
+    @property
+    def entry_id(self) -> str:
+        """Id of the entry in its stream."""
+        return self.entry.id
+
+    @property
+    def attempts(self) -> int:
+        """Number of this attempt, from 1; those that a server's failure ended don't count."""
+        return self.entry.attempt
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the event has its outcome, or another consumer has taken it over."""
+        return self.entry.settled
+
+    @property
+    def raw(self) -> bytes:
+        """Bytes of the event."""
+        return self.entry.event
+
+    @property
+    def signature(self) -> bytes | None:
+        """Signature as received. It is None if the event has none."""
+        return self.entry.fields.get(SIGNATURE_FIELD)
 
     @property
     def is_original(self) -> bool:
@@ -64,163 +104,150 @@ class Delivery(Generic[E]):
         """CloudEvents id, for logs."""
         return str(getattr(self.event, "id", self.entry_id))
 
-    def done(self) -> None:
+    def acknowledge(self) -> None:
         """Acknowledge now: the effect is committed, whether or not the rest of the batch fails."""
-        if not self.settled:
-            self.settled = True
-            self.settle(self)
+        self.settlement.acknowledge(self.entry)
+
+    async def retry(self, delay: timedelta, *, counted: bool) -> None:
+        """Handle the event again after a delay."""
+        await self.settlement.retry(self.entry, delay, counted=counted)
+
+    async def reject(self, error: str, detail: str) -> None:
+        """Dead-letter the event."""
+        await self.settlement.reject(self.entry, error, detail, self.attempts)
 
 
 class Deliveries(ABC):
-    """Opens and settles the deliveries of one topic."""
+    """Opens the deliveries of one topic."""
 
     def __init__(self, app: App, topic: Topic) -> None:
         self._app = app
         self._topic = topic
 
     @property
-    def most_attempts(self) -> int:
-        """Attempts before an event is dead-lettered."""
-        return self._app.options.max_deliveries
-
-    @property
     def closing(self) -> bool:
         """Return whether the worker is shutting down, so that no work may begin."""
         return bool(getattr(self._app.consumer, "closing", False))
 
-    def split(self, messages: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Split messages into those to batch and those that had two attempts without an outcome."""
-        suspect = [message for message in messages if self._attempt(message) > _TRUSTED_ATTEMPTS]
-        return [message for message in messages if message not in suspect], suspect
+    @abstractmethod
+    def entry_of(self, message: Any) -> InFlightEntry:
+        """Return the entry of a Faust message."""
 
     async def open(
-        self, messages: Sequence[Any], decode: Callable[[bytes], E]
+        self, entries: Sequence[InFlightEntry], decode: Callable[[bytes], E]
     ) -> list[Delivery[E]]:
-        """Begin work on messages. Bytes that are not an event are dead-lettered right here."""
+        """Begin work on entries. Bytes that are not an event are dead-lettered right here."""
         batch: list[Delivery[E]] = []
-        for message in await self._begin(messages):
+        for entry in await self._begin(entries):
             try:
-                batch.append(self._decode(message, decode))
+                batch.append(self._delivery(entry, decode))
             except Exception as error:  # noqa: BLE001 - the same bytes never decode later
                 code = error.code if isinstance(error, Poison) else MalformedEvent.__name__
-                await self._dead_letter(
-                    message, code, str(error) or repr(error), self._attempt(message)
-                )
+                detail = str(error) or repr(error)
+                await self._settlement(entry).reject(entry, code, detail, entry.attempt)
         return batch
 
-    async def retry(self, delivery: Delivery[E], wait: timedelta | None, *, counted: bool) -> None:
-        """Handle the event again after ``wait``; None means the default delay."""
-        await self._retry(delivery, wait or self._app.options.retry_delay, counted=counted)
-
-    async def reject(self, delivery: Delivery[E], error: str, detail: str) -> None:
-        """Dead-letter the event."""
-        delivery.settled = True
-        await self._dead_letter(delivery.message, error, detail, delivery.attempts)
+    def give_back(self, entries: Sequence[InFlightEntry]) -> None:
+        """Leave entries to the next consumer; those that are settled stay settled."""
+        for entry in entries:
+            self._settlement(entry).give_back(entry)
 
     @abstractmethod
-    def give_back(self, message: Any) -> None:
-        """Leave an unfinished message to the next consumer."""
+    async def _begin(self, entries: Sequence[InFlightEntry]) -> Sequence[InFlightEntry]: ...
 
     @abstractmethod
-    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]: ...
+    def _settlement(self, entry: InFlightEntry) -> Settlement: ...
 
-    @abstractmethod
-    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None: ...
-
-    @abstractmethod
-    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None: ...
-
-    @abstractmethod
-    def _acknowledge(self, delivery: Delivery[Any]) -> None: ...
-
-    @abstractmethod
-    def _attempt(self, message: Any) -> int: ...
-
-    @abstractmethod
-    def _entry_id(self, message: Any) -> str: ...
-
-    @abstractmethod
-    def _fields(self, message: Any) -> Mapping[bytes, bytes]: ...
-
-    def _decode(self, message: Any, decode: Callable[[bytes], E]) -> Delivery[E]:
-        raw = message.value or b""
-        entry_id = self._entry_id(message)
-        fields = self._fields(message)
-        own = self._position(message.partition, entry_id)
-        position = 0 if own is None else kept_position(fields, own)
+    def _delivery(self, entry: InFlightEntry, decode: Callable[[bytes], E]) -> Delivery[E]:
+        own = self._position(entry)
+        position = 0 if own is None else kept_position(entry.fields, own)
         return Delivery(
-            event=decode(raw),
+            event=decode(entry.event),
             topic=self._topic,
-            partition=message.partition,
-            entry_id=entry_id,
+            entry=entry,
             own=own,
-            log_position=LogPosition(position, message.partition),
-            attempts=self._attempt(message),
-            raw=raw,
-            message=message,
-            settle=self._acknowledge,
-            signature=fields.get(SIGNATURE_FIELD),
+            log_position=LogPosition(position, entry.tp.partition),
+            settlement=self._settlement(entry),
         )
 
-    def _position(self, partition: int, entry_id: str) -> LogPosition | None:
+    def _position(self, entry: InFlightEntry) -> LogPosition | None:
         if not self._topic.carries_changes:
             return None
-        return LogPosition.of_entry(self._topic.lane, partition, entry_id)
+        return LogPosition.of_entry(self._topic.lane, entry.tp.partition, entry.id)
 
 
 class _StreamDeliveries(Deliveries):
-    """Deliveries of Redis, where each entry is settled on its own."""
+    """Deliveries of Redis; the subscription of a stream settles its entries."""
 
-    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
-        entries: list[InFlightEntry] = [message.entry for message in messages]
-        ours = set(await self._app.consumer.begin(entries))
-        return [message for message in messages if message.entry in ours]
+    def entry_of(self, message: Any) -> InFlightEntry:
+        entry: InFlightEntry = message.entry
+        return entry
 
-    def give_back(self, message: Any) -> None:
-        self._app.consumer.retry(message.entry, timedelta(), counted=False)
+    async def _begin(self, entries: Sequence[InFlightEntry]) -> Sequence[InFlightEntry]:
+        begun: Sequence[InFlightEntry] = await self._app.consumer.begin(entries)
+        return begun
 
-    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None:
-        delivery.settled = True
-        self._app.consumer.retry(delivery.message.entry, wait, counted=counted)
+    def _settlement(self, entry: InFlightEntry) -> Settlement:
+        settlement: Settlement = self._app.consumer.subscriptions[entry.tp]
+        return settlement
 
-    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None:
-        await self._app.consumer.dead_letter(message.entry, error, detail, attempts)
 
-    def _acknowledge(self, delivery: Delivery[Any]) -> None:
-        self._app.consumer.acknowledge(delivery.message.entry)
+@dataclass(slots=True, eq=False)
+class _KafkaEntry(InFlightEntry):
+    """Entry of a Kafka message.
 
-    def _attempt(self, message: Any) -> int:
-        attempt: int = message.entry.attempt
-        return attempt
+    Its id consists of the timestamp and the offset's low bits. For ids to be in order, the topics
+    need ``message.timestamp.type=LogAppendTime``.
+    """
 
-    def _entry_id(self, message: Any) -> str:
-        entry_id: str = message.entry.id
-        return entry_id
-
-    def _fields(self, message: Any) -> Mapping[bytes, bytes]:
-        fields: Mapping[bytes, bytes] = message.entry.fields
-        return fields
+    message: Any = None
 
 
 class _KafkaDeliveries(Deliveries):
-    """Deliveries of Kafka, which cannot redeliver a single message: it is retried right here.
+    """Deliveries of Kafka."""
 
-    Entry ids consist of the timestamp and the offset's low bits. For them to be in order, the
-    topics need ``message.timestamp.type=LogAppendTime``.
-    """
+    def __init__(self, app: App, topic: Topic) -> None:
+        super().__init__(app, topic)
+        self._kafka = _KafkaSettlement(app, topic)
 
-    def give_back(self, message: Any) -> None:
-        """Do nothing: the offset is not committed, so the message is delivered again."""
+    def entry_of(self, message: Any) -> InFlightEntry:
+        headers = {name.encode(): value for name, value in message.headers or ()}
+        return _KafkaEntry(
+            TP(message.topic, message.partition),
+            f"{int(message.timestamp * 1000)}-{message.offset & 0xFFFFF}",
+            {**headers, EVENT_FIELD: message.value or b""},
+            message=message,
+        )
 
-    async def _begin(self, messages: Sequence[Any]) -> Sequence[Any]:
-        return messages
+    async def _begin(self, entries: Sequence[InFlightEntry]) -> Sequence[InFlightEntry]:
+        return entries
 
-    async def _retry(self, delivery: Delivery[E], wait: timedelta, *, counted: bool) -> None:
-        await asyncio.sleep(wait.total_seconds())
-        delivery.attempts += counted
+    def _settlement(self, entry: InFlightEntry) -> Settlement:
+        return self._kafka
 
-    async def _dead_letter(self, message: Any, error: str, detail: str, attempts: int) -> None:
-        letter = self._letter(message, error, detail, attempts)
+
+class _KafkaSettlement:
+    """Settlement on Kafka, which cannot redeliver a single message: it is retried right here."""
+
+    def __init__(self, app: App, topic: Topic) -> None:
+        self._app = app
+        self._topic = topic
+
+    def acknowledge(self, entry: InFlightEntry) -> None:
+        """Let Faust commit the offset."""
+        assert isinstance(entry, _KafkaEntry)
+        if not entry.settled:
+            entry.settled = True
+            entry.message.ack(self._app.consumer)
+
+    async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
+        """Wait for the delay; the entry stays unsettled."""
+        await asyncio.sleep(delay.total_seconds())
+        entry.attempt += counted
+
+    async def reject(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> None:
+        """Send the event to the topic of dead letters, with the reason in headers."""
+        letter = letter_of(entry, GROUPS[self._topic], error, detail, attempts)
         for hook in (self._app.on_rejected.get(self._topic), self._app.on_dead):
             if hook is not None:
                 await hook(letter)
@@ -236,34 +263,10 @@ class _KafkaDeliveries(Deliveries):
             key_serializer="raw",
             value_serializer="raw",
         )
-        message.ack(self._app.consumer)
+        self.acknowledge(entry)
 
-    def _letter(self, message: Any, error: str, detail: str, attempts: int) -> DeadLetter:
-        return DeadLetter(
-            event=message.value or b"",
-            topic=self._topic,
-            partition=message.partition,
-            entry_id=self._entry_id(message),
-            group=GROUPS[self._topic],
-            error=error,
-            detail=tellable(detail),
-            attempts=attempts,
-            first_at=instant_of(message.timestamp * 1000),
-            last_at=datetime.now(UTC),
-            signature=storable_signature(self._fields(message)),
-        )
-
-    def _acknowledge(self, delivery: Delivery[Any]) -> None:
-        delivery.message.ack(self._app.consumer)
-
-    def _attempt(self, message: Any) -> int:
-        return 1
-
-    def _entry_id(self, message: Any) -> str:
-        return f"{int(message.timestamp * 1000)}-{message.offset & 0xFFFFF}"
-
-    def _fields(self, message: Any) -> Mapping[bytes, bytes]:
-        return {name.encode(): value for name, value in message.headers or ()}
+    def give_back(self, entry: InFlightEntry) -> None:
+        """Do nothing: the offset is not committed, so the message is delivered again."""
 
 
 def deliveries_of(app: App, topic: Topic) -> Deliveries:

@@ -179,7 +179,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
         max_size=size,
         within=patience,
         concurrency=concurrency,
-        hold=services.embedders.available if topic in ROLES["embedder"] else None,
+        wait=services.embedders.available if topic in ROLES["embedder"] else None,
     )
 
 

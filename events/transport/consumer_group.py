@@ -44,7 +44,7 @@ class Claimed:
     """Entries of a claim, and the ids of entries that were trimmed while pending."""
 
     entries: list[InFlightEntry] = field(default_factory=list)
-    lost_ids: list[str] = field(default_factory=list)
+    trimmed_ids: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Group:
                 raise
 
     async def read(self, blocking: Redis, count: int, block: timedelta) -> list[InFlightEntry]:
-        """Read new entries. Never cancel this: the entries would be pending and unknown to us."""
+        """Read new entries. Never cancel this: the entries would be pending and not handled."""
         reply: Any = await blocking.xreadgroup(
             self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
         )
@@ -79,16 +79,16 @@ class Group:
         ]
 
     async def pending(
-        self, idle: timedelta, count: int, after: str = "", *, own: bool = False
+        self, idle: timedelta, count: int, after: str = "", *, here: bool = False
     ) -> list[Pending]:
-        """Return pending entries above an id, idle for that long, of all consumers or our own."""
+        """Return pending entries above an id, idle for that long; only this consumer's if ``here``."""
         rows: Any = await self.redis.xpending_range(
             self.stream,
             self.name,
             min=f"({after}" if after else "-",
             max="+",
             count=count,
-            consumername=self.consumer if own else None,
+            consumername=self.consumer if here else None,
             idle=_ms(idle) or None,
         )
         return [Pending(row["message_id"].decode(), row["times_delivered"]) for row in rows]
@@ -135,21 +135,21 @@ class Group:
             await pipeline.execute()
 
     async def renew(self, entry_ids: Sequence[str]) -> set[str]:
-        """Renew the leases of the entries that are still ours; return their ids."""
-        rows = await self._own(entry_ids)
-        if rows:
+        """Renew the leases of the entries that this consumer still has; return their ids."""
+        pending = await self._pending_here(entry_ids)
+        if pending:
             async with self.redis.pipeline(transaction=False) as pipeline:
-                for chunk in _chunks(sorted(rows)):
+                for chunk in _chunks(sorted(pending)):
                     pipeline.xclaim(self.stream, self.name, self.consumer, 0, chunk, justid=True)
                 await pipeline.execute()
-        return rows
+        return pending
 
-    async def _own(self, entry_ids: Sequence[str]) -> set[str]:
-        wanted, own, after = set(entry_ids), set[str](), ""
-        while page := await self.pending(timedelta(), _IDS_PER_COMMAND, after, own=True):
-            own.update(row.id for row in page)
+    async def _pending_here(self, entry_ids: Sequence[str]) -> set[str]:
+        pending, after = set[str](), ""
+        while page := await self.pending(timedelta(), _IDS_PER_COMMAND, after, here=True):
+            pending.update(row.id for row in page)
             after = page[-1].id
-        return own & wanted
+        return pending & set(entry_ids)
 
     def queue_acknowledgements(self, pipeline: Pipeline, entry_ids: Sequence[str]) -> None:
         """Queue the acknowledgement of finished entries, in any order."""
@@ -187,7 +187,7 @@ class Group:
 
     async def leave(self) -> None:
         """Remove this consumer, unless it has pending entries: they would be dropped too."""
-        if not await self.pending(timedelta(), 1, own=True):
+        if not await self.pending(timedelta(), 1, here=True):
             await self.redis.xgroup_delconsumer(self.stream, self.name, self.consumer)
 
 

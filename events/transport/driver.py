@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from faust.transport import base
@@ -15,9 +14,7 @@ from events.transport.consumer import Consumer
 from events.transport.options import Options
 from events.transport.producer import Producer
 
-__all__ = ["BeforeBurial", "Conductor", "Transport", "register"]
-
-BeforeBurial = Callable[[DeadLetter], Awaitable[None]]
+__all__ = ["Conductor", "Transport", "register"]
 
 
 class Conductor(base.Conductor):
@@ -49,8 +46,8 @@ class Transport(base.Transport):
         self.options: Options = getattr(app, "options", None) or Options.from_query(broker.query)
         self.prefetch: dict[str, int] = getattr(app, "prefetch", {})
 
-    async def before_burial(self, letter: DeadLetter) -> None:
-        """Call the hooks that publish the outcome of a dead-lettered event."""
+    async def report(self, letter: DeadLetter) -> None:
+        """Call the hooks that publish the outcome of an event before it is dead-lettered."""
         for hook in (
             getattr(self.app, "on_rejected", {}).get(letter.topic),
             getattr(self.app, "on_dead", None),

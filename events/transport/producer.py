@@ -54,7 +54,7 @@ class Producer(base.Producer):
         with redis_errors():
             entry_id: Any = await self._redis.xadd(self._names.stream(topic, partition), fields)
         tp = TP(topic, partition)
-        offset = InFlightEntry(tp, entry_id.decode(), fields).offset
+        offset = InFlightEntry(tp, entry_id.decode(), {}).offset
         metadata = RecordMetadata(topic, partition, tp, offset, timestamp, 1)
         sent: asyncio.Future[RecordMetadata] = done_future(metadata)
         return sent

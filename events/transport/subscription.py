@@ -1,23 +1,33 @@
-"""Subscription to one stream: the entries held, and the settlements not yet sent to Redis."""
+"""Subscriptions: the in-flight entries of each stream, their leases, and their settlement."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
 from faust.types import TP
+from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
+from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group
-from events.transport.in_flight import InFlightEntry, Window
+from events.transport.in_flight import InFlightEntry, letter_of
 
-__all__ = ["Statistics", "Subscription", "keep_leases"]
+__all__ = ["Settler", "Statistics", "Subscription", "Window", "renew_leases"]
+
+log = structlog.get_logger(__name__)
+
+_MOST_AT_ONCE = 128
+"""Most entries of one read: their size is known only after they have arrived."""
+
+_FADING = 0.98
+_PAUSE = timedelta(milliseconds=200)
 
 
 @dataclass
@@ -35,26 +45,97 @@ class Statistics:
     read_errors: int = 0
 
 
+class Window:
+    """Bounds the number and bytes of one topic's in-flight entries, over all its partitions.
+
+    A read of Redis can't be limited in bytes, so the number of entries that fit is estimated from
+    the largest of the recent ones.
+    """
+
+    def __init__(self, limit: int, limit_bytes: int = 32 * 2**20) -> None:
+        self.limit = limit
+        self.limit_bytes = limit_bytes
+        self.in_flight = 0
+        self.in_flight_bytes = 0
+        self._large = 0.0
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    async def room(self) -> int:
+        """Wait until half of the window is free; return how many entries fit, 0 once it is closed.
+
+        Refilling by halves makes reads few and large.
+        """
+        while not self._half_free() and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._closed:
+            return 0
+        fit = int((self.limit_bytes - self.in_flight_bytes) / max(1.0, self._large))
+        return min(self.limit - self.in_flight, _MOST_AT_ONCE, max(1, fit))
+
+    def enter(self, size_bytes: int = 0) -> None:
+        """Add one entry."""
+        self.in_flight += 1
+        self.in_flight_bytes += size_bytes
+        self._large = max(size_bytes, _FADING * self._large)
+
+    def leave(self, size_bytes: int = 0) -> None:
+        """Remove one entry."""
+        self.free_bytes(size_bytes)
+        self.free_slot()
+
+    def free_bytes(self, size_bytes: int) -> None:
+        """Subtract the bytes of an entry that is no longer in memory."""
+        self.in_flight_bytes -= size_bytes
+        self._changed.set()
+
+    def free_slot(self, after: timedelta = timedelta()) -> None:
+        """Remove one entry from the count, at once or later.
+
+        An entry that waits for a retry stays counted: while a database is down, a worker then holds
+        one window of failed events, not the whole backlog.
+        """
+        if after:
+            asyncio.get_running_loop().call_later(after.total_seconds(), self.free_slot)
+            return
+        self.in_flight -= 1
+        self._changed.set()
+
+    def _half_free(self) -> bool:
+        has_room = self.limit - self.in_flight >= max(1, self.limit // 2)
+        return has_room and 2 * self.in_flight_bytes <= self.limit_bytes
+
+    def close(self) -> None:
+        """Admit no more entries, and end every wait for room."""
+        self._closed = True
+        self._changed.set()
+
+
 @dataclass
 class Subscription:
     """State of one stream.
 
     ``in_flight`` has every entry whose lease is renewed. It includes finished entries until Redis
-    has their acknowledgement, so that our own reader can't take them over before.
+    has their acknowledgement, so that the reader of this process can't take them over before.
+    ``retry_delay`` is the delay of an entry that could not be dead-lettered. ``report`` is awaited
+    with each dead letter before it is stored.
     """
 
     group: Group
     window: Window
     statistics: Statistics
     wake: Callable[[], None]
+    report: Callable[[DeadLetter], Awaitable[None]]
+    retry_delay: timedelta
     in_flight: dict[str, InFlightEntry] = field(default_factory=dict)
     _finished: list[InFlightEntry] = field(default_factory=list)
     _aged: dict[tuple[timedelta, int], list[InFlightEntry]] = field(
         default_factory=lambda: defaultdict(list)
     )
 
-    def hold(self, entry: InFlightEntry) -> None:
-        """Add an entry to those held."""
+    def add(self, entry: InFlightEntry) -> None:
+        """Add an entry that was read or claimed."""
         self.in_flight[entry.id] = entry
         self.window.enter(entry.size_bytes)
         self.statistics.delivered += 1
@@ -66,56 +147,60 @@ class Subscription:
             self.statistics.acknowledged += 1
             self._finished.append(entry)
 
-    def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
+    async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
         """Hand an entry back, to be delivered again after a delay, to any consumer.
 
-        An attempt that is not ``counted`` does not count towards dead-lettering. Redis can't set a
-        negative idle time, so the part of a delay beyond the lease is waited here first.
+        An attempt that is not ``counted`` does not count towards dead-lettering.
         """
-        if not self._settle(entry):
-            return
-        self.statistics.retried += 1
-        self.window.free_slot(after=delay)
-        here = max(delay - self.group.lease, timedelta())
-        idle = self.group.lease - min(delay, self.group.lease)
-        deliveries = entry.attempt if counted else entry.attempt - 1
-        if here:
-            loop = asyncio.get_running_loop()
-            loop.call_later(here.total_seconds(), self._age, entry, idle, deliveries)
-        else:
-            self._age(entry, idle, deliveries)
+        self._hand_back(entry, delay, counted=counted)
 
-    def dead_letter(self, entry: InFlightEntry) -> None:
-        """Remove an entry that has been dead-lettered."""
+    async def reject(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> None:
+        """Move an entry to the dead letters; if that fails, it is delivered again."""
+        if entry.settled:
+            return
+        letter = letter_of(entry, self.group.name, error, detail, attempts)
+        try:
+            await self.report(letter)
+            await self.group.dead_letter(entry.id, letter.to_fields())
+        except Exception as failure:  # noqa: BLE001 - on any error the event must not be lost
+            log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))
+            self._hand_back(entry, self.retry_delay, counted=False)
+            return
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
         self.in_flight.pop(entry.id, None)
+        log.error(
+            "event.dead",
+            topic=entry.tp.topic,
+            entry_id=entry.id,
+            error=error,
+            detail=detail,
+            attempts=attempts,
+        )
 
-    def give_back_all(self) -> None:
-        """Hand back all unfinished entries at shutdown, to be taken over at once, uncounted."""
-        for entry in self.in_flight.values():
-            if not entry.settled:
-                self.retry(entry, timedelta(), counted=False)
+    def give_back(self, entry: InFlightEntry) -> None:
+        """Hand an unfinished entry back, to be taken over at once; the attempt is not counted."""
+        self._hand_back(entry, timedelta(), counted=False)
 
     def working(self) -> bool:
         """Return whether any begun work is unsettled."""
         return any(entry.begun and not entry.settled for entry in self.in_flight.values())
 
-    def mark_lost(self, still_ours: set[str]) -> list[str]:
+    def drop_taken_over(self, owned_ids: set[str]) -> list[str]:
         """Mark and drop entries that another consumer has taken over; return their ids."""
-        lost = [
+        entries = [
             entry
             for entry in self.in_flight.values()
-            if entry.id not in still_ours and not entry.settled
+            if entry.id not in owned_ids and not entry.settled
         ]
-        for entry in lost:
-            entry.lost = True
+        for entry in entries:
+            entry.taken_over = True
             del self.in_flight[entry.id]
             if self._settle(entry):
                 self.window.leave(entry.size_bytes)
-        self.statistics.leases_lost += len(lost)
-        return [entry.id for entry in lost]
+        self.statistics.leases_lost += len(entries)
+        return [entry.id for entry in entries]
 
     @contextmanager
     def queue(self, pipeline: Pipeline) -> Iterator[None]:
@@ -141,21 +226,87 @@ class Subscription:
         self.wake()
         return not settled
 
+    def _hand_back(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:
+        """Make an entry overdue after a delay.
+
+        Redis can't set a negative idle time, so the part of a delay beyond the lease is waited here
+        first.
+        """
+        if not self._settle(entry):
+            return
+        self.statistics.retried += 1
+        self.window.free_slot(after=delay)
+        here = max(delay - self.group.lease, timedelta())
+        idle = self.group.lease - min(delay, self.group.lease)
+        deliveries = entry.attempt if counted else entry.attempt - 1
+        if here:
+            loop = asyncio.get_running_loop()
+            loop.call_later(here.total_seconds(), self._age, entry, idle, deliveries)
+        else:
+            self._age(entry, idle, deliveries)
+
     def _age(self, entry: InFlightEntry, idle: timedelta, deliveries: int) -> None:
         self.window.free_bytes(entry.size_bytes)
-        if not entry.lost:
+        if not entry.taken_over:
             self._aged[idle, deliveries].append(entry)
             self.wake()
 
 
-log = structlog.get_logger(__name__)
+class Settler:
+    """Sends the settlements that the subscriptions have collected, each entry by its own id."""
+
+    def __init__(
+        self, redis: Redis, subscriptions: Mapping[TP, Subscription], linger: timedelta
+    ) -> None:
+        self._redis = redis
+        self._subscriptions = subscriptions
+        self._linger = linger
+        self._changed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._sending = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Notify that an entry was settled, so there may be something to send."""
+        self._changed.set()
+        self._settled.set()
+
+    async def worked_off(self) -> None:
+        """Wait until no work that has begun is unsettled."""
+        while any(subscription.working() for subscription in self._subscriptions.values()):
+            self._settled.clear()
+            await self._settled.wait()
+
+    async def run(self) -> None:
+        """Send for ever, batching all settlements within the linger time."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(self._linger.total_seconds())
+            try:
+                await self.flush()
+            except (RedisError, OSError) as error:
+                log.warning("settling.failed", error=str(error))
+                self.wake()
+                await asyncio.sleep(_PAUSE.total_seconds())
+
+    async def flush(self) -> None:
+        """Send everything now.
+
+        Raises:
+            RedisError: no settlement is lost; the next flush sends it again.
+        """
+        async with self._sending, self._redis.pipeline(transaction=False) as pipeline:
+            self._changed.clear()
+            with ExitStack() as stack:
+                for subscription in self._subscriptions.values():
+                    stack.enter_context(subscription.queue(pipeline))
+                await pipeline.execute()
 
 
-async def keep_leases(subscriptions: Mapping[TP, Subscription], lease: timedelta) -> None:
+async def renew_leases(subscriptions: Mapping[TP, Subscription], lease: timedelta) -> None:
     """Renew the leases for ever, every third of their duration.
 
     Entries that another consumer has taken over (because this process was stopped, or its loop
-    stalled) are marked lost: an entry is dropped if work on it has not begun, and its outcome is
+    stalled) are marked: an entry is dropped if work on it has not begun, and its outcome is
     ignored if it has. The fence in the store covers the rest.
     """
     while True:
@@ -169,10 +320,11 @@ async def _renew(subscription: Subscription) -> None:
     if not in_flight:
         return
     try:
-        ours = await subscription.group.renew(in_flight)
+        renewed = await subscription.group.renew(in_flight)
     except (RedisError, OSError) as error:
         log.warning("lease.renewal_failed", stream=subscription.group.stream, error=str(error))
         return
     newer = subscription.in_flight.keys() - set(in_flight)
-    if lost := subscription.mark_lost(ours | newer):
-        log.warning("lease.lost", stream=subscription.group.stream, entries=len(lost))
+    if taken_over := subscription.drop_taken_over(renewed | newer):
+        stream = subscription.group.stream
+        log.warning("lease.lost", stream=stream, entries=len(taken_over))

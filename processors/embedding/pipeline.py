@@ -72,7 +72,7 @@ class Embedding:
         await self._outcomes.publish([_embedded(delivery, share) for delivery in deliveries])
         failpoint("embedding.reported")
         for delivery in deliveries:
-            delivery.done()
+            delivery.acknowledge()
 
 
 def _log_position(delivery: Chunked) -> LogPosition:

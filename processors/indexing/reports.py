@@ -54,7 +54,7 @@ class Reporter:
         await self._request_vectors(results, generation_id)
         failpoint("indexing.requested")
         for delivery, data in results:
-            delivery.done()
+            delivery.acknowledge()
             _count(data)
 
     async def _request_vectors(self, results: Sequence[Result], generation_id: int) -> None:

@@ -52,7 +52,7 @@ BUGS = (
         "acknowledged before the commit",
         "processors/indexing/pipeline.py",
         "        applied = await self._write(",
-        "        for one in deliveries:\n            one.done()\n"
+        "        for delivery in deliveries:\n            delivery.acknowledge()\n"
         "        applied = await self._write(",
         (
             "tests/fundamentals",

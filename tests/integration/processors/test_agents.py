@@ -161,7 +161,7 @@ async def test_done_acknowledges_before_the_batch_ends(
     release = asyncio.Event()
 
     async def handle(batch: Sequence[Delivery[str]]) -> None:
-        batch[0].done()
+        batch[0].acknowledge()
         await release.wait()
 
     _, second = await publish(own_client, "event 1", "event 2")

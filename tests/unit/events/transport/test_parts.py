@@ -11,12 +11,12 @@ from faust.types import TP
 
 from events.names import Lane, Topic
 from events.positions import LogPosition
+from events.streams.dead_letters import DeadLetter
 from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
 from events.transport.app import App
 from events.transport.consumer_group import Group
-from events.transport.faust_acks import AckLog, NoOffsets
-from events.transport.in_flight import Window
-from events.transport.subscription import Subscription
+from events.transport.faust_consumer import AckLog, NoOffsets
+from events.transport.subscription import Subscription, Window
 from runtime.errors import ConfigurationError, MalformedEvent
 from tests.support.waiting import eventually
 
@@ -31,7 +31,17 @@ def entry(entry_id: str = "1000-1", **more: Any) -> InFlightEntry:
 
 def subscription() -> Subscription:
     group = cast("Group", type("Lease", (), {"lease": LEASE})())
-    return Subscription(group, Window(4), Statistics(), wake=lambda: None)
+    return Subscription(
+        group,
+        Window(4),
+        Statistics(),
+        wake=lambda: None,
+        report=_no_report,
+        retry_delay=timedelta(seconds=1),
+    )
+
+
+async def _no_report(_: DeadLetter) -> None: ...
 
 
 def test_options_come_from_the_query() -> None:
@@ -145,8 +155,8 @@ async def test_a_retried_entry_keeps_its_place_until_it_is_due() -> None:
     """An entry that waits for its retry stays in the window until it is due."""
     held = subscription()
     failed = entry()
-    held.hold(failed)
-    held.retry(failed, timedelta(milliseconds=20), counted=True)
+    held.add(failed)
+    await held.retry(failed, timedelta(milliseconds=20), counted=True)
     assert held.window.in_flight == 1
     await eventually(lambda: held.window.in_flight == 0, "the place is free")
 
@@ -159,19 +169,19 @@ async def test_an_entry_that_waits_here_still_counts_by_its_bytes(
     held = subscription()
     failed = entry()
     assert failed.size_bytes == 7
-    held.hold(failed)
-    held.retry(failed, delay, counted=False)
+    held.add(failed)
+    await held.retry(failed, delay, counted=False)
     assert held.window.in_flight_bytes == bytes_left
 
 
-def test_an_entry_is_settled_once() -> None:
+async def test_an_entry_is_settled_once() -> None:
     """Only the first settlement of an entry counts."""
     held = subscription()
     one = entry()
-    held.hold(one)
+    held.add(one)
     held.acknowledge(one)
     held.acknowledge(one)
-    held.retry(one, timedelta(seconds=1), counted=True)
+    await held.retry(one, timedelta(seconds=1), counted=True)
     assert (held.statistics.acknowledged, held.statistics.retried) == (1, 0)
     assert held.window.in_flight == 0
 
@@ -180,8 +190,8 @@ def test_a_lost_entry_is_not_acknowledged() -> None:
     """A lost entry is not acknowledged, because its new owner does that."""
     held = subscription()
     one = entry()
-    held.hold(one)
-    assert held.mark_lost(set()) == [one.id]
+    held.add(one)
+    assert held.drop_taken_over(set()) == [one.id]
     held.acknowledge(one)
     assert held.statistics.acknowledged == 0
     assert held.window.in_flight == 0

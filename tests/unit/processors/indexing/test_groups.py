@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+from faust.types import TP
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Topic
 from events.positions import LogPosition
+from events.transport import InFlightEntry
+from processors.deliveries import Settlement
 from processors.indexing.pipeline import GROUP_CHARACTERS, Change, _groups
 
 
@@ -15,14 +19,10 @@ def _change(project: str = "p", **data: Any) -> Change:
     return Change(
         event=event,
         topic=Topic.CHANGED_BULK,
-        partition=0,
-        entry_id="1-0",
+        entry=InFlightEntry(TP(Topic.CHANGED_BULK.value, 0), "1-0", {b"event": event.to_bytes()}),
         own=LogPosition.of_entry(Lane.BULK, 0, "1-0"),
         log_position=LogPosition(1, 0),
-        attempts=1,
-        raw=event.to_bytes(),
-        message=None,
-        settle=lambda _: None,
+        settlement=cast("Settlement", None),
     )
 
 

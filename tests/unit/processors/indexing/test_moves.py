@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from faust.types import TP
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane, Topic
 from events.positions import LogPosition
 from events.signatures import Keys
+from events.transport import InFlightEntry
 from processors.admission import KeyRing
+from processors.deliveries import Settlement
 from processors.embedding.keyword_precedence import Precedence
 from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
 from processors.indexing.preparation import Prepared, Preparer
@@ -77,14 +80,10 @@ def _change() -> Change:
     return Change(
         event=event,
         topic=Topic.CHANGED_LIVE,
-        partition=0,
-        entry_id="1-0",
+        entry=InFlightEntry(TP(Topic.CHANGED_LIVE.value, 0), "1-0", {b"event": event.to_bytes()}),
         own=LogPosition.of_entry(Lane.LIVE, 0, "1-0"),
         log_position=LogPosition(1, 0),
-        attempts=1,
-        raw=event.to_bytes(),
-        message=None,
-        settle=lambda _: None,
+        settlement=cast("Settlement", None),
     )
 
 
