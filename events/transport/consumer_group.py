@@ -68,7 +68,7 @@ class Group:
                 raise
 
     async def read(self, blocking: Redis, count: int, block: timedelta) -> list[InFlightEntry]:
-        """Read new entries. Never cancel this: the entries would be pending and not handled."""
+        """Read new entries. Never cancel this: the entries would be pending and unhandled."""
         reply: Any = await blocking.xreadgroup(
             self.name, self.consumer, {self.stream: ">"}, count=count, block=_ms(block)
         )
@@ -81,7 +81,7 @@ class Group:
     async def pending(
         self, idle: timedelta, count: int, after: str = "", *, here: bool = False
     ) -> list[Pending]:
-        """Return pending entries above an id, idle for that long; only this consumer's if ``here``."""
+        """Return entries above an id that are pending for that long; ``here``: at this consumer."""
         rows: Any = await self.redis.xpending_range(
             self.stream,
             self.name,

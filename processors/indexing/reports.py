@@ -19,9 +19,10 @@ from events.models import (
 from events.names import Lane
 from events.streams.chunked import ChunkedStreams
 from processors.deliveries import Delivery
-from processors.indexing.documents import EmbeddedDocument
+from processors.indexing.documents import EmbeddedDocument, Failure
 from runtime import metrics
 from runtime.failpoints import failpoint
+from store.generations.catalog import Generation
 from store.types import Applied
 
 __all__ = ["Change", "Reporter", "Result", "result_of"]
@@ -42,6 +43,32 @@ class Reporter:
     def __init__(self, outcomes: Outcomes, chunked: ChunkedStreams) -> None:
         self._outcomes = outcomes
         self._chunked = chunked
+
+    async def report(
+        self,
+        deliveries: Sequence[Change],
+        documents: Sequence[EmbeddedDocument],
+        applied: Sequence[Applied],
+        generation: Generation,
+    ) -> list[Failure]:
+        """Report documents that were written to a generation; return those in conflict.
+
+        ``applied`` has the result of each document, in the same order.
+
+        Raises:
+            Unavailable: Redis cannot be reached; the changes stay pending.
+        """
+        by_position = {delivery.log_position: delivery for delivery in deliveries}
+        results: list[Result] = []
+        conflicts: list[Failure] = []
+        for document, result in zip(documents, applied, strict=True):
+            if result.conflict is None:
+                delivery = by_position[document.change.log_position]
+                results.append(result_of(delivery, result, document))
+            else:
+                conflicts.append(Failure(document.change, result.conflict))
+        await self.finish(results, generation.id)
+        return conflicts
 
     async def finish(self, results: Sequence[Result], generation_id: int) -> None:
         """Report changes that were applied to a generation.

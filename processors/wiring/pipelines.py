@@ -23,6 +23,7 @@ from processors.content import KeptContents
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.live import LiveEmbedding
 from processors.embedding.single_flight import SharedEmbedding
+from processors.indexing.intake import ChangeIntake
 from processors.indexing.pipeline import Indexing
 from processors.indexing.preparation import VectorStep
 from processors.indexing.realigner import Realigner
@@ -78,16 +79,16 @@ def indexing_of(
     precedence: Precedence,
 ) -> Indexing:
     """Build the indexing pipeline. ``sharing`` is None if this process does not embed."""
+    reporter = Reporter(outcomes, ChunkedStreams(base.redis, base.names))
+    limits = Limits.of(base.settings)
     return Indexing(
         base.store,
-        base.key_ring,
+        ChangeIntake(base.store, base.key_ring, base.pending, reporter, limits),
         base.preparer(KeptContents(base.store, base.archive).fetch, _vectors(base, sharing)),
         notices,
-        Reporter(outcomes, ChunkedStreams(base.redis, base.names)),
-        base.pending,
+        reporter,
         precedence,
         Realigner(base.redis, base.names, base.store),
-        Limits.of(base.settings),
     )
 
 

@@ -80,7 +80,7 @@ BUGS = (
     ),
     Bug(
         "signatures are not checked",
-        "processors/indexing/pipeline.py",
+        "processors/indexing/intake.py",
         "        reasons = await self._key_ring.refusals(group[0].event.data.project, group)\n",
         "        reasons = [None for _ in group]\n",
         ("tests/integration/processors/test_admission.py",),

@@ -11,7 +11,8 @@ from events.names import Lane, Topic
 from events.positions import LogPosition
 from events.transport import InFlightEntry
 from processors.deliveries import Settlement
-from processors.indexing.pipeline import GROUP_CHARACTERS, Change, _groups
+from processors.indexing.intake import GROUP_CHARACTERS, groups_of
+from processors.indexing.reports import Change
 
 
 def _change(project: str = "p", **data: Any) -> Change:
@@ -28,17 +29,17 @@ def _change(project: str = "p", **data: Any) -> Change:
 
 def test_small_documents_are_written_together() -> None:
     """Small documents share a transaction."""
-    assert [len(group) for group in _groups([_change(content="text")] * 9)] == [9]
+    assert [len(group) for group in groups_of([_change(content="text")] * 9)] == [9]
 
 
 def test_text_that_travels_by_reference_counts() -> None:
     """Content by reference counts by its size, so that large files get separate transactions."""
     reference = {"sha256": "0" * 64, "size_bytes": GROUP_CHARACTERS}
     big = _change(content_ref=reference)
-    assert [len(group) for group in _groups([big] * 3)] == [1, 1, 1]
+    assert [len(group) for group in groups_of([big] * 3)] == [1, 1, 1]
 
 
 def test_each_project_has_groups_of_its_own() -> None:
     """Changes are grouped by project and keep their order."""
     changes = [_change(project, content="text") for project in "abab"]
-    assert list(_groups(changes)) == [[changes[0], changes[2]], [changes[1], changes[3]]]
+    assert list(groups_of(changes)) == [[changes[0], changes[2]], [changes[1], changes[3]]]

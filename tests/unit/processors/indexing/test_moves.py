@@ -17,10 +17,12 @@ from events.transport import InFlightEntry
 from processors.admission import KeyRing
 from processors.deliveries import Settlement
 from processors.embedding.keyword_precedence import Precedence
-from processors.indexing.pipeline import MOST_MOVES, Change, Indexing
+from processors.indexing.intake import ChangeIntake
+from processors.indexing.pipeline import MOST_MOVES, Indexing
 from processors.indexing.preparation import Prepared, Preparer
 from processors.indexing.realigner import Realigner
-from processors.indexing.reports import Reporter
+from processors.indexing.reports import Change, Reporter
+from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation, Recipe
@@ -100,8 +102,10 @@ async def _no_keys(_: str) -> Keys:
 async def _index(moves: int) -> list[int]:
     preparer = Recording()
     key_ring, notices = KeyRing(_no_keys), RecipeNotices(None)
-    rest = Silent(), Complete(), Precedence(), Unneeded()
-    indexing = Indexing(Restless(moves), key_ring, preparer, notices, *rest)
+    store, reporter = Restless(moves), Silent()
+    intake = ChangeIntake(store, key_ring, Complete(), reporter, Limits())
+    rest = reporter, Precedence(), Unneeded()
+    indexing = Indexing(store, intake, preparer, notices, *rest)
     await indexing.run([_change()])
     return preparer.asked_for
 
