@@ -78,7 +78,7 @@ def batch_agent(
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
     if on_rejected is not None:
         app.on_rejected[topic] = on_rejected
-    crew = _Crew(app, topic, decode, handle, max_size, within, concurrency, wait)
+    tasks = _AgentTasks(app, topic, decode, handle, max_size, within, concurrency, wait)
     channel = app.topic(
         topic.value,
         value_type=bytes,
@@ -87,7 +87,7 @@ def batch_agent(
         key_serializer="raw",
         acks=not app.over_redis,
     )
-    app.agent(channel, name=topic.value)(crew.pump)
+    app.agent(channel, name=topic.value)(tasks.pump)
 
 
 def agent(
@@ -128,8 +128,8 @@ async def run_worker(app: App, stop: asyncio.Event, ready: asyncio.Event | None 
     await run_app(app, stop, ready)
 
 
-class _Crew(Generic[E]):
-    """The tasks behind one agent."""
+class _AgentTasks(Generic[E]):
+    """Tasks of one agent: they collect batches and handle them."""
 
     def __init__(
         self,

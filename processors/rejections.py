@@ -29,7 +29,7 @@ from runtime.errors import MalformedEvent
 from store.documents.pending import PendingVectors
 from store.store import Store
 
-__all__ = ["Burial"]
+__all__ = ["RejectionReporter"]
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class _Claim(NamedTuple):
     signature: bytes | None
 
 
-class Burial:
+class RejectionReporter:
     """Hook that reports each dead letter before it is stored; unreadable parts are left out."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Burial:
         await self._outcomes.publish([DocumentEmbedded(data=embedded)])
 
     async def _reject_document(self, letter: DeadLetter) -> None:
-        event = _readable(letter.event)
+        event = _parsed(letter.event)
         data = event.get("data")
         data = data if isinstance(data, dict) else {}
         project = _text(data.get("project"))
@@ -119,7 +119,7 @@ class Burial:
         self, letter: DeadLetter, rejected: DocumentRejectedData, position: LogPosition
     ) -> None:
         project = rejected.project
-        if project is None or not (await self._store.has_project(project) or _is_kept(letter)):
+        if project is None or not (await self._store.has_project(project) or _is_archived(letter)):
             return
         await self._store.record_rejected(
             project=project,
@@ -130,7 +130,7 @@ class Burial:
         )
 
     async def _position(self, letter: DeadLetter, project: str | None) -> LogPosition | None:
-        """Return the change's original log position if its signature is valid, else its own.
+        """Return the change's original log position if its signature is valid, else its entry's.
 
         Bytes that are not an event, or too large, were refused before the signature was checked.
         Returns None if no token can name the position.
@@ -139,10 +139,10 @@ class Burial:
             claim = _Claim(letter.event, letter.signature.encode() or None)
             if (await self._key_ring.refusals(project, [claim]))[0] is None:
                 return LogPosition(letter.position, letter.partition)
-        return _own_position(letter)
+        return _entry_position(letter)
 
     async def _fail_query(self, letter: DeadLetter) -> None:
-        event = _readable(letter.event)
+        event = _parsed(letter.event)
         data = event.get("data")
         reply_to = _text(data.get("reply_to"), _LONGEST_KEY) if isinstance(data, dict) else None
         query_id = _text(event.get("id"))
@@ -161,7 +161,7 @@ class Burial:
             log.warning("query.unanswerable", error=str(error))
 
 
-def _readable(raw: bytes) -> dict[str, Any]:
+def _parsed(raw: bytes) -> dict[str, Any]:
     try:
         event = json.loads(raw)
     except (ValueError, RecursionError):
@@ -169,7 +169,7 @@ def _readable(raw: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _is_kept(letter: DeadLetter) -> bool:
+def _is_archived(letter: DeadLetter) -> bool:
     """Return whether the archive stores the event and so creates its project.
 
     In that case, a replay needs the record that the event was rejected.
@@ -181,7 +181,7 @@ def _is_kept(letter: DeadLetter) -> bool:
     return True
 
 
-def _own_position(letter: DeadLetter) -> LogPosition | None:
+def _entry_position(letter: DeadLetter) -> LogPosition | None:
     """Position of the dead letter's entry.
 
     Returns None if its id was not made by a clock: no token exists to wait for such a change.

@@ -1,4 +1,4 @@
-"""Composition root of a worker: runs the agents and chores of its roles until ``stop`` is set."""
+"""Composition root of a worker: runs its agents and background tasks until ``stop`` is set."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ one is read and one is written, a third keeps the model's threads busy."""
 TRIM_EVERY = timedelta(minutes=1)
 
 TASK_PATIENCE = timedelta(seconds=2)
-"""Grace period of chores at shutdown. An index build can take minutes; if it is interrupted, the
-next worker starts it again."""
+"""Grace period of background tasks at shutdown. An index build can take minutes; if it is
+interrupted, the next worker starts it again."""
 
 
 async def run_worker(
@@ -87,7 +87,8 @@ async def run_worker(
             tasks.start("archiving", services.archiving.run(stop))
         app = _app(settings, services, only)
         tasks.start(
-            "heart", HeartbeatSender(services.heartbeats, only, app, services.embedders).run(stop)
+            "heartbeat",
+            HeartbeatSender(services.heartbeats, only, app, services.embedders).run(stop),
         )
         try:
             await _run_agents(app, stop, ready)
@@ -123,7 +124,7 @@ async def _archive(
         tasks.start("deployment", deployment_watch(servers, settings).run(stop))
         tasks.start("archiving", archiving_of(servers, settings).run(stop))
         heartbeats = Heartbeats(servers.redis, servers.names)
-        tasks.start("heart", HeartbeatSender(heartbeats, ["archiver"]).run(stop))
+        tasks.start("heartbeat", HeartbeatSender(heartbeats, ["archiver"]).run(stop))
         try:
             if ready is not None:
                 ready()
@@ -159,7 +160,7 @@ def _app(settings: Settings, services: Services, roles: Collection[str]) -> App:
             retry_delay=settings.retry_delay,
             shutdown_timeout=settings.shutdown_timeout,
         ),
-        on_dead=services.burial,
+        on_dead=services.rejections,
     )
     # over Kafka the indexer embeds: the streams of documents that wait for vectors need Redis
     roles = set(roles) - {"embedder"} if settings.broker_url else roles

@@ -34,7 +34,7 @@ _BACKGROUND = frozenset(
     {
         "archiving",
         "deployment",
-        "heart",
+        "heartbeat",
         "loop lag",
         "maintenance",
         "schema",

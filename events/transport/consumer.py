@@ -120,7 +120,7 @@ class Consumer(FaustConsumer):
         for entry in begun:
             entry.begun = True
         if redelivered:
-            # flush first: a finished neighbour must not count as begun if this entry kills us
+            # flush first: finished neighbours must not count as begun if an entry ends the process
             await self._send_rest()
         for tp in {entry.tp for entry in redelivered}:
             await self._count_attempt(tp, [entry for entry in redelivered if entry.tp == tp])

@@ -74,7 +74,7 @@ class FaustConsumer(base.Consumer):
         """Acknowledge the entry with this offset, if it is in flight."""
 
     def _on_faust_ack(self, tp: TP, offset: int) -> None:
-        """Handle an acknowledgement by Faust itself, for agents without our wrapper.
+        """Handle an acknowledgement by Faust itself, for agents that were declared with Faust.
 
         While the flow is suspended, Faust also acknowledges entries that it skipped, so these
         acknowledgements are ignored.

@@ -29,7 +29,7 @@ from processors.embedding.single_flight import SharedEmbedding
 from processors.embedding.stage import VectorStage
 from processors.indexing.pipeline import Indexing
 from processors.recipes import RecipeNotices, chooses_models
-from processors.rejections import Burial
+from processors.rejections import RejectionReporter
 from processors.wiring.foundation import open_foundation
 from processors.wiring.pipelines import answering_of, archiving_of, indexing_of
 from processors.wiring.servers import deployment_watch
@@ -78,7 +78,7 @@ async def open_services(
             embedding=Embedding(VectorStage(base.pending, sharing, precedence), outcomes),
             vector_requests=VectorRequests(base.redis, base.names, base.pending),
             answering=answering_of(base, reader.count_tokens, notices, ending),
-            burial=Burial(
+            rejections=RejectionReporter(
                 base.store,
                 base.pending,
                 base.key_ring,
@@ -120,7 +120,7 @@ class Services:
     embedding: Embedding
     vector_requests: VectorRequests
     answering: Answering
-    burial: Burial
+    rejections: RejectionReporter
     archiving: Archiving
     embedders: Embedders
     heartbeats: Heartbeats

@@ -12,7 +12,7 @@ from faust.types import TP, ConsumerMessage
 
 from events.names import Topic
 from events.transport import App
-from processors.agents import Delivery, _Crew
+from processors.agents import Delivery, _AgentTasks
 from runtime.errors import Poison, Unavailable
 from tests.support.waiting import eventually
 from tests.support.workers import FAST, TOPIC, decode
@@ -62,7 +62,7 @@ class Harness:
         app.consumer = self.consumer
         app.send = self._send
         app.prefetch[TOPIC] = 32
-        self._crew = _Crew(app, TOPIC, decode, handle, 8, timedelta(milliseconds=5), 1)
+        self._crew = _AgentTasks(app, TOPIC, decode, handle, 8, timedelta(milliseconds=5), 1)
 
     async def _send(self, topic: str, **message: Any) -> None:
         self.sent.append((topic, message))
