@@ -13,7 +13,7 @@ from pathlib import Path
 from runtime import metrics
 from runtime.lifespan import wait_or_stop
 
-__all__ = ["LoopLag", "memory_bytes", "processor_seconds", "settle_heap"]
+__all__ = ["LoopLag", "memory_bytes", "settle_heap"]
 
 _INTERVAL = timedelta(milliseconds=100)
 _STATM = Path("/proc/self/statm")
@@ -26,18 +26,6 @@ def memory_bytes() -> int:
     except (OSError, ValueError, IndexError):
         highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return highest if sys.platform == "darwin" else highest * 1024
-
-
-def processor_seconds(pid: int) -> float | None:
-    """Return the processor time of a process since its start.
-
-    Returns None if the process is gone or the system does not report the time.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 class LoopLag:

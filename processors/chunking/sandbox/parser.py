@@ -17,7 +17,6 @@ from pathlib import Path
 from processors.chunking.sandbox.child import OUT_OF_MEMORY
 from processors.chunking.sandbox.frames import LENGTH_BYTES, length_of
 from runtime.errors import Unavailable
-from runtime.process_health import processor_seconds
 
 __all__ = ["Death", "Parser", "ParserSettings"]
 
@@ -187,7 +186,7 @@ class Parser:
         raise EOFError("the process does not answer")
 
     def _used_seconds(self) -> float | None:
-        return None if self._process is None else processor_seconds(self._process.pid)
+        return None if self._process is None else _processor_seconds(self._process.pid)
 
     async def _read(self) -> bytes:
         stdout = self._running().stdout
@@ -212,3 +211,15 @@ def _environment() -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
+
+
+def _processor_seconds(pid: int) -> float | None:
+    """Return the processor time of a process since its start.
+
+    Returns None if the process is gone or the system does not report the time.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
