@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from events.server.cancellable import cancellable
 from runtime.errors import ConfigurationError, LogFull, Unavailable
 from runtime.secrets import masked
 
@@ -29,6 +35,7 @@ _PASSING_CODES = (
 )
 _BEFORE_REPLY = re.compile(r"^.*(?:caused error: |@user_script: \d+: -)", re.DOTALL)
 _REFUSED_IN_SCRIPT = "The user executing the script can't"
+_BROKEN_IN_UVLOOP = "the handler is closed"
 _REMEDY = "check HEADRACE_REDIS_URL and that the server runs"
 
 
@@ -67,7 +74,7 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
             "HEADRACE_REDIS_URL is not a Redis URL: write redis://user:password@host:port/0 "
             "(or rediss://, unix://), with %2F for a slash in the password, %23 for a #"
         ) from None
-    pool.connection_class = cancellable(pool.connection_class)
+    pool.connection_class = _CANCELLABLE[pool.connection_class]
     return Redis.from_pool(pool)
 
 
@@ -158,3 +165,53 @@ async def check_server(client: Redis) -> ServerFacts:
             "set it to noeviction"
         )
     return facts
+
+
+class _Cancellable(AbstractConnection):
+    """Connection that does not lose a cancellation, and reports its own loss as such.
+
+    redis-py bounds each write by ``asyncio.wait_for``. Before Python 3.12 that function swallows a
+    cancellation that arrives at the moment when the write ends: the task continues as if it had
+    not been cancelled, and an ``asyncio.timeout`` around it never ends
+    (https://github.com/python/cpython/issues/86296). uvloop raises RuntimeError on a write to a
+    connection that it has seen break before its reader was notified.
+    """
+
+    async def send_packed_command(
+        self, command: bytes | str | Iterable[bytes], check_health: bool = True
+    ) -> None:
+        """Send as the base class does; raise a CancelledError that it has swallowed."""
+        asked_before = _times_cancelled()
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as error:
+            if _BROKEN_IN_UVLOOP not in str(error):
+                raise
+            raise exceptions.ConnectionError("Connection lost while writing to socket.") from error
+        if _times_cancelled() > asked_before:
+            await self.disconnect(nowait=True)
+            raise asyncio.CancelledError
+
+
+class _OverTcp(_Cancellable, Connection):
+    pass
+
+
+class _OverTls(_Cancellable, SSLConnection):
+    pass
+
+
+class _OverUnixSocket(_Cancellable, UnixDomainSocketConnection):
+    pass
+
+
+_CANCELLABLE: dict[type[AbstractConnection], type[AbstractConnection]] = {
+    Connection: _OverTcp,
+    SSLConnection: _OverTls,
+    UnixDomainSocketConnection: _OverUnixSocket,
+}
+
+
+def _times_cancelled() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
