@@ -26,18 +26,16 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from events.names import Topic
-from events.streams.dead_letters import DeadLetter
-from events.transport import App, InFlightEntry, run_app
+from events.transport import App, InFlightEntry
 from processors.deliveries import Deliveries, Delivery, deliveries_of
 from runtime.errors import HeadraceError, OperatorError, Poison, Retryable
 
-__all__ = ["Delivery", "agent", "batch_agent", "run_worker"]
+__all__ = ["Delivery", "batch_agent"]
 
 log = structlog.get_logger(__name__)
 
 E = TypeVar("E")
 Decode = Callable[[bytes], E]
-OnRejected = Callable[[DeadLetter], Awaitable[None]]
 Wait = Callable[[], Awaitable[None]]
 
 _SERVER_FAILURES = (
@@ -61,7 +59,6 @@ def batch_agent(
     max_size: int,
     within: timedelta,
     concurrency: int,
-    on_rejected: OnRejected | None = None,
     wait: Wait | None = None,
 ) -> None:
     """Declare an agent that handles events in batches.
@@ -70,14 +67,11 @@ def batch_agent(
     returns, every event that is not settled yet is acknowledged. When it raises, those events
     are handled one at a time, so that only the faulty ones are dead-lettered (but a ``Retryable``
     postpones all of them at once). From its third attempt on, an event is handled alone: it may
-    have crashed the previous workers, and must not affect other events. ``on_rejected`` is awaited
-    with each dead letter of the topic before it is stored; when it raises, the event is delivered
-    again instead. ``wait`` is awaited before each batch: until it returns, no batch begins, and
-    only as many events are read as fit into the prefetch window.
+    have crashed the previous workers, and must not affect other events. ``wait`` is awaited before
+    each batch: until it returns, no batch begins, and only as many events are read as fit into the
+    prefetch window.
     """
     app.prefetch[topic] = max(_LEAST_PREFETCH, 2 * max_size * concurrency)
-    if on_rejected is not None:
-        app.on_rejected[topic] = on_rejected
     tasks = _AgentTasks(app, topic, decode, handle, max_size, within, concurrency, wait)
     channel = app.topic(
         topic.value,
@@ -88,44 +82,6 @@ def batch_agent(
         acks=not app.over_redis,
     )
     app.agent(channel, name=topic.value)(tasks.pump)
-
-
-def agent(
-    app: App,
-    topic: Topic,
-    *,
-    decode: Decode[E],
-    handle: Callable[[Delivery[E]], Awaitable[None]],
-    concurrency: int,
-    on_rejected: OnRejected | None = None,
-) -> None:
-    """Declare an agent that handles events one at a time, ``concurrency`` of them at once."""
-
-    async def handle_one(batch: Sequence[Delivery[E]]) -> None:
-        await handle(batch[0])
-
-    batch_agent(
-        app,
-        topic,
-        decode=decode,
-        handle=handle_one,
-        max_size=1,
-        within=timedelta(),
-        concurrency=concurrency,
-        on_rejected=on_rejected,
-    )
-
-
-async def run_worker(app: App, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
-    """Run all agents of an app in this event loop until ``stop`` is set.
-
-    ``ready`` is set once agents receive events. After ``stop``, it gives back unfinished events and
-    returns within the app's ``shutdown_timeout`` plus a few seconds.
-
-    Raises:
-        Unavailable: a part of the worker failed permanently. Redis outages are tolerated.
-    """
-    await run_app(app, stop, ready)
 
 
 class _AgentTasks(Generic[E]):
@@ -174,11 +130,11 @@ class _AgentTasks(Generic[E]):
             entries = await self._collect()
             if self._wait is not None:
                 await self._wait()
-            await self._process([entry for entry in entries if entry.attempt <= _TRUSTED_ATTEMPTS])
-            for entry in entries:
-                if entry.attempt > _TRUSTED_ATTEMPTS:
-                    async with self._quarantine:
-                        await self._process([entry])
+            suspects = [entry for entry in entries if entry.attempt > _TRUSTED_ATTEMPTS]
+            await self._process([entry for entry in entries if entry not in suspects])
+            for suspect in suspects:
+                async with self._quarantine:
+                    await self._process([suspect])
 
     async def _collect(self) -> list[InFlightEntry]:
         """Fill a batch. Only one task does so at a time, or each would get a fraction of it."""

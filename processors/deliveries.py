@@ -248,9 +248,8 @@ class _KafkaSettlement:
     async def reject(self, entry: InFlightEntry, error: str, detail: str, attempts: int) -> None:
         """Send the event to the topic of dead letters, with the reason in headers."""
         letter = letter_of(entry, GROUPS[self._topic], error, detail, attempts)
-        for hook in (self._app.on_rejected.get(self._topic), self._app.on_dead):
-            if hook is not None:
-                await hook(letter)
+        if self._app.on_dead is not None:
+            await self._app.on_dead(letter)
         headers = {
             name: value if isinstance(value, bytes) else str(value).encode()
             for name, value in letter.to_fields().items()

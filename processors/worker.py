@@ -14,9 +14,8 @@ from events.heartbeats import Heartbeats
 from events.names import Names, Topic
 from events.server.acl import require_reading
 from events.server.connection import connect
-from events.transport import App, Options
+from events.transport import App, Options, run_app
 from processors.agents import batch_agent
-from processors.agents import run_worker as run_agents
 from processors.handlers import HANDLERS, SUBSCRIPTIONS
 from processors.heartbeat import HeartbeatSender
 from processors.limits import Limits
@@ -143,7 +142,7 @@ async def _run_agents(app: App, stop: asyncio.Event, ready: Callable[[], None] |
 
     announcement = asyncio.create_task(announce())
     try:
-        await run_agents(app, stop, flowing)
+        await run_app(app, stop, flowing)
     finally:
         announcement.cancel()
 

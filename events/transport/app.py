@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, NoReturn, Self
@@ -13,10 +13,10 @@ import structlog
 from faust.tables.manager import TableManager
 from yarl import URL
 
-from events.streams.dead_letters import DeadLetter
 from events.transport.driver import register
 from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
+from events.transport.subscription import OnDead
 from runtime.errors import ConfigurationError, Unavailable
 
 __all__ = ["App", "run_app"]
@@ -44,9 +44,6 @@ class InFlight:
 
     def __add__(self, other: InFlight) -> InFlight:
         return InFlight(self.in_flight + other.in_flight, self.in_work + other.in_work)
-
-
-OnDead = Callable[[DeadLetter], Awaitable[None]]
 
 
 class _NoTables(TableManager):
@@ -87,7 +84,6 @@ class App(faust.App):
         self.redis_url = _without_query(broker) if over_redis else ""
         self.prefetch: dict[str, int] = {}
         self.on_dead = on_dead
-        self.on_rejected: dict[str, OnDead] = {}
         super().__init__(
             id,
             broker="redis://" if over_redis else broker,

@@ -101,7 +101,7 @@ class Consumer(FaustConsumer):
             window,
             self.statistics,
             self._settler.wake,
-            self.transport.report,
+            self.transport.on_dead,
             self.options.retry_delay,
         )
 

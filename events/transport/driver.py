@@ -9,10 +9,10 @@ from faust.transport import base
 from faust.transport.drivers import TRANSPORTS
 from yarl import URL
 
-from events.streams.dead_letters import DeadLetter
 from events.transport.consumer import Consumer
 from events.transport.options import Options
 from events.transport.producer import Producer
+from events.transport.subscription import OnDead
 
 __all__ = ["Conductor", "Transport", "register"]
 
@@ -27,8 +27,8 @@ class Transport(base.Transport):
     """Redis Streams under Faust.
 
     ``redis_url`` and ``options`` come from the broker URL, unless ``events.transport.App`` sets
-    them. ``prefetch`` bounds in-flight entries by topic. ``on_rejected`` (by topic) and then
-    ``on_dead`` are awaited before an entry is dead-lettered; if one raises, the entry stays.
+    them. ``prefetch`` bounds in-flight entries by topic. ``on_dead`` is awaited before an entry is
+    dead-lettered; if it raises, the entry stays.
     """
 
     Consumer = Consumer
@@ -45,15 +45,7 @@ class Transport(base.Transport):
         self.redis_url: str = getattr(app, "redis_url", None) or str(broker.with_query(None))
         self.options: Options = getattr(app, "options", None) or Options.from_query(broker.query)
         self.prefetch: dict[str, int] = getattr(app, "prefetch", {})
-
-    async def report(self, letter: DeadLetter) -> None:
-        """Call the hooks that publish the outcome of an event before it is dead-lettered."""
-        for hook in (
-            getattr(self.app, "on_rejected", {}).get(letter.topic),
-            getattr(self.app, "on_dead", None),
-        ):
-            if hook is not None:
-                await hook(letter)
+        self.on_dead: OnDead | None = getattr(app, "on_dead", None)
 
 
 def register() -> None:

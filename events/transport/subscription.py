@@ -19,7 +19,7 @@ from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group
 from events.transport.in_flight import InFlightEntry, letter_of
 
-__all__ = ["Settler", "Statistics", "Subscription", "Window", "renew_leases"]
+__all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +28,9 @@ _MOST_AT_ONCE = 128
 
 _FADING = 0.98
 _PAUSE = timedelta(milliseconds=200)
+
+
+OnDead = Callable[[DeadLetter], Awaitable[None]]
 
 
 @dataclass
@@ -118,15 +121,15 @@ class Subscription:
 
     ``in_flight`` has every entry whose lease is renewed. It includes finished entries until Redis
     has their acknowledgement, so that the reader of this process can't take them over before.
-    ``retry_delay`` is the delay of an entry that could not be dead-lettered. ``report`` is awaited
-    with each dead letter before it is stored.
+    ``retry_delay`` is the delay of an entry that could not be dead-lettered. ``on_dead`` is
+    awaited with each dead letter before it is stored.
     """
 
     group: Group
     window: Window
     statistics: Statistics
     wake: Callable[[], None]
-    report: Callable[[DeadLetter], Awaitable[None]]
+    on_dead: OnDead | None
     retry_delay: timedelta
     in_flight: dict[str, InFlightEntry] = field(default_factory=dict)
     _finished: list[InFlightEntry] = field(default_factory=list)
@@ -160,7 +163,8 @@ class Subscription:
             return
         letter = letter_of(entry, self.group.name, error, detail, attempts)
         try:
-            await self.report(letter)
+            if self.on_dead is not None:
+                await self.on_dead(letter)
             await self.group.dead_letter(entry.id, letter.to_fields())
         except Exception as failure:  # noqa: BLE001 - on any error the event must not be lost
             log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))

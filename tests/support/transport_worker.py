@@ -15,9 +15,9 @@ from datetime import timedelta
 
 from redis.asyncio import Redis
 
-from events.transport import App
-from processors.agents import Delivery, agent, run_worker
-from tests.support.workers import FAST, TOPIC, decode
+from events.transport import App, run_app
+from processors.agents import Delivery
+from tests.support.workers import FAST, TOPIC, agent, decode
 
 
 async def main(url: str, behaviour: str, lease: timedelta) -> None:
@@ -34,7 +34,7 @@ async def main(url: str, behaviour: str, lease: timedelta) -> None:
 
     app = App("test", broker=url, options=replace(FAST, lease=lease))
     agent(app, TOPIC, decode=decode, handle=handle, concurrency=2)
-    await run_worker(app, asyncio.Event())
+    await run_app(app, asyncio.Event())
 
 
 if __name__ == "__main__":

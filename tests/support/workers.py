@@ -13,8 +13,8 @@ from redis.exceptions import ResponseError
 
 from events.names import GROUPS, Names, Topic
 from events.streams.dead_letters import DeadLetter, DeadLetters
-from events.transport import App, Options
-from processors.agents import Delivery, batch_agent, run_worker
+from events.transport import App, Options, run_app
+from processors.agents import Delivery, batch_agent
 from runtime.errors import MalformedEvent
 from tests.support.waiting import within
 
@@ -23,6 +23,7 @@ __all__ = [
     "NAMES",
     "STREAM",
     "TOPIC",
+    "agent",
     "batches",
     "decode",
     "letters",
@@ -57,7 +58,7 @@ def decode(raw: bytes) -> str:
 async def running(app: App) -> AsyncIterator[None]:
     """Run a worker for the length of a block."""
     stop, ready = asyncio.Event(), asyncio.Event()
-    task = asyncio.create_task(run_worker(app, stop, ready))
+    task = asyncio.create_task(run_app(app, stop, ready))
     async with within(10):
         await ready.wait()
     try:
@@ -89,6 +90,30 @@ async def batches(
     )
     async with running(app):
         yield app
+
+
+def agent(
+    app: App,
+    topic: Topic,
+    *,
+    decode: Callable[[bytes], str],
+    handle: Callable[[Delivery[str]], Awaitable[None]],
+    concurrency: int,
+) -> None:
+    """Declare an agent that handles events one at a time, ``concurrency`` of them at once."""
+
+    async def handle_one(batch: Sequence[Delivery[str]]) -> None:
+        await handle(batch[0])
+
+    batch_agent(
+        app,
+        topic,
+        decode=decode,
+        handle=handle_one,
+        max_size=1,
+        within=timedelta(),
+        concurrency=concurrency,
+    )
 
 
 async def publish(redis: Redis, *events: str) -> list[str]:

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.transport import App
-from processors.agents import Delivery, agent
+from processors.agents import Delivery
 from runtime.errors import ConfigurationError, Poison, RateLimited, Unavailable
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually
@@ -22,6 +22,7 @@ from tests.support.workers import (
     NAMES,
     STREAM,
     TOPIC,
+    agent,
     batches,
     decode,
     letters,

@@ -44,7 +44,7 @@ class Stream:
             Window(4),
             Statistics(),
             wake=lambda: None,
-            report=self._report,
+            on_dead=self._report,
             retry_delay=timedelta(seconds=1),
         )
         entry = InFlightEntry(STREAM, "1000-1", {b"event": b"{}"}, attempt=3)

@@ -13,8 +13,8 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.names import GROUPS, Names, Topic
-from events.transport import App, Options
-from processors.agents import Delivery, agent, batch_agent, run_worker
+from events.transport import App, Options, run_app
+from processors.agents import Delivery, batch_agent
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually
 from tests.support.workers import (
@@ -22,6 +22,7 @@ from tests.support.workers import (
     NAMES,
     STREAM,
     TOPIC,
+    agent,
     batches,
     decode,
     nothing_pending,
@@ -133,7 +134,7 @@ async def test_a_stop_waits_for_work_that_has_begun(
     app = App("test", broker=own_redis.url, options=FAST)
     agent(app, TOPIC, decode=decode, handle=handle, concurrency=1)
     stop = asyncio.Event()
-    task = asyncio.create_task(run_worker(app, stop))
+    task = asyncio.create_task(run_app(app, stop))
     await begun.wait()
     stop.set()
     await asyncio.sleep(0.1)

@@ -11,7 +11,6 @@ from faust.types import TP
 
 from events.names import Lane, Topic
 from events.positions import LogPosition
-from events.streams.dead_letters import DeadLetter
 from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
 from events.transport.app import App
 from events.transport.consumer_group import Group
@@ -36,12 +35,9 @@ def subscription() -> Subscription:
         Window(4),
         Statistics(),
         wake=lambda: None,
-        report=_no_report,
+        on_dead=None,
         retry_delay=timedelta(seconds=1),
     )
-
-
-async def _no_report(_: DeadLetter) -> None: ...
 
 
 def test_options_come_from_the_query() -> None:
