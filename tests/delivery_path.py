@@ -10,8 +10,9 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from redis.asyncio import Redis
 from events.models import DocumentChange, DocumentChanged
 from events.names import GROUPS, Names, Topic
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
+from runtime.lifespan import OwnedTasks
 from tests.support.databases import fresh_database, start_migrated
 from tests.support.running import Headrace, headrace
 from tests.support.waiting import eventually
@@ -30,19 +32,7 @@ __all__ = ["files_of_one_change"]
 
 ROOT = Path(__file__).parents[1]
 _PACKAGES = ("events", "gateway", "headrace", "processors", "runtime", "sources", "store")
-_BACKGROUND = frozenset(
-    {
-        "archiving",
-        "deployment",
-        "heartbeat",
-        "loop lag",
-        "maintenance",
-        "schema",
-        "trimming",
-        "vector requests",
-    }
-)
-"""Tasks of a worker that have no part in a delivery."""
+_in_background = ContextVar("in_background", default=False)
 
 
 def files_of_one_change() -> list[str]:
@@ -68,7 +58,7 @@ async def _files(home: Path) -> list[str]:
     try:
         redis_url = await redis.start()
         files: set[str] = set()
-        with _Entered(files).everywhere() as entered:
+        with _background_tasks_marked(), _Entered(files).everywhere() as entered:
             async with (
                 fresh_database(postgres) as database,
                 headrace(redis_url, database) as worker,
@@ -140,16 +130,22 @@ class _Entered:
         if not path.is_relative_to(ROOT):
             return
         name = path.relative_to(ROOT)
-        if name.parts[0] in _PACKAGES and not _in_background():
+        if name.parts[0] in _PACKAGES and not _in_background.get():
             self._files.add(str(name))
 
 
-def _in_background() -> bool:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return False
-    return task is not None and task.get_name() in _BACKGROUND
+@contextmanager
+def _background_tasks_marked() -> Iterator[None]:
+    """Mark the tasks that a worker runs beside its agents, with all that they start."""
+    start = OwnedTasks.start
+
+    def marked(tasks: OwnedTasks, name: str, work: Coroutine[Any, Any, None]) -> None:
+        token = _in_background.set(True)
+        start(tasks, name, work)
+        _in_background.reset(token)
+
+    with patch.object(OwnedTasks, "start", marked):
+        yield
 
 
 if __name__ == "__main__":
