@@ -37,7 +37,7 @@ from store.store import Store
 __all__ = ["command"]
 
 _RESULTS = 3
-_LOOK_EVERY_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 120.0
 _QUIET = Console(quiet=True)
 
@@ -184,7 +184,7 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
                 f"{counts.pending:,} chunks have no vector, and none was added for "
                 f"{_PATIENCE_SECONDS:g} s; see worker.log under HEADRACE_HOME"
             )
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _print_reply(console: Console, reply: _Reply) -> None:

@@ -21,7 +21,7 @@ __all__ = ["publish_deletes", "until_archived", "until_deleted"]
 
 _BATCH = 256
 _LIVE_CHANGES = 100
-_LOOK_EVERY_S = 0.1
+_POLL_SECONDS = 0.1
 
 
 async def publish_deletes(
@@ -87,4 +87,4 @@ async def until_archived(
                 f"after {patience.total_seconds():.0f} s some older changes are not both indexed "
                 "and archived: see `headrace status`, and run the purge again"
             )
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_SECONDS)

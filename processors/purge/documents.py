@@ -30,7 +30,7 @@ from store.types import DocumentWrite
 
 __all__ = ["OUT_OF_REACH", "Purge", "PurgeReport", "finish", "purge_documents"]
 
-_LOOK_EVERY_S = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class _Work:
                 return done
             if monotonic() > deadline:
                 raise Unavailable("the archive is being compacted: run the purge again later")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _prove(self, generations: Sequence[Generation]) -> None:
         """Check all places again and report what was added during the purge."""

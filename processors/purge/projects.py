@@ -22,7 +22,7 @@ from store.search.vector_indexes import VectorIndexes
 __all__ = ["DeletedReport", "delete_project", "purge_project"]
 
 _FORGOTTEN = REMEMBERED + timedelta(seconds=0.5)
-_LOOK_EVERY_S = 0.1
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -103,4 +103,4 @@ async def _retired(deleted: DeletedProjects, project_id: int, patience: timedelt
         except WriteConflict:
             if monotonic() > deadline:
                 raise
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_SECONDS)

@@ -14,7 +14,7 @@ from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
 from runtime.errors import Unavailable
-from sources import Held, Source, open_source
+from sources import IndexedDocument, Source, open_source
 from sources.chosen_files import ChosenFiles
 from store.documents.pending import Counts
 from tests.support.chunking import cut
@@ -62,7 +62,9 @@ def test_chosen_files_of_a_source_take_the_others_away(tmp_path: Path) -> None:
     """Files that an earlier sync published and that are not chosen are deleted."""
     for name in ("chosen.md", "other.md"):
         (tmp_path / name).write_text("Herons nest in March.")
-    before = Synced(held={"former.md": Held("0" * 64), "other.md": Held("1" * 64)})
+    before = Synced(
+        indexed={"former.md": IndexedDocument("0" * 64), "other.md": IndexedDocument("1" * 64)}
+    )
     sync = begin(ChosenFiles(open_source(tmp_path), ["chosen.md", "gone.md"]), before)
     changes = {change.uri: change.change for change in sync}
     assert changes == {"chosen.md": "upsert", "former.md": "delete", "other.md": "delete"}
@@ -111,7 +113,7 @@ class Servers:
 
 async def course_of(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> tuple[demo._Course, str]:
     """Run a demo with two questions; its course and output."""
-    monkeypatch.setattr(demo, "_LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(demo, "_POLL_SECONDS", 0.0)
     tools = cast("demo._Tools", SimpleNamespace(client=servers, pending=servers))
     course, output = demo._Course(), io.StringIO()
     about = Demonstration(cast("Source", None), "p", ("by words", "by meaning"), "more?")
