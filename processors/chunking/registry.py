@@ -60,8 +60,8 @@ def _with_plain_line_ends(source: Source) -> Source:
 CHUNKING_VERSION = 1
 """Increased when the same document would be cut differently; older versions stay for a while."""
 
-_KNOWN = (1,)
-_FORM = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
+_SUPPORTED_VERSIONS = (1,)
+_PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Chunking:
         Raises:
             UsageError: the form or the version is unknown, or the limit is too small.
         """
-        parts = _FORM.fullmatch(text)
-        if parts is None or int(parts["version"]) not in _KNOWN:
-            versions = ", ".join(map(str, _KNOWN))
+        parts = _PATTERN.fullmatch(text)
+        if parts is None or int(parts["version"]) not in _SUPPORTED_VERSIONS:
+            versions = ", ".join(map(str, _SUPPORTED_VERSIONS))
             raise UsageError(
                 f"no chunking {text!r}: name one of the versions {versions}, "
                 f"optionally with the most tokens of a chunk, as in {CHUNKING_VERSION}:128"

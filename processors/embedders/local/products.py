@@ -82,12 +82,12 @@ class StaticProducts:
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
         """Build the node of the product; raises ``KeyError`` for a product without a range."""
-        scope = self._ranges[name]
+        layer_range = self._ranges[name]
         # the CPU's FakeQuantize takes one range for all channels, so scaling is a separate node
-        scaled = ops.multiply(hidden, ops.constant(1 / scope.scales))
+        scaled = ops.multiply(hidden, ops.constant(1 / layer_range.scales))
         return ops.matmul(
-            _rounded(ops, scaled, scope.low, scope.high, _LEVELS),
-            _rounded_rows(ops, weight * scope.scales),
+            _rounded(ops, scaled, layer_range.low, layer_range.high, _LEVELS),
+            _rounded_rows(ops, weight * layer_range.scales),
             False,
             True,
         )
@@ -143,9 +143,9 @@ def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, R
 def save_ranges(ranges: Mapping[str, Range], weights_sha256: str, path: Path) -> None:
     """Write ranges in float16, with the digest of the weights that they were measured with."""
     tensors = {}
-    for name, scope in ranges.items():
-        tensors[name + _BOUNDS] = np.array([scope.low, scope.high], np.float16)
-        tensors[name + _SCALES] = scope.scales.astype(np.float16)
+    for name, layer_range in ranges.items():
+        tensors[name + _BOUNDS] = np.array([layer_range.low, layer_range.high], np.float16)
+        tensors[name + _SCALES] = layer_range.scales.astype(np.float16)
     save_file(tensors, str(path), {_WEIGHTS: weights_sha256})
 
 

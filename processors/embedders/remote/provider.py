@@ -126,7 +126,7 @@ class Provider:
         except TimeoutError:
             raise Unavailable(f"{endpoint.model} didn't answer within {seconds:g} s") from None
         except Exception as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         usage = getattr(response, "usage", None)
         return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))
 
@@ -140,7 +140,7 @@ class Provider:
         }
         return {name: value for name, value in options.items() if value}
 
-    def _translated(self, error: Exception) -> HeadraceError:
+    def _translate(self, error: Exception) -> HeadraceError:
         litellm, model = self._litellm, self._endpoint.model
         reason = self._reason(error)
         code = getattr(error, "status_code", None)
@@ -213,9 +213,9 @@ def _drop_empty_keys() -> None:
             del os.environ[name]
 
 
-def _count(sent: object) -> int | None:
+def _count(reported: object) -> int | None:
     """Number of tokens that a provider reports. Returns None if it is not a valid count."""
-    return sent if isinstance(sent, int) and sent > 0 else None
+    return reported if isinstance(reported, int) and reported > 0 else None
 
 
 def _headers(error: Exception) -> Mapping[str, str]:
@@ -295,9 +295,9 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
 
 def _until(date: str, now: datetime) -> timedelta | None:
     try:
-        then = parsedate_to_datetime(date)
+        moment = parsedate_to_datetime(date)
     except ValueError:
         return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return max(then - now, timedelta(0))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(moment - now, timedelta(0))
