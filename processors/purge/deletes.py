@@ -17,7 +17,7 @@ from events.names import ARCHIVER, Lane, Names
 from events.streams.groups import reached, read_watermark
 from runtime.errors import Unavailable, UsageError
 
-__all__ = ["publish_deletes", "until_archived", "until_deleted"]
+__all__ = ["publish_deletes", "wait_until_archived", "wait_until_deleted"]
 
 _BATCH = 256
 _LIVE_CHANGES = 100
@@ -36,8 +36,8 @@ async def publish_deletes(
     names = list(uris)
     lane = Lane.LIVE if len(names) <= _LIVE_CHANGES else Lane.BULK
     receipts: dict[str, Receipt] = {}
-    rest = iter(names)
-    while batch := list(islice(rest, _BATCH)):
+    remaining = iter(names)
+    while batch := list(islice(remaining, _BATCH)):
         changes = [
             DocumentChange(project=project, uri=uri, change="delete", agent=agent or None)
             for uri in batch
@@ -47,7 +47,7 @@ async def publish_deletes(
     return receipts
 
 
-async def until_deleted(
+async def wait_until_deleted(
     client: Client, receipts: Collection[Receipt], patience: timedelta
 ) -> tuple[int, int]:
     """Wait for the outcome of each delete.
@@ -58,18 +58,18 @@ async def until_deleted(
         UsageError: a delete was rejected.
         Unavailable: no outcome arrived within ``patience``.
     """
-    chunks = late = 0
+    chunks = superseded = 0
     async for outcome in client.outcomes(receipts, patience):
         if isinstance(outcome, DocumentRejected):
             problem = outcome.data.problem
             raise UsageError(f"{outcome.data.uri} can't be deleted: {problem.detail}")
         if isinstance(outcome, DocumentIndexed):
             chunks += outcome.data.chunks_removed
-            late += outcome.data.outcome == "superseded"
-    return chunks, late
+            superseded += outcome.data.outcome == "superseded"
+    return chunks, superseded
 
 
-async def until_archived(
+async def wait_until_archived(
     redis: Redis, names: Names, receipts: Collection[Receipt], patience: timedelta
 ) -> None:
     """Wait until all changes up to the given ones are indexed and archived.
@@ -79,8 +79,13 @@ async def until_archived(
     """
     deadline = monotonic() + patience.total_seconds()
     while True:
-        marks = [await read_watermark(redis, names), await read_watermark(redis, names, ARCHIVER)]
-        if all(reached(mark, receipt.token) for mark in marks for receipt in receipts):
+        watermarks = [
+            await read_watermark(redis, names),
+            await read_watermark(redis, names, ARCHIVER),
+        ]
+        if all(
+            reached(watermark, receipt.token) for watermark in watermarks for receipt in receipts
+        ):
             return
         if monotonic() > deadline:
             raise Unavailable(

@@ -35,7 +35,7 @@ MOST_ROUNDS = 50
 class CatchUp:
     """Comparison of a generation with the live one, and build of what it lacks from the log.
 
-    ``compared``: the moment of the last comparison of all documents; what it found is built.
+    ``compared_at``: the moment of the last comparison of all documents; what it found is built.
     """
 
     live: Generation
@@ -43,7 +43,7 @@ class CatchUp:
     fold: Fold
     document_positions: DocumentPositions
     builder: Builder
-    compared: int | None = None
+    compared_at: int | None = None
 
     async def approach(self, progress: Progress) -> None:
         """Catch up until little is missing, while workers continue to write changes.
@@ -55,12 +55,12 @@ class CatchUp:
         for _ in range(MOST_ROUNDS):
             failpoint("replay.catching_up")
             moment = await self.document_positions.moment(self.live.project_id)
-            behind = await self.document_positions.newer(self.live, self.builder.generation)
-            if behind:
-                await self._bring(behind, progress)
+            outdated = await self.document_positions.newer(self.live, self.builder.generation)
+            if outdated:
+                await self._build(outdated, progress)
             await self.builder.embed(progress)
-            self.compared = moment
-            if len(behind) <= FEW_DOCUMENTS:
+            self.compared_at = moment
+            if len(outdated) <= FEW_DOCUMENTS:
                 return
 
     async def finish(self) -> bool:
@@ -72,27 +72,29 @@ class CatchUp:
         Raises:
             NotSwitched, Unavailable: see ``approach``.
         """
-        behind = await self._behind()
-        if len(behind) > FEW_DOCUMENTS:
+        outdated = await self._outdated()
+        if len(outdated) > FEW_DOCUMENTS:
             return False
-        if behind:
-            await self._bring(behind, lambda _done, _total: None)
-            self._require(not await self._behind(), "it could not be caught up: try again")
+        if outdated:
+            await self._build(outdated, lambda _done, _total: None)
+            self._require(not await self._outdated(), "it could not be caught up: try again")
         return True
 
-    async def _behind(self) -> list[DocumentPosition]:
+    async def _outdated(self) -> list[DocumentPosition]:
         return await self.document_positions.newer(
-            self.live, self.builder.generation, self.compared
+            self.live, self.builder.generation, self.compared_at
         )
 
-    async def _bring(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
-        changes = await self._look_up(behind)
-        lost = [stored_position for stored_position in behind if stored_position.key not in changes]
-        if lost:
-            raise self._refusal("the log lacks the last change", lost)
-        wanted = [changes[stored_position.key] for stored_position in behind]
-        await self.builder.build(wanted, progress)
-        refused = [change for change in wanted if change.log_position in self.builder.refused]
+    async def _build(self, outdated: Sequence[DocumentPosition], progress: Progress) -> None:
+        changes = await self._find_changes(outdated)
+        missing = [
+            stored_position for stored_position in outdated if stored_position.key not in changes
+        ]
+        if missing:
+            raise self._missing_error("the log lacks the last change", missing)
+        needed = [changes[stored_position.key] for stored_position in outdated]
+        await self.builder.build(needed, progress)
+        refused = [change for change in needed if change.log_position in self.builder.refused]
         if refused:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
@@ -103,32 +105,34 @@ class CatchUp:
                 self.builder.generation.id,
             )
 
-    async def _look_up(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
+    async def _find_changes(
+        self, outdated: Sequence[DocumentPosition]
+    ) -> dict[DocumentKey, LastChange]:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
         later change that no worker has applied yet may still be rejected: it is used only if the
         log lacks the exact one.
         """
-        exact = Fold(only={stored_position.log_position for stored_position in behind})
-        for stored_position in behind:
+        exact = Fold(only={stored_position.log_position for stored_position in outdated})
+        for stored_position in outdated:
             last = self.fold.last.get(stored_position.key)
             if last is not None and last.log_position == stored_position.log_position:
                 exact.last[stored_position.key] = last
-        first = min(stored_position.position for stored_position in behind)
-        if not all(stored_position.key in exact.last for stored_position in behind):
+        first = min(stored_position.position for stored_position in outdated)
+        if not all(stored_position.key in exact.last for stored_position in outdated):
             await self.log.read_new(exact, first)
-        if not all(stored_position.key in exact.last for stored_position in behind):
+        if not all(stored_position.key in exact.last for stored_position in outdated):
             await self.log.read_archive(exact, first - 1)
         later = {
             stored_position.key: last
-            for stored_position in behind
+            for stored_position in outdated
             if (last := self.fold.last.get(stored_position.key)) is not None
             and last.rank > stored_position.rank
         }
         return later | exact.last
 
-    def _refusal(self, reason: str, lost: Sequence[DocumentPosition]) -> NotSwitched:
+    def _missing_error(self, reason: str, missing: Sequence[DocumentPosition]) -> NotSwitched:
         damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
@@ -138,7 +142,7 @@ class CatchUp:
                     stored_position.key,
                     str(self.builder.refused.get(stored_position.log_position, reason)),
                 )
-                for stored_position in lost
+                for stored_position in missing
             ],
             self.builder.generation.id,
         )
@@ -149,8 +153,8 @@ class CatchUp:
             f"documents {reason}: {{documents}}"
         )
 
-    def _require(self, holds: bool, message: str) -> None:
-        if not holds:
+    def _require(self, condition: bool, message: str) -> None:
+        if not condition:
             raise NotSwitched(f"generation {self.builder.generation.id}: {message}")
 
 
@@ -172,42 +176,44 @@ async def make_live(
         Unavailable: a server failed, or the write load is too high. The live generation is
             unchanged, unless the connection broke during the commit and could not be restored.
     """
-    chosen, project = catch_up.builder.generation, catch_up.log.project
-    for tried in range(MOST_TRIES):
+    generation, project = catch_up.builder.generation, catch_up.log.project
+    for attempt in range(MOST_TRIES):
         await catch_up.approach(progress)
         await lock.prove()
         try:
-            done = await _switched(database, catch_up)
+            done = await _try_switch(database, catch_up)
         except (Unavailable, TimeoutError) as error:
-            done = await _is_live(database, chosen)
+            done = await _is_live(database, generation)
             if not done and not isinstance(error, WriteConflict | TimeoutError):
                 raise
-            log.info("switch.postponed", project=project, tried=tried, error=str(error), done=done)
+            log.info(
+                "switch.postponed", project=project, attempt=attempt, error=str(error), done=done
+            )
         if done:
-            log.info("generation.switched", project=project, generation=chosen.id)
+            log.info("generation.switched", project=project, generation=generation.id)
             return
         await asyncio.sleep(PAUSE_SECONDS)
     raise Unavailable(
-        f"generation {chosen.id} of {project} could not be made live: the write load is too high; "
-        "try again when fewer changes arrive"
+        f"generation {generation.id} of {project} could not be made live: the write load is too "
+        "high; try again when fewer changes arrive"
     )
 
 
-async def _is_live(database: Database, chosen: Generation) -> bool:
+async def _is_live(database: Database, generation: Generation) -> bool:
     """Return whether the generation is live: the commit may have succeeded without a reply."""
-    async with database.scope(chosen.project_id) as connection:
-        return (await catalog.live(connection, chosen.project_id)).id == chosen.id
+    async with database.scope(generation.project_id) as connection:
+        return (await catalog.live(connection, generation.project_id)).id == generation.id
 
 
-async def _switched(database: Database, catch_up: CatchUp) -> bool:
+async def _try_switch(database: Database, catch_up: CatchUp) -> bool:
     """Try to switch once. Returns False if too much is missing to catch up while writers wait."""
-    live, chosen = catch_up.live, catch_up.builder.generation
+    live, generation = catch_up.live, catch_up.builder.generation
     async with (
         asyncio.timeout(LIMIT_SECONDS),
         exclusive(database, live.project_id) as connection,
     ):
         if not await catch_up.finish():
             return False
-        await switch(connection, live, chosen)
+        await switch(connection, live, generation)
         failpoint("replay.switching")
     return True
