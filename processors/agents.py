@@ -204,7 +204,7 @@ class _Crew(Generic[E]):
             try:
                 await self._run(await self._deliveries.open(messages, self._decode))
             except Exception:
-                log.exception("agent.broken")
+                log.exception("agent.failed")
                 self._give_back(messages)
             except asyncio.CancelledError:
                 self._give_back(messages)

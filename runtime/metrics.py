@@ -24,7 +24,7 @@ __all__ = [
     "MODEL_REQUESTS_WAITING",
     "MODEL_WAIT_SECONDS",
     "QUERIES",
-    "QUERIES_NOT_WAITED",
+    "QUERY_WAITS_REFUSED",
     "Counter",
     "Gauge",
     "Histogram",
@@ -153,10 +153,12 @@ def _declare(metric: M) -> M:
     return metric
 
 
-DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome"))
+DOCUMENTS = _declare(Counter("documents", "Handled changes.", "outcome"))
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
-FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
-QUERIES = _declare(Counter("queries", "Queries that were replied to.", "outcome"))
+FRESHNESS_SECONDS = _declare(
+    Histogram("freshness_seconds", "Time from publish until searchable by keyword.")
+)
+QUERIES = _declare(Counter("queries", "Replies to queries, by type.", "outcome"))
 CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes written to the archive."))
 CHANGES_NOT_ARCHIVED = _declare(
     Counter("changes_not_archived", "Entries that the archiver skipped.", "reason")
@@ -165,24 +167,26 @@ CHANGES_REPUBLISHED = _declare(
     Counter("changes_republished", "Durable changes that were missing from Redis.")
 )
 CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries trimmed from the change streams."))
-ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Attempts to archive that failed."))
+ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Failed attempts to archive."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Dead-lettered events.", "topic"))
-QUERIES_NOT_WAITED = _declare(
-    Counter("queries_not_waited", "Queries answered as stale because too many were waiting.")
+QUERY_WAITS_REFUSED = _declare(
+    Counter("query_waits_refused", "Queries answered as stale because too many were waiting.")
 )
 MODEL_REQUESTS = _declare(Counter("model_requests", "Requests to models.", "model", "outcome"))
 CIRCUIT = _declare(
-    Gauge("circuit", "1: no request is sent; 0.5: a probe is sent; 0: requests flow.", "model")
+    Gauge("circuit", "State of the circuit: 0 closed, 0.5 half-open, 1 open.", "model")
 )
 CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a circuit opened.", "model"))
 MODEL_REQUESTS_WAITING = _declare(
-    Gauge("model_turns_waiting", "Requests that wait for the rate limiter.", "provider")
+    Gauge("model_requests_waiting", "Requests that wait for the rate limiter.", "provider")
 )
 MODEL_WAIT_SECONDS = _declare(
-    Histogram("model_turn_seconds", "Time spent waiting for the rate limiter.", "provider")
+    Histogram("model_wait_seconds", "Time spent waiting for the rate limiter.", "provider")
 )
-LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Delay of the event loop's wake-ups."))
-MEMORY_BYTES = _declare(Gauge("memory_bytes", "Resident memory of the worker itself."))
+LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Lag of the event loop."))
+MEMORY_BYTES = _declare(
+    Gauge("memory_bytes", "Resident memory of the worker, without its parsers.")
+)
 
 
 def snapshot() -> dict[str, float]:

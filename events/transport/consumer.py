@@ -169,7 +169,7 @@ class Consumer(base.Consumer):
             return
         subscription.dead_letter(entry)
         log.error(
-            "event.dead",
+            "event.dead_lettered",
             topic=entry.tp.topic,
             entry_id=entry.id,
             error=error,
@@ -252,7 +252,7 @@ class Consumer(base.Consumer):
             async with asyncio.timeout(_FINAL_SEND.total_seconds()):
                 await self._settler.flush()
         except (RedisError, OSError) as error:
-            log.warning("settling.failed", error=str(error))
+            log.warning("acknowledgement.failed", error=str(error))
 
     async def on_shutdown(self) -> None:
         """Leave the groups in which nothing is pending, and close the connections."""

@@ -53,7 +53,7 @@ class Settler:
             try:
                 await self.flush()
             except (RedisError, OSError) as error:
-                log.warning("settling.failed", error=str(error))
+                log.warning("acknowledgement.failed", error=str(error))
                 self.wake()
                 await asyncio.sleep(_PAUSE.total_seconds())
 

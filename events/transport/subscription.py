@@ -175,4 +175,4 @@ async def _renew(subscription: Subscription) -> None:
         return
     newer = subscription.in_flight.keys() - set(in_flight)
     if lost := subscription.mark_lost(ours | newer):
-        log.warning("lease.lost", stream=subscription.group.stream, entries=len(lost))
+        log.warning("lease.expired", stream=subscription.group.stream, entries=len(lost))

@@ -91,7 +91,7 @@ class LiveEmbedding:
     def _log_failure(self, task: asyncio.Task[Embedded]) -> None:
         self._unfinished.discard(task)
         if not task.cancelled() and not _succeeded(task):
-            log.info("live.vectors_wait", reason=repr(task.exception()))
+            log.info("live.vectors_delayed", reason=repr(task.exception()))
 
 
 def _succeeded(task: asyncio.Task[Embedded]) -> bool:

@@ -148,7 +148,7 @@ class Appender:
             try:
                 return await self._append(project_id, claims)
             except _ContentReleased:
-                log.info("archive.append_repeated", project_id=project_id)
+                log.info("archive.append_retried", project_id=project_id)
         raise Unavailable("contents were dropped while changes that need them arrived; try again")
 
     async def _append(self, project_id: int, claims: Claims) -> Appended:
@@ -161,7 +161,7 @@ class Appender:
                 raise Unavailable("writing to the archive took too long; it will be tried again")
         lost = set(claims.contents) - relied_on - files.hashes
         if lost:
-            log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
+            log.warning("archive.content_missing", project_id=project_id, hashes=sorted(lost)[:20])
         try:
             await self._enter(project_id, files, claims, relied_on)
         except _ContentReleased:

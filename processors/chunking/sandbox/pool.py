@@ -152,7 +152,7 @@ async def _attempt(
             results.append(chunks_from(await parser.receive()))
     except (EOFError, ValueError):
         cause = await parser.diagnose()
-        log.warning("chunking.parser_died", cause=cause, uri=sources[len(results)].uri)
+        log.warning("chunking.parser_ended", cause=cause, uri=sources[len(results)].uri)
         stalled = cause is ExitCause.STANDSTILL and not (is_retry and not results)
         if not stalled and (was_fresh or cause in _DOCUMENT_CAUSES):
             results.append(_error_for(cause))

@@ -296,7 +296,7 @@ def _wait(error: Retryable, attempt: int) -> timedelta:
 
 @contextmanager
 def _count_outcome(model: str) -> Iterator[None]:
-    outcome = "given_up"
+    outcome = "cancelled"
     try:
         yield
         outcome = "answered"
