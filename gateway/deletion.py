@@ -64,7 +64,7 @@ async def find_source(sources: Sources, project: str, name: str) -> RegisteredSo
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
-def confirm(what: str, *, yes: bool) -> None:
+def confirm(action: str, *, yes: bool) -> None:
     """Return if the user has confirmed by ``yes`` or confirms on the terminal.
 
     Raises:
@@ -73,8 +73,8 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}, but there is no terminal for confirmation; repeat with --yes")
-    if not typer.confirm(printable(f"{what}. Continue?"), err=True):
+        raise UsageError(f"{action}, but there is no terminal for confirmation; repeat with --yes")
+    if not typer.confirm(printable(f"{action}. Continue?"), err=True):
         raise UsageError("not confirmed; nothing was done")
 
 
@@ -88,14 +88,14 @@ def run_purge(
     """
 
     async def main(settings: Settings) -> PurgeReport:
-        async with _purging(settings, timeout) as (running, purge, client):
+        async with _open_purge(settings, timeout) as (running, purge, client):
             return await work(running, purge, client)
 
     return run_client(main)
 
 
 @asynccontextmanager
-async def _purging(
+async def _open_purge(
     settings: Settings, timeout: timedelta
 ) -> AsyncIterator[tuple[Settings, Purge, Client]]:
     async with (
@@ -116,10 +116,10 @@ def print_report(report: PurgeReport, *, json: bool) -> None:
     if json:
         print_json(report.as_json())
     else:
-        what = "" if report.documents is None else f"{report.documents:,} documents "
-        typer.echo(printable(f"{report.project}: {what}purged"))
-        for location, what in report.removed.items():
-            typer.echo(printable(f"{location:>22}  {what}"))
+        documents = "" if report.documents is None else f"{report.documents:,} documents "
+        typer.echo(printable(f"{report.project}: {documents}purged"))
+        for location, removed in report.removed.items():
+            typer.echo(printable(f"{location:>22}  {removed}"))
         for reason in report.remains:
             typer.echo(printable(f"{'REMAINS':>22}  {reason}"))
         if report.is_complete:

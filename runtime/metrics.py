@@ -50,14 +50,20 @@ class Metric:
         self.description = description
         self.labels = labels
 
-    def _series(self, known: Mapping[_LabelValues, object], labels: dict[str, str]) -> _LabelValues:
+    def _series(
+        self, existing: Mapping[_LabelValues, object], labels: dict[str, str]
+    ) -> _LabelValues:
         """Raise ValueError unless exactly the declared labels are given."""
         if labels.keys() != set(self.labels):
             raise ValueError(f"{self.name} has the labels {self.labels}, not {tuple(labels)}")
         values = tuple(labels[label] for label in self.labels)
-        return values if values in known or len(known) < _MAX_SERIES else ("other",) * len(values)
+        return (
+            values
+            if values in existing or len(existing) < _MAX_SERIES
+            else ("other",) * len(values)
+        )
 
-    def _shown(self, values: _LabelValues) -> str:
+    def _series_name(self, values: _LabelValues) -> str:
         """Format a series as ``name{label=value}``, as snapshots show it."""
         pairs = ",".join(f"{k}={v}" for k, v in zip(self.labels, values, strict=True))
         return f"{self.name}{{{pairs}}}" if pairs else self.name
@@ -81,7 +87,7 @@ class Counter(Metric):
 
     def read(self) -> dict[str, float]:
         """Return the total of each series."""
-        return {self._shown(series): value for series, value in self._values.items()}
+        return {self._series_name(series): value for series, value in self._values.items()}
 
 
 class Gauge(Metric):
@@ -97,7 +103,7 @@ class Gauge(Metric):
 
     def read(self) -> dict[str, float]:
         """Return the value of each series."""
-        return {self._shown(series): value for series, value in self._values.items()}
+        return {self._series_name(series): value for series, value in self._values.items()}
 
 
 class Histogram(Metric):
@@ -119,11 +125,11 @@ class Histogram(Metric):
         """Return count, sum, p50 and p99 of each series."""
         values: dict[str, float] = {}
         for series, buckets in self._counts.items():
-            shown = self._shown(series)
-            values[f"{shown}.count"] = sum(buckets)
-            values[f"{shown}.sum"] = self._sums[series]
-            values[f"{shown}.p50"] = _quantile(buckets, 0.50)
-            values[f"{shown}.p99"] = _quantile(buckets, 0.99)
+            name = self._series_name(series)
+            values[f"{name}.count"] = sum(buckets)
+            values[f"{name}.sum"] = self._sums[series]
+            values[f"{name}.p50"] = _quantile(buckets, 0.50)
+            values[f"{name}.p99"] = _quantile(buckets, 0.99)
         return values
 
 
@@ -135,11 +141,11 @@ def _bucket(seconds: float) -> int:
 
 def _quantile(buckets: list[int], share: float) -> float:
     """Return the upper bound of the bucket that contains the quantile."""
-    wanted = share * sum(buckets)
-    seen = 0
+    target = share * sum(buckets)
+    cumulative = 0
     for index, count in enumerate(buckets):
-        seen += count
-        if seen >= wanted:
+        cumulative += count
+        if cumulative >= target:
             return float(_SMALLEST * 2 ** (index / _BUCKETS_PER_DOUBLING))
     return math.nan
 

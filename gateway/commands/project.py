@@ -45,7 +45,10 @@ def list_projects(json: JsonOption = False) -> None:
             deleted = await DeletedProjects(database).all()
         return [
             *(_row(live.project, live.documents, live.chunks) for live in projects),
-            *(_row(gone.name, deleted_at=gone.deleted_at.isoformat()) for gone in deleted),
+            *(
+                _row(deleted_project.name, deleted_at=deleted_project.deleted_at.isoformat())
+                for deleted_project in deleted
+            ),
         ]
 
     rows = run_client(main)

@@ -63,7 +63,7 @@ class Archive:
         """Archive changes, and each content that they carry or refer to once.
 
         They are stored durably when this returns. Archiving a change again is harmless. A change
-        whose content does not exist is archived nevertheless, and counted as ``lost``.
+        whose content does not exist is archived nevertheless, and counted as ``missing``.
         """
         if not changes:
             return Appended()
