@@ -214,17 +214,13 @@ async def evaluate(
         UsageError: the set is ill-formed, or a document in it was rejected.
         Unavailable: no worker answers, or a server can't be reached.
     """
-    evaluation_set = load(directory)
-    project = await index(
-        evaluation_set, client, project=project, patience=patience, progress=progress
-    )
-    return await score(
-        evaluation_set, client, project, modes=modes, timeout=timeout, progress=progress
-    )
+    dataset = load(directory)
+    project = await index(dataset, client, project=project, patience=patience, progress=progress)
+    return await score(dataset, client, project, modes=modes, timeout=timeout, progress=progress)
 
 
 async def index(
-    evaluation_set: EvaluationSet,
+    dataset: EvaluationSet,
     client: Client,
     *,
     project: str | None = None,
@@ -237,8 +233,8 @@ async def index(
         UsageError: a document was rejected.
         Unavailable: no worker answers, or a server can't be reached.
     """
-    project = project or _project_name(evaluation_set)
-    receipts = await _publish(evaluation_set, client, project)
+    project = project or _project_name(dataset)
+    receipts = await _publish(dataset, client, project)
     done = 0
     async for outcome in client.outcomes(receipts, patience, vectors=True):
         if isinstance(outcome, DocumentRejected):
@@ -252,7 +248,7 @@ async def index(
 
 
 async def score(
-    evaluation_set: EvaluationSet,
+    dataset: EvaluationSet,
     client: Client,
     project: str,
     *,
@@ -272,22 +268,21 @@ async def score(
         )
         return [result.citation.uri for result in answer.results]
 
-    return {mode: await _score(evaluation_set, ask, mode, progress) for mode in modes}
+    return {mode: await _score(dataset, ask, mode, progress) for mode in modes}
 
 
-def _project_name(evaluation_set: EvaluationSet) -> str:
+def _project_name(dataset: EvaluationSet) -> str:
     """Name a project by its corpus, so that no document of an older corpus is ever in an answer."""
     letters = (
-        letter if letter.isalnum() and letter.isascii() else "-"
-        for letter in evaluation_set.name.lower()
+        letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.name.lower()
     )
     slug = "".join(letters)
-    checksum = zlib.crc32(repr(evaluation_set.documents).encode())
+    checksum = zlib.crc32(repr(dataset.documents).encode())
     return f"eval-{slug[:45]}-{checksum:08x}"
 
 
-async def _publish(evaluation_set: EvaluationSet, client: Client, project: str) -> list[Receipt]:
-    remaining = iter(evaluation_set.documents)
+async def _publish(dataset: EvaluationSet, client: Client, project: str) -> list[Receipt]:
+    remaining = iter(dataset.documents)
     receipts: list[Receipt] = []
     while batch := list(islice(remaining, _BATCH)):
         changes = [_change(project, *document) for document in batch]
@@ -306,16 +301,16 @@ def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:
 
 
 async def _score(
-    evaluation_set: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
+    dataset: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
 ) -> dict[str, float]:
     rankings: dict[str, list[str]] = {}
     latencies_ms = []
-    for text in islice(evaluation_set.queries.values(), _WARM_UP_QUERIES):
+    for text in islice(dataset.queries.values(), _WARM_UP_QUERIES):
         await ask(text, mode)
-    for query, text in evaluation_set.queries.items():
+    for query, text in dataset.queries.items():
         begin = perf_counter()
         uris = await ask(text, mode)
         latencies_ms.append((perf_counter() - begin) * 1000)
         rankings[query] = list(dict.fromkeys(uris))
-        progress(mode, len(rankings), len(evaluation_set.queries))
-    return summarise(rankings, evaluation_set.grades, latencies_ms)
+        progress(mode, len(rankings), len(dataset.queries))
+    return summarise(rankings, dataset.grades, latencies_ms)

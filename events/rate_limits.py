@@ -48,7 +48,7 @@ class RateLimiter:
         self._names = names
         self._limits = limits or RateLimits()
         self._acquire = AcquireRequest(redis)
-        self._block_requests = HoldBack(redis)
+        self._block = HoldBack(redis)
 
     def tokens_per_minute(self, provider: str) -> int:
         """Return the limit of tokens per minute; 0 means none."""
@@ -79,9 +79,7 @@ class RateLimiter:
             Unavailable: Redis can't be reached.
         """
         with redis_errors():
-            await self._block_requests(
-                self._names.rate_limit(provider, "held"), min(wait, LONGEST_HOLD)
-            )
+            await self._block(self._names.rate_limit(provider, "held"), min(wait, LONGEST_HOLD))
 
 
 async def read_held(redis: Redis, names: Names, providers: Sequence[str]) -> dict[str, float]:

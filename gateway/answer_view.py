@@ -134,9 +134,7 @@ def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
             f"{answer.coverage:.0%} of the chunks searched have vectors; "
             "the others are found by keyword only"
         )
-    failed = [
-        retriever for retriever in answer.degraded if retriever != "vector" or answer.coverage == 1
-    ]
+    failed = [name for name in answer.degraded if name != "vector" or answer.coverage == 1]
     if failed:
         yield f"degraded: could not search {', '.join(failed)}"
     if answer.stale:

@@ -15,7 +15,7 @@ from gateway.clients import open_client
 from gateway.output import print_json, printable
 from gateway.servers import require_database, stack
 from gateway.session import run_client
-from processors.purge.deletes import publish_deletes, wait_until_deleted
+from processors.purge.deletes import await_deletes, publish_deletes
 from processors.purge.documents import OUT_OF_REACH, Purge, PurgeReport
 from processors.wiring.servers import open_servers
 from runtime.errors import UsageError
@@ -39,7 +39,7 @@ async def delete_documents(
     receipts = await publish_deletes(client, project, agent, uris)
     if patience is None:
         return
-    _, superseded = await wait_until_deleted(client, list(receipts.values()), patience)
+    _, superseded = await await_deletes(client, list(receipts.values()), patience)
     if superseded:
         raise UsageError(
             f"{superseded} documents changed in the meantime and were not deleted; "

@@ -106,21 +106,13 @@ def generations_table(generations: Sequence[ListedGeneration]) -> Table:
         # long names are wrapped, so that they stay readable
         table.add_column(column, overflow="fold", no_wrap=column in _SHORT)
     for row in generations:
-        generation = row.generation
-        models = [
-            generation.recipe.model,
-            *(f"{k}: {m}" for k, m in generation.recipe.models.items()),
-        ]
+        generation, recipe = row.generation, row.generation.recipe
+        models = [recipe.model, *(f"{k}: {m}" for k, m in recipe.models.items())]
         when = f"{(generation.switched_at or generation.created_at).astimezone(UTC):%m-%d %H:%M}"
         sizes = f"{row.documents:,}", f"{row.chunks:,}"
-        cells = (
-            row.project,
-            str(generation.id),
-            generation.state,
-            ", ".join(models),
-            generation.recipe.chunking,
-        )
-        table.add_row(*(Text(printable(cell)) for cell in (*cells, *sizes, when)))
+        identity = row.project, str(generation.id), generation.state
+        cells = (*identity, ", ".join(models), recipe.chunking, *sizes, when)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 

@@ -22,16 +22,7 @@ from runtime.terminal import printable
 __all__ = ["configure_logs", "without_secrets"]
 
 # limited to warnings: their info lines repeat our own
-_VERBOSE_LOGGERS = (
-    "aiokafka",
-    "alembic",
-    "asyncio",
-    "faust",
-    "httpcore",
-    "httpx",
-    "LiteLLM",
-    "mode",
-)
+_VERBOSE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
 # logs a traceback for each connection that an outage breaks; the callers log the error in one line
 _TRACEBACK_LOGGER = "asyncpg.pool"
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
@@ -77,7 +68,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for name in _VERBOSE_LOGGERS:
+    for name in _VERBOSE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.getLogger(_TRACEBACK_LOGGER).setLevel(logging.ERROR)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "ARCHIVE_FAILURES",
@@ -50,18 +50,12 @@ class Metric:
         self.description = description
         self.labels = labels
 
-    def _series(
-        self, existing: Mapping[_LabelValues, object], labels: dict[str, str]
-    ) -> _LabelValues:
+    def _series(self, values: Mapping[_LabelValues, Any], labels: dict[str, str]) -> _LabelValues:
         """Raise ValueError unless exactly the declared labels are given."""
         if labels.keys() != set(self.labels):
             raise ValueError(f"{self.name} has the labels {self.labels}, not {tuple(labels)}")
-        values = tuple(labels[label] for label in self.labels)
-        return (
-            values
-            if values in existing or len(existing) < _MAX_SERIES
-            else ("other",) * len(values)
-        )
+        series = tuple(labels[label] for label in self.labels)
+        return series if series in values or len(values) < _MAX_SERIES else ("other",) * len(series)
 
     def _series_name(self, values: _LabelValues) -> str:
         """Format a series as ``name{label=value}``, as snapshots show it."""
@@ -161,9 +155,7 @@ def _declare(metric: M) -> M:
 
 DOCUMENTS = _declare(Counter("documents", "Handled changes.", "outcome"))
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
-FRESHNESS_SECONDS = _declare(
-    Histogram("freshness_seconds", "Time from publish until searchable by keyword.")
-)
+FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "Time until searchable by keyword."))
 QUERIES = _declare(Counter("queries", "Replies to queries, by type.", "outcome"))
 CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes written to the archive."))
 CHANGES_NOT_ARCHIVED = _declare(
@@ -190,9 +182,7 @@ MODEL_WAIT_SECONDS = _declare(
     Histogram("model_wait_seconds", "Time spent waiting for the rate limiter.", "provider")
 )
 LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Lag of the event loop."))
-MEMORY_BYTES = _declare(
-    Gauge("memory_bytes", "Resident memory of the worker, without its parsers.")
-)
+MEMORY_BYTES = _declare(Gauge("memory_bytes", "Resident memory of the worker itself."))
 
 
 def snapshot() -> dict[str, float]:

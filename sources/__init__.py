@@ -5,14 +5,14 @@ from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
 from sources.sync import Sync
-from sources.types import Change, ChangeReason, IndexedDocument, Listing, Report, Skip, Source
+from sources.types import Change, IndexedDocument, Listing, Reason, Report, Skip, Source
 
 __all__ = [
     "Basis",
     "Change",
-    "ChangeReason",
     "IndexedDocument",
     "Listing",
+    "Reason",
     "Report",
     "Skip",
     "Source",

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from sources.state import DELETED_STATE, State, index_state_of
-from sources.types import ChangeKind, ChangeReason, IndexedDocument
+from sources.state import DELETED, State, state_of
+from sources.types import ChangeKind, IndexedDocument, Reason
 
 __all__ = ["Basis", "Step", "match_renames"]
 
@@ -22,7 +22,7 @@ class Step:
 
     change: ChangeKind
     uri: str
-    reason: ChangeReason | None
+    reason: Reason | None
     fingerprint: str = ""
     old_uri: str | None = None
 
@@ -63,47 +63,47 @@ class Basis:
     ) -> Basis:
         """Build the basis from the current content of the index."""
         expected = {
-            uri: index_state_of(text, in_collections) if in_collections else text
+            uri: state_of(text, in_collections) if in_collections else text
             for uri, (text, in_collections) in indexed.items()
         }
-        for uri, (_, index_state) in state.pending.items():
-            if index_state == DELETED_STATE:
+        for uri, (_, target) in state.pending.items():
+            if target == DELETED:
                 expected.pop(uri, None)
             else:
-                expected[uri] = index_state
+                expected[uri] = target
         return cls(state, expected, collections, lost_uris, full)
 
-    def index_state(self, mark: str) -> str:
+    def target(self, mark: str) -> str:
         """Index state to reach for a document whose text has this hash."""
-        return index_state_of(mark, self.collections) if self.collections else mark
+        return state_of(mark, self.collections) if self.collections else mark
 
-    def refusal(self, uri: str, index_state: str) -> str | None:
+    def refusal(self, uri: str, target: str) -> str | None:
         """Reason why the same change was rejected before; None if it was not or is retried."""
         before, rejection = self.state.rejected.get(uri, (None, ""))
-        if self.full or before != index_state or uri in self.state.doubtful:
+        if self.full or before != target or uri in self.state.doubtful:
             return None
         return rejection
 
-    def reason_to_publish(self, uri: str, mark: str) -> ChangeReason | None:
+    def reason_to_publish(self, uri: str, mark: str) -> Reason | None:
         """Reason to publish a document; None if it is up to date."""
         if self.full:
-            return ChangeReason.FULL
+            return Reason.FULL
         if uri in self.state.doubtful:
-            return ChangeReason.INTERRUPTED
+            return Reason.INTERRUPTED
         expected = self.expected.get(uri)
-        if expected == self.index_state(mark):
+        if expected == self.target(mark):
             return None
         if uri in self.lost_uris or self._was_read(uri, mark, expected):
-            return ChangeReason.LOST
+            return Reason.LOST
         if expected is None:
-            return ChangeReason.NEW
-        return ChangeReason.COLLECTIONS if _hash_of(expected) == mark else ChangeReason.CHANGED
+            return Reason.NEW
+        return Reason.COLLECTIONS if _hash_of(expected) == mark else Reason.CHANGED
 
-    def reason_to_delete(self, uri: str) -> ChangeReason | None:
+    def reason_to_delete(self, uri: str) -> Reason | None:
         """Reason to delete a uri that the source does not have; None if it need not be deleted."""
         if uri in self.expected:
-            return ChangeReason.DELETED
-        return ChangeReason.INTERRUPTED if uri in self.state.doubtful else None
+            return Reason.DELETED
+        return Reason.INTERRUPTED if uri in self.state.doubtful else None
 
     def _was_read(self, uri: str, mark: str, expected: str | None) -> bool:
         """True if an earlier sync read this text, but the index does not hold it."""
@@ -113,8 +113,8 @@ class Basis:
         return expected is None or _hash_of(expected) != mark
 
 
-def _hash_of(index_state: str) -> str:
-    return index_state.partition("\n")[0]
+def _hash_of(target: str) -> str:
+    return target.partition("\n")[0]
 
 
 def match_renames(
@@ -128,8 +128,8 @@ def match_renames(
         similar: old uri by new uri, for files that were moved and edited.
     """
     by_hash: defaultdict[str, list[str]] = defaultdict(list)
-    for uri, index_state in sorted(removed.items(), reverse=True):
-        by_hash[_hash_of(index_state)].append(uri)
+    for uri, target in sorted(removed.items(), reverse=True):
+        by_hash[_hash_of(target)].append(uri)
     renames = {
         uri: by_hash[mark].pop()
         for uri, mark in sorted(added.items())

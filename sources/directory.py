@@ -57,9 +57,7 @@ class DirectorySource:
         skipped: dict[str, Skip] = {}
         included: set[str] = set()
         for path, entry, rules in _walk(self._root, self._choice):
-            fingerprint = (
-                entry if isinstance(entry, Skip) else self._fingerprint(entry, path, max_bytes)
-            )
+            fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, max_bytes)
             if isinstance(fingerprint, Skip):
                 skipped[to_shown(path)] = fingerprint
                 continue
@@ -92,7 +90,7 @@ class DirectorySource:
 
         yield read
 
-    def _fingerprint(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
+    def _read(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
         """Fingerprint of a file, or the reason to skip it."""
         try:
             status = entry.stat(follow_symlinks=False)

@@ -102,7 +102,7 @@ class GitSource:
             UsageError: there is no commit yet, or the repository can't be read.
         """
         commit = self._head()
-        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._path_options()))
+        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._paths()))
 
     def list(self, max_bytes: int) -> Listing:
         """List everything at HEAD, with blob ids as fingerprints.
@@ -138,7 +138,7 @@ class GitSource:
             return 0
         rules = self._rules(listing.commit)
         try:
-            return count_uncommitted(self._root, listing, rules, *self._path_options())
+            return count_uncommitted(self._root, listing, rules, *self._paths())
         except GitFailed:
             return 0
 
@@ -149,7 +149,7 @@ class GitSource:
         options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
         try:
             output = run_git(
-                self._root, "diff-tree", *options, commit, listing.commit, *self._path_options()
+                self._root, "diff-tree", *options, commit, listing.commit, *self._paths()
             )
         except GitFailed:
             return {}
@@ -174,9 +174,7 @@ class GitSource:
         return output.decode().strip()
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
-        output = self._git(
-            "ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._path_options()
-        )
+        output = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._paths())
         for line in output.split(b"\0")[:-1]:
             attributes, _, path = line.partition(b"\t")
             mode, _, blob, size_bytes = attributes.split()
@@ -203,7 +201,7 @@ class GitSource:
         except GitFailed:
             return None
 
-    def _path_options(self) -> tuple[str, ...]:
+    def _paths(self) -> tuple[str, ...]:
         return ("--", self._prefix) if self._prefix else ()
 
     def _git(self, *arguments: str) -> bytes:

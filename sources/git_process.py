@@ -41,7 +41,7 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
 }
-_REMOVED_VARIABLES = frozenset(
+_REMOVED = frozenset(
     {
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -178,6 +178,4 @@ def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {
-        key: value for key, value in os.environ.items() if key not in _REMOVED_VARIABLES
-    } | _ENVIRONMENT
+    return {key: value for key, value in os.environ.items() if key not in _REMOVED} | _ENVIRONMENT

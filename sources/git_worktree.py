@@ -39,10 +39,8 @@ class WorkTreeSource(GitSource):
         """
         commit = self._head()
         with self._git_errors():
-            modes = {
-                file.path: file.mode for file in tracked_files(self._root, *self._path_options())
-            }
-            modes |= dict.fromkeys(untracked_files(self._root, *self._path_options()), b"")
+            modes = {file.path: file.mode for file in tracked_files(self._root, *self._paths())}
+            modes |= dict.fromkeys(untracked_files(self._root, *self._paths()), b"")
             at = committed_at(self._root, commit)
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}

@@ -12,31 +12,22 @@ from typing import Any, Self
 
 from sources.types import Skip
 
-__all__ = [
-    "DELETED_STATE",
-    "Pending",
-    "ReadResult",
-    "State",
-    "index_state_of",
-    "mark_of",
-    "pending_of",
-    "skip_of",
-]
+__all__ = ["DELETED", "ReadFile", "State", "mark_of", "pending_of", "skip_of", "state_of"]
 
-DELETED_STATE = ""
+DELETED = ""
 """Index state of a deleted document."""
 
 _VERSION = 3
 _SKIPPED = "!"
 
-ReadResult = tuple[str, str]
+ReadFile = tuple[str, str]
 """Fingerprint of a file, and the mark of its content: SHA-256 of its text, or `mark_of`."""
 
 Pending = tuple[str, str]
 """Token of a published change, and the index state that it leads to."""
 
 
-def index_state_of(content_hash: str, collections: Iterable[str] = ()) -> str:
+def state_of(content_hash: str, collections: Iterable[str] = ()) -> str:
     """State of a document in the index, as one string to compare."""
     return "\n".join([content_hash, *sorted(set(collections))])
 
@@ -71,7 +62,7 @@ class State:
         rules: digest of the rules that decided which files are documents.
     """
 
-    files: dict[str, ReadResult] = field(default_factory=dict)
+    files: dict[str, ReadFile] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
     doubtful: frozenset[str] = frozenset()
@@ -91,11 +82,11 @@ class State:
         """
         uris_of = Counter(token for token, _ in self.pending.values())
         lost_uris = set[str]()
-        for uri, (token, index_state) in list(self.pending.items()):
+        for uri, (token, target) in list(self.pending.items()):
             if token in rejected:
                 # after a rejected rename, the old uri still has to be deleted by another change
-                if index_state != DELETED_STATE or uris_of[token] == 1:
-                    self.rejected[uri] = index_state, rejected[token]
+                if target != DELETED or uris_of[token] == 1:
+                    self.rejected[uri] = target, rejected[token]
             elif token not in applied:
                 if token in present:
                     continue

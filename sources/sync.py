@@ -10,8 +10,8 @@ from operator import attrgetter
 from events.models import content_hash
 from sources.comparison import Basis, Step, match_renames
 from sources.inspection import rules_digest, to_document
-from sources.state import DELETED_STATE, ReadResult, State, mark_of, skip_of
-from sources.types import Change, ChangeReason, Content, Listing, Read, Report, Skip, Source
+from sources.state import DELETED, ReadFile, State, mark_of, skip_of
+from sources.types import Change, Content, Listing, Read, Reason, Report, Skip, Source
 
 __all__ = ["Sync"]
 
@@ -71,10 +71,10 @@ class Sync:
 
     def published(self, change: Change, token: str) -> None:
         """Record the token of a change until its outcome is known."""
-        self._pending[change.uri] = token, change.index_state
+        self._pending[change.uri] = token, change.target
         self._rejected.pop(change.uri, None)
         if change.old_uri is not None:
-            self._pending[change.old_uri] = token, DELETED_STATE
+            self._pending[change.old_uri] = token, DELETED
             self._rejected.pop(change.old_uri, None)
 
     def settled(self, uri: str, token: str) -> None:
@@ -105,11 +105,11 @@ class Sync:
             for step in self.steps:
                 self.position += 1
                 if step.change == "delete":
-                    yield self._delete(step.uri, step.reason or ChangeReason.DELETED)
+                    yield self._delete(step.uri, step.reason or Reason.DELETED)
                 else:
                     yield from self._read(step, read)
 
-    def _cached_results(self) -> dict[str, ReadResult]:
+    def _cached_results(self) -> dict[str, ReadFile]:
         """Results of earlier syncs for files that have not changed, if the rules are the same."""
         state = self._basis.state
         if self._basis.full or state.rules != self._rules:
@@ -123,14 +123,14 @@ class Sync:
 
     def _plan(self, *, read_all: bool) -> list[Step]:
         files, expected = self._listing.files, self._basis.expected
-        removed = {uri: index_state for uri, index_state in expected.items() if uri not in files}
-        self._find_marks(removed, read_all=read_all)
+        missing = {uri: target for uri, target in expected.items() if uri not in files}
+        self._find_marks(missing, read_all=read_all)
         added = {uri: self._mark(uri) for uri in files if uri not in expected}
-        renames = self._renames(removed, added)
+        renames = self._renames(missing, added)
         moved = set(renames.values())
         return [
             *(
-                Step("rename", uri, ChangeReason.RENAMED, files[uri], old_uri)
+                Step("rename", uri, Reason.RENAMED, files[uri], old_uri)
                 for uri, old_uri in sorted(renames.items())
             ),
             *self._upserts(renames),
@@ -138,9 +138,9 @@ class Sync:
         ]
 
     def _renames(
-        self, removed: Mapping[str, str], added: Mapping[str, str | None]
+        self, missing: Mapping[str, str], added: Mapping[str, str | None]
     ) -> dict[str, str]:
-        if not removed or not added or self._basis.full:
+        if not missing or not added or self._basis.full:
             return {}
         state = self._basis.state
         texts = {
@@ -151,7 +151,7 @@ class Sync:
             and (mark is None or skip_of(mark) is None)
         }
         similar = self._source.renames(state.commit, self._listing)
-        return match_renames(removed, texts, similar)
+        return match_renames(missing, texts, similar)
 
     def _upserts(self, renames: Collection[str]) -> list[Step]:
         basis, files, expected = self._basis, self._files, self._basis.expected
@@ -163,33 +163,27 @@ class Sync:
             mark = files[uri][1] if uri in files else None
             if is_plain and mark is not None and expected.get(uri) == mark:
                 self._count(uri)
-            elif uri not in renames and (
-                mark is None or (reason := self._reason_to_publish(uri, mark))
-            ):
+            elif uri not in renames and (mark is None or (reason := self._reason(uri, mark))):
                 steps.append(Step("upsert", uri, None if mark is None else reason, fingerprint))
         return sorted(steps, key=attrgetter("uri"))
 
     def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
         """Delete documents whose file is gone, or is known not to be a document."""
         basis = self._basis
-        rejected_deletes = {
-            uri
-            for uri, (_, index_state) in basis.state.rejected.items()
-            if index_state == DELETED_STATE
-        }
-        uris = basis.expected.keys() | basis.state.doubtful | rejected_deletes
-        removed = uris - self._listing.files.keys()
-        removed |= uris & self.report.skipped_paths.keys()
-        for uri in sorted(removed - set(moved)):
+        refused = {uri for uri, (_, target) in basis.state.rejected.items() if target == DELETED}
+        uris = basis.expected.keys() | basis.state.doubtful | refused
+        missing = uris - self._listing.files.keys()
+        missing |= uris & self.report.skipped_paths.keys()
+        for uri in sorted(missing - set(moved)):
             reason = basis.reason_to_delete(uri)
             if reason is None:
                 continue
-            if (refusal := basis.refusal(uri, DELETED_STATE)) is not None:
+            if (refusal := basis.refusal(uri, DELETED)) is not None:
                 self.report.rejected[uri] = refusal
             else:
                 yield Step("delete", uri, reason)
 
-    def _reason_to_publish(self, uri: str, mark: str) -> ChangeReason | None:
+    def _reason(self, uri: str, mark: str) -> Reason | None:
         """Reason to publish a file with this mark; if None, the file is counted in the report."""
         skip = skip_of(mark)
         if skip is not None:
@@ -200,7 +194,7 @@ class Sync:
             self._rejected.pop(uri, None)
             self._count(uri)
             return None
-        if (refusal := self._basis.refusal(uri, self._basis.index_state(mark))) is not None:
+        if (refusal := self._basis.refusal(uri, self._basis.target(mark))) is not None:
             self.report.rejected[uri] = refusal
             return None
         return reason
@@ -216,14 +210,14 @@ class Sync:
         entry = self._files.get(uri)
         return None if entry is None else entry[1]
 
-    def _find_marks(self, removed: Mapping[str, str], *, read_all: bool) -> None:
+    def _find_marks(self, missing: Mapping[str, str], *, read_all: bool) -> None:
         """Read the texts of new files if others are gone, because they may be renamed files."""
         files, basis = self._listing.files, self._basis
-        if not read_all and (not removed or basis.full):
+        if not read_all and (not missing or basis.full):
             return
         unread = [uri for uri in files if uri not in self._files]
         if not read_all and basis.state.rules == self._rules:
-            old = {entry[0]: entry[1] for uri in removed if (entry := basis.state.files.get(uri))}
+            old = {entry[0]: entry[1] for uri in missing if (entry := basis.state.files.get(uri))}
             self._files |= {
                 uri: (files[uri], old[files[uri]])
                 for uri in unread
@@ -259,7 +253,7 @@ class Sync:
         if isinstance(text, Skip):
             yield from self._skip(step, text)
             return
-        reason = step.reason if step.change == "rename" else self._reason_to_publish(step.uri, mark)
+        reason = step.reason if step.change == "rename" else self._reason(step.uri, mark)
         if reason is not None:
             self.report.published += 1
             yield self._upsert(step, mark, text, reason)
@@ -277,15 +271,15 @@ class Sync:
             if reason is not None:
                 yield self._delete(uri, reason)
 
-    def _delete(self, uri: str, reason: ChangeReason) -> Change:
+    def _delete(self, uri: str, reason: Reason) -> Change:
         self.report.deleted += 1
-        return Change("delete", uri, DELETED_STATE, reason, commit=self._listing.commit)
+        return Change("delete", uri, DELETED, reason, commit=self._listing.commit)
 
-    def _upsert(self, step: Step, mark: str, text: str, reason: ChangeReason) -> Change:
+    def _upsert(self, step: Step, mark: str, text: str, reason: Reason) -> Change:
         return Change(
             change=step.change,
             uri=step.uri,
-            index_state=self._basis.index_state(mark),
+            target=self._basis.target(mark),
             reason=reason,
             old_uri=step.old_uri,
             content=text,

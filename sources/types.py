@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple, Protocol
 __all__ = [
     "Change",
     "ChangeKind",
-    "ChangeReason",
     "Content",
     "IndexedDocument",
     "Listing",
     "Read",
+    "Reason",
     "Report",
     "Skip",
     "Source",
@@ -47,7 +47,7 @@ class Skip(StrEnum):
     HOME = "headrace home"
 
 
-class ChangeReason(StrEnum):
+class Reason(StrEnum):
     """Reason to publish or delete a document."""
 
     NEW = "new"
@@ -159,14 +159,14 @@ class Source(Protocol):
 class Change:
     """Change of one document.
 
-    ``index_state`` is the state of the uri in the index once the change is applied, as
-    ``state.index_state_of`` returns it.
+    ``target`` is the state of the uri in the index once the change is applied, as
+    ``state.state_of`` returns it.
     """
 
     change: ChangeKind
     uri: str
-    index_state: str
-    reason: ChangeReason
+    target: str
+    reason: Reason
     old_uri: str | None = None
     content: str | None = None
     commit: str | None = None

@@ -14,7 +14,7 @@ from events.client.operator_client import OperatorClient
 from gateway.progress import ShowProgress
 from runtime.errors import SourceBusy, SourceLost, Unavailable, UsageError
 from sources import IndexedDocument, Sync
-from sources.state import DELETED_STATE, pending_of
+from sources.state import DELETED, pending_of
 from store.sources import LeasedSource, RegisteredSource, Sources
 from store.store import Store
 
@@ -30,11 +30,11 @@ _POLL_SECONDS = 0.5
 class Lease:
     """Lease of a source that is renewed until it is released."""
 
-    def __init__(self, sources: Sources, leased_source: LeasedSource) -> None:
+    def __init__(self, sources: Sources, leased: LeasedSource) -> None:
         self._sources = sources
         self._lost_error: SourceLost | None = None
         self._ended = False
-        self.leased_source = leased_source
+        self.leased = leased
 
     def check(self) -> None:
         """Raise SourceLost if a renewal has shown that another sync took the source over."""
@@ -43,14 +43,14 @@ class Lease:
 
     async def save(self, state: Mapping[str, Any]) -> None:
         """Replace the saved state; raise SourceLost if another sync has taken the source over."""
-        await self._sources.renew(self.leased_source, LEASE, state)
+        await self._sources.renew(self.leased, LEASE, state)
 
     async def finish(self, state: Mapping[str, Any] | None, commit: str | None) -> None:
         """Save the state and release the lease; raises as ``save``.
 
         If ``state`` is None, the saved state stays as it is.
         """
-        await self._sources.finish(self.leased_source, state, commit)
+        await self._sources.finish(self.leased, state, commit)
         self._ended = True
 
     async def renew_until_lost(self) -> None:
@@ -58,7 +58,7 @@ class Lease:
         while True:
             await asyncio.sleep(LEASE.total_seconds() / 3)
             try:
-                await self._sources.renew(self.leased_source, LEASE)
+                await self._sources.renew(self.leased, LEASE)
             except SourceLost as error:
                 self._lost_error = error
                 return
@@ -69,7 +69,7 @@ class Lease:
         """Release the lease unless it is finished; if that fails, the lease expires by itself."""
         if not self._ended:
             with contextlib.suppress(SourceLost, Unavailable):
-                await self._sources.release(self.leased_source)
+                await self._sources.release(self.leased)
 
 
 @asynccontextmanager
@@ -96,16 +96,15 @@ async def _acquire(
     sources: Sources, source: RegisteredSource, client: OperatorClient, show: ShowProgress
 ) -> LeasedSource:
     now = asyncio.get_running_loop().time
-    began_at, longest_seconds = now(), _LONGEST_WAIT.total_seconds()
+    began_at, longest = now(), _LONGEST_WAIT.total_seconds()
     while True:
         try:
             return await sources.take(source, LEASE, await client.horizon())
         except SourceBusy as error:
-            waited_seconds = now() - began_at
-            if waited_seconds >= longest_seconds:
+            waited = now() - began_at
+            if waited >= longest:
                 raise
-            total = int(longest_seconds) + 1
-            show(f"waiting for {error.holder}", int(waited_seconds), total, unit="s")
+            show(f"waiting for {error.holder}", int(waited), int(longest) + 1, unit="s")
         await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -138,8 +137,8 @@ async def _pending_owners(
     owners: dict[str, RegisteredSource] = {}
     tokens: dict[str, str] = {}
     for other, saved in await store.sources.states_of_others(registered):
-        for uri, (token, index_state) in pending_of(saved).items():
-            if index_state != DELETED_STATE and other.uri_prefix + uri in uris:
+        for uri, (token, target) in pending_of(saved).items():
+            if target != DELETED and other.uri_prefix + uri in uris:
                 owners[other.uri_prefix + uri] = other
                 tokens[other.uri_prefix + uri] = token
     handled = await store.sources.handled(registered.project, tokens.values()) if tokens else {}

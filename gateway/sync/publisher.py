@@ -154,7 +154,7 @@ def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], in
 async def _event(
     change: Change, lease: Lease, client: OperatorClient, collections: tuple[str, ...]
 ) -> DocumentChanged:
-    source = lease.leased_source.source
+    source = lease.leased.source
     content, content_ref = change.content, None
     if content is not None and len(content) > protocol_limits.INLINE_CONTENT_CHARACTERS:
         content_ref = await client.keep_content(source.project, content)
@@ -164,7 +164,7 @@ async def _event(
             source.project,
             collections,
             prefix=source.uri_prefix,
-            origin=lease.leased_source.origin,
+            origin=lease.leased.origin,
             content_ref=content_ref,
         )
     except ValidationError as error:

@@ -120,11 +120,11 @@ class _Job:
 class _Comparison:
     """Content of a source and its differences from the index.
 
-    ``saved_state`` is the state before the sync. ``sync`` is None if the indexed commit is newer.
+    ``saved`` is the state before the sync. ``sync`` is None if the indexed commit is newer.
     """
 
     listing: Listing
-    saved_state: State
+    saved: State
     sync: Sync | None = None
     is_new: bool = False
     uncommitted: int = 0
@@ -167,7 +167,7 @@ async def sync_source(
         comparison = await _compare(job, registered, lease)
         report.commit = comparison.listing.commit
         if comparison.sync is None:
-            report.older_than = lease.leased_source.commit
+            report.older_than = lease.leased.commit
             return report
         report.lane = _lane(comparison, destination)
         if outcomes is not None:
@@ -209,7 +209,7 @@ async def preview_sync(
         report = SyncReport(registered.name, source.location, source.kind)
         async with hold_lease(store.sources, registered, client, show) as lease:
             comparison = await _compare(job, registered, lease, read_all=True)
-            report.older_than = None if comparison.sync else lease.leased_source.commit
+            report.older_than = None if comparison.sync else lease.leased.commit
     report.commit = comparison.listing.commit
     if comparison.sync is None:
         return report, ()
@@ -248,38 +248,35 @@ async def _compare(
     Without a lease the source is not registered, and the index contains nothing of it. Git and
     Postgres work at the same time: each takes half a second for 100,000 files.
     """
-    leased_source = None if lease is None else lease.leased_source
-    state = State() if leased_source is None else State.from_json(leased_source.state)
-    saved_state = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
-    async with _concurrently(_read_index(job, leased_source, state)) as index_read:
+    leased = None if lease is None else lease.leased
+    state = State() if leased is None else State.from_json(leased.state)
+    saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
+    async with _concurrently(_read_index(job, leased, state)) as index_read:
         listing = await asyncio.to_thread(job.source.list, job.max_bytes)
-        if leased_source is not None and leased_source.commit is not None and not job.full:
+        if leased is not None and leased.commit is not None and not job.full:
             is_older = job.source.is_older
-            if await asyncio.to_thread(is_older, listing, leased_source.commit, state.committed_at):
-                return _Comparison(listing, saved_state)
-        async with _concurrently(
-            asyncio.to_thread(job.source.uncommitted, listing)
-        ) as uncommitted_count:
-            lost_uris, indexed = await index_read
-            basis = Basis.of(state, indexed, job.destination.collections, lost_uris, full=job.full)
+            if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
+                return _Comparison(listing, saved)
+        async with _concurrently(asyncio.to_thread(job.source.uncommitted, listing)) as count:
+            lost, indexed = await index_read
+            basis = Basis.of(state, indexed, job.destination.collections, lost, full=job.full)
             sync = await asyncio.to_thread(
                 lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
             )
-            source = registered if leased_source is None else leased_source.source
+            source = registered if leased is None else leased.source
             await check_owners(sync, indexed, source, job.store)
-            return _Comparison(listing, saved_state, sync, not indexed, await uncommitted_count)
+            return _Comparison(listing, saved, sync, not indexed, await count)
 
 
 async def _read_index(
-    job: _Job, leased_source: LeasedSource | None, state: State
+    job: _Job, leased: LeasedSource | None, state: State
 ) -> tuple[frozenset[str], dict[str, IndexedDocument]]:
     """Settle pending changes; return the uris of lost ones, and the documents in the index."""
-    if leased_source is None:
+    if leased is None:
         return frozenset(), {}
-    lost_uris = await _resolve(state, leased_source.source.project, job)
-    source = leased_source.source
-    contents = await job.store.sources.contents(source)
-    return lost_uris, _indexed_documents(contents, source.uri_prefix)
+    lost = await _resolve(state, leased.source.project, job)
+    contents = await job.store.sources.contents(leased.source)
+    return lost, _indexed_documents(contents, leased.source.uri_prefix)
 
 
 @asynccontextmanager
@@ -326,7 +323,7 @@ async def _finish(lease: Lease, comparison: _Comparison) -> None:
         return
     state = comparison.sync.state()
     commit = comparison.listing.commit
-    if not comparison.sync.position and state == comparison.saved_state:
+    if not comparison.sync.position and state == comparison.saved:
         await lease.finish(None, commit)
     else:
         await lease.finish(await asyncio.to_thread(state.to_json), commit)

@@ -90,7 +90,7 @@ class Answering:
         self._default_deadline = default_deadline
         self._limits = limits or Limits()
         self._slots = asyncio.Semaphore(concurrency)
-        self._time_limiter = TimeLimiter()
+        self._limiter = TimeLimiter()
 
     async def run(self, delivery: Delivery[QueryRequested]) -> None:
         """Answer one query, or reply with an error. Exactly one reply per query is recorded.
@@ -115,26 +115,22 @@ class Answering:
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:
         try:
             self._limits.check_question(event)
-            remaining = time_left(event, entry_id, self._default_deadline, datetime.now(UTC))
-            answer = await self._time_limiter.run(
-                self.answer(event.id, event.data, remaining), remaining
-            )
+            left = time_left(event, entry_id, self._default_deadline, datetime.now(UTC))
+            answer = await self._limiter.run(self.answer(event.id, event.data, left), left)
             return QueryAnswered(data=answer)
         except TimeoutError:
             detail = "no answer before the deadline: ask again with more time or fewer results"
-            return _failure_reply(
-                event, Problem(type="DeadlineExceeded", detail=detail, retryable=True)
-            )
+            return _failure(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
         except WorkerEnding:
             raise
         except HeadraceError as error:
             retryable = isinstance(error, Retryable)
             problem = Problem(type=error.code, detail=str(error)[:4000], retryable=retryable)
-            return _failure_reply(event, problem)
+            return _failure(event, problem)
         except Exception:
             log.exception("query.crashed", query_id=event.id)
             detail = "internal error of Headrace: the worker's log has the details"
-            return _failure_reply(event, Problem(type="InternalError", detail=detail))
+            return _failure(event, Problem(type="InternalError", detail=detail))
 
     async def answer(
         self,
@@ -181,9 +177,9 @@ class Answering:
     ) -> tuple[QueryAnswer, bool]:
         """Return an answer, and False if rows may have been dropped while it was made."""
         query, stopwatch = question.query, question.stopwatch
-        vectors, failed_retrievers = await self._embed(question, generation)
+        vectors, failed = await self._embed(question, generation)
         stopwatch.lap("embed")
-        candidates = await self._candidates(query, generation, vectors, failed_retrievers)
+        candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
         ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
         stopwatch.lap("fuse")
@@ -216,20 +212,12 @@ class Answering:
         )
         for error in errors:
             log.warning("query.not_embedded", generation=generation.id, error=str(error))
-        if (
-            errors
-            and not vectors
-            and (query.mode == "vector" or not _can_use_keywords_alone(errors))
-        ):
+        if errors and not vectors and (query.mode == "vector" or not _can_degrade(errors)):
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
     async def _candidates(
-        self,
-        query: Query,
-        generation: Generation,
-        vectors: Vectors,
-        failed_retrievers: tuple[str, ...],
+        self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
     ) -> Candidates:
         request = SearchRequest(
             project=query.project,
@@ -240,16 +228,14 @@ class Answering:
             candidates=max(CANDIDATES, query.limit),
         )
         candidates = await self._search.candidates(generation, request)
-        return replace(
-            candidates, degraded=tuple(dict.fromkeys(failed_retrievers + candidates.degraded))
-        )
+        return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))
 
 
-def _can_use_keywords_alone(errors: list[HeadraceError]) -> bool:
+def _can_degrade(errors: list[HeadraceError]) -> bool:
     """Return whether keyword search may answer alone; a refused question is the asker's to fix."""
     return not any(isinstance(error, Poison) for error in errors)
 
 
-def _failure_reply(event: QueryRequested, problem: Problem) -> QueryFailed:
+def _failure(event: QueryRequested, problem: Problem) -> QueryFailed:
     data = QueryFailedData(query_id=event.id, project=event.data.project, problem=problem)
     return QueryFailed(data=data)

@@ -135,7 +135,7 @@ class Embedders:
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
         self._rate_limiter = rate_limiter
-        self._embedders: dict[str, Embedder] = {}
+        self._loaded: dict[str, Embedder] = {}
         self._load_tasks = SharedTasks(self._load)
         self._start_tasks = SharedTasks(self._start)
 
@@ -181,7 +181,7 @@ class Embedders:
     def circuits(self) -> list[CircuitStatus]:
         """State of the circuit of each remote model that was loaded."""
         return [
-            embedder.circuit.status for embedder in self._embedders.values() if _is_remote(embedder)
+            embedder.circuit.status for embedder in self._loaded.values() if _is_remote(embedder)
         ]
 
     async def available(self) -> None:
@@ -189,12 +189,12 @@ class Embedders:
 
         It waits for half a minute at most: there may be work for a model that was not loaded yet.
         """
-        remote = [embedder for embedder in self._embedders.values() if _is_remote(embedder)]
-        if not remote or len(remote) < len(self._embedders):
+        remote = [embedder for embedder in self._loaded.values() if _is_remote(embedder)]
+        if not remote or len(remote) < len(self._loaded):
             return
         if all(embedder.circuit.is_open for embedder in remote):
             closings = [embedder.circuit.wait_until_closed() for embedder in remote]
-            await _wait_for_first(closings, _LONGEST_WAIT.total_seconds())
+            await _wait_for(closings, _LONGEST_WAIT.total_seconds())
 
     async def close(self) -> None:
         """Release every model, even if one of them fails to close."""
@@ -214,7 +214,7 @@ class Embedders:
         embedder = await asyncio.to_thread(create_embedder, model, options, self._rate_limiter)
         if isinstance(embedder, LiteLLMEmbedder):
             await embedder.load()
-        self._embedders[model] = embedder
+        self._loaded[model] = embedder
         return embedder
 
     async def _options_of(self, model: str) -> ModelOptions:
@@ -233,9 +233,7 @@ def _is_remote(embedder: Embedder) -> TypeGuard[LiteLLMEmbedder]:
     return isinstance(embedder, LiteLLMEmbedder)
 
 
-async def _wait_for_first(
-    waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float
-) -> None:
+async def _wait_for(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float) -> None:
     """Wait until one of ``waits`` is done, or the timeout has passed."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:

@@ -17,7 +17,7 @@ from events.names import ARCHIVER, Lane, Names
 from events.streams.groups import reached, read_watermark
 from runtime.errors import Unavailable, UsageError
 
-__all__ = ["publish_deletes", "wait_until_archived", "wait_until_deleted"]
+__all__ = ["await_archived", "await_deletes", "publish_deletes"]
 
 _BATCH = 256
 _LIVE_CHANGES = 100
@@ -47,7 +47,7 @@ async def publish_deletes(
     return receipts
 
 
-async def wait_until_deleted(
+async def await_deletes(
     client: Client, receipts: Collection[Receipt], patience: timedelta
 ) -> tuple[int, int]:
     """Wait for the outcome of each delete.
@@ -69,7 +69,7 @@ async def wait_until_deleted(
     return chunks, superseded
 
 
-async def wait_until_archived(
+async def await_archived(
     redis: Redis, names: Names, receipts: Collection[Receipt], patience: timedelta
 ) -> None:
     """Wait until all changes up to the given ones are indexed and archived.
@@ -79,13 +79,8 @@ async def wait_until_archived(
     """
     deadline = monotonic() + patience.total_seconds()
     while True:
-        watermarks = [
-            await read_watermark(redis, names),
-            await read_watermark(redis, names, ARCHIVER),
-        ]
-        if all(
-            reached(watermark, receipt.token) for watermark in watermarks for receipt in receipts
-        ):
+        marks = [await read_watermark(redis, names), await read_watermark(redis, names, ARCHIVER)]
+        if all(reached(mark, receipt.token) for mark in marks for receipt in receipts):
             return
         if monotonic() > deadline:
             raise Unavailable(

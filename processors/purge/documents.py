@@ -17,7 +17,7 @@ from events.client.publisher import Receipt
 from events.positions import DocumentKey, LogPosition
 from events.server.persistence import rewrite_files
 from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights
-from processors.purge.deletes import publish_deletes, wait_until_archived, wait_until_deleted
+from processors.purge.deletes import await_archived, await_deletes, publish_deletes
 from processors.wiring.servers import Servers
 from runtime.errors import Unavailable, UsageError
 from store.archive.compaction.redaction import Purged
@@ -58,12 +58,10 @@ async def purge_documents(
     await require_rights(servers.redis, servers.names)
     async with replay_lock(servers.database, project, project_id):
         receipts = await publish_deletes(client, project, agent, uris)
-        chunks, superseded = await wait_until_deleted(
-            client, list(receipts.values()), purge.patience
-        )
+        chunks, superseded = await await_deletes(client, list(receipts.values()), purge.patience)
         if superseded:
             raise UsageError(f"{superseded} documents were changed during the purge: run it again")
-        await wait_until_archived(servers.redis, servers.names, receipts.values(), purge.patience)
+        await await_archived(servers.redis, servers.names, receipts.values(), purge.patience)
         report = PurgeReport(project, len(uris))
         work = _DocumentPurge(purge, project_id, agent, receipts, report)
         await work.run(chunks)

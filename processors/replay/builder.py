@@ -62,10 +62,8 @@ class Builder:
             OperatorError: a model has no key any more, for example.
         """
         await self._build([last for last in missing if not last.deleted], progress)
-        deletes = [
-            last for last in missing if last.deleted and last.log_position not in self.refused
-        ]
-        await self._build(deletes, progress)
+        accepted = (last for last in missing if last.log_position not in self.refused)
+        await self._build([last for last in accepted if last.deleted], progress)
 
     async def embed(self, progress: Progress) -> None:
         """Make the vectors that the generation lacks, with the stage that workers use.

@@ -55,12 +55,12 @@ class CatchUp:
         for _ in range(MOST_ROUNDS):
             failpoint("replay.catching_up")
             moment = await self.document_positions.moment(self.live.project_id)
-            outdated = await self.document_positions.newer(self.live, self.builder.generation)
-            if outdated:
-                await self._build(outdated, progress)
+            behind = await self.document_positions.newer(self.live, self.builder.generation)
+            if behind:
+                await self._build(behind, progress)
             await self.builder.embed(progress)
             self.compared_at = moment
-            if len(outdated) <= FEW_DOCUMENTS:
+            if len(behind) <= FEW_DOCUMENTS:
                 return
 
     async def finish(self) -> bool:
@@ -72,27 +72,25 @@ class CatchUp:
         Raises:
             NotSwitched, Unavailable: see ``approach``.
         """
-        outdated = await self._outdated()
-        if len(outdated) > FEW_DOCUMENTS:
+        behind = await self._behind()
+        if len(behind) > FEW_DOCUMENTS:
             return False
-        if outdated:
-            await self._build(outdated, lambda _done, _total: None)
-            self._require(not await self._outdated(), "it could not be caught up: try again")
+        if behind:
+            await self._build(behind, lambda _done, _total: None)
+            self._require(not await self._behind(), "it could not be caught up: try again")
         return True
 
-    async def _outdated(self) -> list[DocumentPosition]:
+    async def _behind(self) -> list[DocumentPosition]:
         return await self.document_positions.newer(
             self.live, self.builder.generation, self.compared_at
         )
 
-    async def _build(self, outdated: Sequence[DocumentPosition], progress: Progress) -> None:
-        changes = await self._find_changes(outdated)
-        missing = [
-            stored_position for stored_position in outdated if stored_position.key not in changes
-        ]
+    async def _build(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
+        changes = await self._find(behind)
+        missing = [position for position in behind if position.key not in changes]
         if missing:
             raise self._missing_error("the log lacks the last change", missing)
-        needed = [changes[stored_position.key] for stored_position in outdated]
+        needed = [changes[stored_position.key] for stored_position in behind]
         await self.builder.build(needed, progress)
         refused = [change for change in needed if change.log_position in self.builder.refused]
         if refused:
@@ -105,28 +103,26 @@ class CatchUp:
                 self.builder.generation.id,
             )
 
-    async def _find_changes(
-        self, outdated: Sequence[DocumentPosition]
-    ) -> dict[DocumentKey, LastChange]:
+    async def _find(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
         later change that no worker has applied yet may still be rejected: it is used only if the
         log lacks the exact one.
         """
-        exact = Fold(only={stored_position.log_position for stored_position in outdated})
-        for stored_position in outdated:
+        exact = Fold(only={stored_position.log_position for stored_position in behind})
+        for stored_position in behind:
             last = self.fold.last.get(stored_position.key)
             if last is not None and last.log_position == stored_position.log_position:
                 exact.last[stored_position.key] = last
-        first = min(stored_position.position for stored_position in outdated)
-        if not all(stored_position.key in exact.last for stored_position in outdated):
+        first = min(stored_position.position for stored_position in behind)
+        if not all(stored_position.key in exact.last for stored_position in behind):
             await self.log.read_new(exact, first)
-        if not all(stored_position.key in exact.last for stored_position in outdated):
+        if not all(stored_position.key in exact.last for stored_position in behind):
             await self.log.read_archive(exact, first - 1)
         later = {
             stored_position.key: last
-            for stored_position in outdated
+            for stored_position in behind
             if (last := self.fold.last.get(stored_position.key)) is not None
             and last.rank > stored_position.rank
         }

@@ -68,22 +68,18 @@ def _inspect(storage: Files, file: IndexedFile) -> DamagedSegment | None:
     data = storage.read(file.path)
     if hashlib.sha256(data).digest() == file.sha256:
         return None
-    bad_blocks: list[tuple[int, BadBlock]] = []
-    readable = 0
+    bad: list[tuple[int, BadBlock]] = []
+    intact = 0
     for number, block in enumerate(blocks(data)):
         try:
             lines = raw_lines(data, block)
         except BadBlock as error:
-            bad_blocks.append((number, error))
+            bad.append((number, error))
         else:
-            readable += len(lines) if file.kind == "events" else 1
-    reason = (
-        str(bad_blocks[0][1])
-        if bad_blocks
-        else "its checksum differs from the one that was written"
-    )
-    numbers = [number for number, _ in bad_blocks]
-    return DamagedSegment(storage.full(file.path), reason, numbers, max(file.entries - readable, 0))
+            intact += len(lines) if file.kind == "events" else 1
+    reason = str(bad[0][1]) if bad else "its checksum differs from the one that was written"
+    numbers = [number for number, _ in bad]
+    return DamagedSegment(storage.full(file.path), reason, numbers, max(file.entries - intact, 0))
 
 
 async def _lost_contents(index: Index, storage: Files, project_id: int) -> list[str]:

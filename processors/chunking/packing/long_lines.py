@@ -94,31 +94,26 @@ class _Cutter:
 
     def __init__(self, atoms: Sequence[Atom], limit_tokens: int, count: CountTokens) -> None:
         self._pending = [*reversed(atoms)]
-        self._remaining_cost = sum(cost for _, cost in atoms)
+        self._cost = sum(cost for _, cost in atoms)
         self._limit = limit_tokens
         self._count = count
 
     def parts(self) -> Iterator[str]:
         """Yield the parts in order."""
-        while self._remaining_cost > self._limit and len(self._pending) > 1:
+        while self._cost > self._limit and len(self._pending) > 1:
             yield self._part(self._parts_left())
         yield "".join(text for text, _ in reversed(self._pending))
 
     def _parts_left(self) -> int:
-        fewest = ceil(self._remaining_cost / self._limit)
-        return (
-            fewest if fewest <= _FEW_PARTS else ceil(self._remaining_cost / (self._limit * _FILLED))
-        )
+        fewest = ceil(self._cost / self._limit)
+        return fewest if fewest <= _FEW_PARTS else ceil(self._cost / (self._limit * _FILLED))
 
     def _part(self, parts: int) -> str:
         """Take the first of ``parts``: it ends at the sentence end nearest to its equal share.
 
         If the rest would not fit into the other parts after any sentence end, it ends at a word.
         """
-        share, least = (
-            self._remaining_cost / parts,
-            self._remaining_cost - (parts - 1) * self._limit,
-        )
+        share, least = (self._cost / parts, self._cost - (parts - 1) * self._limit)
         texts: list[str] = []
         cost = 0
         while cost + self._pending[-1][1] < share:
@@ -133,7 +128,7 @@ class _Cutter:
 
     def _move_atom(self, texts: list[str]) -> int:
         text, cost = self._pending.pop()
-        self._remaining_cost -= cost
+        self._cost -= cost
         texts.append(text)
         return cost
 
@@ -154,5 +149,5 @@ class _Cutter:
         if head[1] > most:
             return False
         self._pending[-1:] = [tail, head]
-        self._remaining_cost += head[1] + tail[1] - cost
+        self._cost += head[1] + tail[1] - cost
         return True

@@ -167,9 +167,7 @@ class LiteLLMEmbedder:
         batches = request_batches(counts, self._batch_texts, most_tokens)
         failed = asyncio.Event()
         tasks = [
-            asyncio.create_task(
-                self._request_when_free([texts[index] for index in batch], urgency, failed)
-            )
+            asyncio.create_task(self._enqueue([texts[index] for index in batch], urgency, failed))
             for batch in batches
         ]
         try:
@@ -192,7 +190,7 @@ class LiteLLMEmbedder:
             raise Unavailable(f"{self.model} is used before start()")
         return self._loaded
 
-    async def _request_when_free(
+    async def _enqueue(
         self, texts: Sequence[str], urgency: Urgency, failed: asyncio.Event
     ) -> Embeddings:
         """Send one request when its turn comes, unless another of the same call has ``failed``."""

@@ -13,7 +13,7 @@ import pytest
 
 from events.models import Origin
 from runtime.errors import UsageError
-from sources import Change, ChangeReason, IndexedDocument, Skip, document_changed, open_source
+from sources import Change, IndexedDocument, Reason, Skip, document_changed, open_source
 from sources.directory import DirectorySource
 from sources.files import read_marked
 from sources.git import GitSource
@@ -375,7 +375,7 @@ def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.Mon
     write_files(tmp_path, {"a": "A", "gone": "x"})
     back, second = sync(tmp_path, killed)
     assert brief(back) == [("upsert", "a"), ("upsert", "gone")]
-    assert {one.reason for one in back} == {ChangeReason.INTERRUPTED}
+    assert {one.reason for one in back} == {Reason.INTERRUPTED}
     assert sync(tmp_path, second)[0] == []
 
 
@@ -412,16 +412,12 @@ def test_what_the_index_has_lost_is_published_again(tmp_path: Path) -> None:
     indexed["stray"] = IndexedDocument("1" * 64)
     changes, second = sync(tmp_path, replace(first, indexed=indexed), collections=("rules",))
     assert brief(changes) == [("upsert", "a"), ("upsert", "b"), ("delete", "stray")]
-    assert [one.reason for one in changes] == [
-        ChangeReason.LOST,
-        ChangeReason.LOST,
-        ChangeReason.DELETED,
-    ]
+    assert [one.reason for one in changes] == [Reason.LOST, Reason.LOST, Reason.DELETED]
     changes, third = sync(tmp_path, second)
-    assert {one.reason for one in changes} == {ChangeReason.COLLECTIONS}
+    assert {one.reason for one in changes} == {Reason.COLLECTIONS}
     assert len(changes) == 3
     assert sync(tmp_path, third)[0] == []
-    assert {one.reason for one in sync(tmp_path, third, full=True)[0]} == {ChangeReason.FULL}
+    assert {one.reason for one in sync(tmp_path, third, full=True)[0]} == {Reason.FULL}
 
 
 def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from sources.files import to_text, to_uri
 from sources.ignore_rules import IgnoreRules, MatchTimeLimit, Rules
 from sources.messages import document_changed
 from sources.permalinks import permalink_template
-from sources.state import DELETED_STATE, State, index_state_of, mark_of, skip_of
-from sources.types import Change, ChangeReason, IndexedDocument, Skip
+from sources.state import DELETED, State, mark_of, skip_of, state_of
+from sources.types import Change, IndexedDocument, Reason, Skip
 from tests.support.syncs import MemorySource, Synced, begin
 
 
@@ -75,10 +75,10 @@ def test_changes_on_their_way_are_not_published_twice() -> None:
     before = indexed(a="1", b="2", c="3")
     state = State(
         pending={
-            "a": ("live:0:1-0", index_state_of(content_hash("4"))),
-            "b": ("live:0:2-0", DELETED_STATE),
-            "c": ("live:0:3-0", DELETED_STATE),
-            "d": ("live:0:3-0", index_state_of(content_hash("3"))),
+            "a": ("live:0:1-0", state_of(content_hash("4"))),
+            "b": ("live:0:2-0", DELETED),
+            "c": ("live:0:3-0", DELETED),
+            "d": ("live:0:3-0", state_of(content_hash("3"))),
         }
     )
     run = begin(MemorySource({"a": "4", "d": "3"}), Synced(state, before.indexed))
@@ -91,7 +91,7 @@ def test_tokens_of_earlier_changes_are_settled() -> None:
     """Applied changes are dropped, refused ones kept with the reason, and vanished ones lost."""
     state = State(
         pending={uri: (f"live:0:{number}-0", uri) for number, uri in enumerate("abcd")}
-        | {"old": ("live:0:1-0", DELETED_STATE)}
+        | {"old": ("live:0:1-0", DELETED)}
     )
     lost = state.resolve({"live:0:0-0"}, {"live:0:1-0": "too big"}, {"live:0:2-0"})
     assert lost == {"d"}
@@ -101,14 +101,14 @@ def test_tokens_of_earlier_changes_are_settled() -> None:
 
 def test_a_refused_change_is_published_again_once_it_differs() -> None:
     """A refused change is published again if its text changed or all is published."""
-    state = State(rejected={"a": (index_state_of(content_hash("1")), "too big")})
+    state = State(rejected={"a": (state_of(content_hash("1")), "too big")})
     run = begin(MemorySource({"a": "1"}), Synced(state))
     assert list(run) == []
     assert run.report.rejected == {"a": "too big"}
     assert run.report.unchanged == 0
     assert steps(Synced(state), {"a": "2"}) == [("upsert", "a")]
     [change] = begin(MemorySource({"a": "1"}), Synced(state), full=True)
-    assert change.reason is ChangeReason.FULL
+    assert change.reason is Reason.FULL
 
 
 def test_a_preview_says_of_every_change_why() -> None:
@@ -117,10 +117,10 @@ def test_a_preview_says_of_every_change_why() -> None:
     source = MemorySource({"same": "0", "edited": "4", "new": "5", "moved": "3"})
     run = begin(source, before, read_all=True)
     assert [(step.uri, step.reason) for step in run.steps] == [
-        ("moved", ChangeReason.RENAMED),
-        ("edited", ChangeReason.CHANGED),
-        ("new", ChangeReason.NEW),
-        ("gone", ChangeReason.DELETED),
+        ("moved", Reason.RENAMED),
+        ("edited", Reason.CHANGED),
+        ("new", Reason.NEW),
+        ("gone", Reason.DELETED),
     ]
 
 
@@ -259,8 +259,8 @@ def test_a_state_survives_json() -> None:
     """A state is equal after JSON; a missing one or one of another version is empty."""
     kept = State(
         files={"a": ("1", "f" * 64), "b": ("2", mark_of(Skip.ENCODING))},
-        pending={"ü": ("live:0:1-0", index_state_of("0" * 64, ["y", "x"]))},
-        rejected={"c": (DELETED_STATE, "no signature")},
+        pending={"ü": ("live:0:1-0", state_of("0" * 64, ["y", "x"]))},
+        rejected={"c": (DELETED, "no signature")},
         doubtful=frozenset({"d"}),
         commit="f" * 40,
         committed_at=7,
@@ -274,7 +274,7 @@ def test_a_state_survives_json() -> None:
 
 def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
     """Event ids differ by project and are equal for the same change."""
-    change = Change("upsert", "a", "w", ChangeReason.NEW, content="text")
+    change = Change("upsert", "a", "w", Reason.NEW, content="text")
     first = document_changed(change, "one")
     assert first.id == document_changed(change, "one").id
     assert first.id != document_changed(change, "two").id
@@ -284,9 +284,7 @@ def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
 def test_a_prefix_stands_before_uris_and_not_in_links() -> None:
     """A permanent link contains the path in the repository, without the prefix."""
     link = "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"
-    change = Change(
-        "rename", "a b", "w", ChangeReason.RENAMED, "old", "text", permalink_template=link
-    )
+    change = Change("rename", "a b", "w", Reason.RENAMED, "old", "text", permalink_template=link)
     data = document_changed(change, "one", prefix="docs/").data
     assert (data.uri, data.old_uri) == ("docs/a b", "docs/old")
     assert data.permalink_template == link.replace("{path}", "a%20b")

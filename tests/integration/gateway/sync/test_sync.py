@@ -24,7 +24,7 @@ from gateway.sync.report import SyncReport, describe
 from gateway.sync.sync import Destination, Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
-from sources import ChangeReason, open_source
+from sources import Reason, open_source
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
@@ -59,7 +59,7 @@ class Syncs:
             full=full,
         )
 
-    async def preview(self, path: Path) -> list[tuple[str, ChangeReason | None]]:
+    async def preview(self, path: Path) -> list[tuple[str, Reason | None]]:
         source = open_source(path)
         _, steps = await preview_sync(
             source,
@@ -187,13 +187,10 @@ async def test_what_was_lost_is_published_again(
         if loss == "documents":
             assert (await syncs(root)).indexed == 2, "changes of an earlier sync are waited for"
             await change_document(database, "a.md")
-            assert await syncs.preview(root) == [("a.md", ChangeReason.LOST)]
+            assert await syncs.preview(root) == [("a.md", Reason.LOST)]
             assert counts(await syncs(root)) == (1, 1, 0)
         else:
-            assert await syncs.preview(root) == [
-                ("a.md", ChangeReason.LOST),
-                ("b.md", ChangeReason.LOST),
-            ]
+            assert await syncs.preview(root) == [("a.md", Reason.LOST), ("b.md", Reason.LOST)]
             report = await syncs(root)
             assert (report.published, report.indexed) == (2, 2)
         assert [*(await syncs.uris()).values()] == [["a.md", "b.md"]]
@@ -314,7 +311,7 @@ async def test_files_over_the_limit_of_events_go_by_reference(
 async def test_a_preview_publishes_nothing(syncs: Syncs, root: Path) -> None:
     """A preview publishes nothing and registers no source."""
     write_files(root, {"a.md": "one"})
-    assert await syncs.preview(root) == [("a.md", ChangeReason.NEW)]
+    assert await syncs.preview(root) == [("a.md", Reason.NEW)]
     assert await syncs.store.sources.list(PROJECT) == []
     report = await syncs(root, Until.PUBLISHED)
     assert ", 1 published, " in next(describe(report))
@@ -345,7 +342,7 @@ async def test_a_killed_sync_is_made_good(
         await syncs(root, Until.PUBLISHED)
     monkeypatch.setattr(Lease, "finish", finish)
     write_files(root, {"a.md": "one"})
-    assert await syncs.preview(root) == [("a.md", ChangeReason.INTERRUPTED)]
+    assert await syncs.preview(root) == [("a.md", Reason.INTERRUPTED)]
     async with headrace(redis_url, database), within(60):
         assert counts(await syncs(root)) == (1, 1, 0)
         assert counts(await syncs(root)) == (2, 0, 0)
