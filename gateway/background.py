@@ -1,4 +1,4 @@
-"""Start and stop of ``headrace up`` in the background."""
+"""Start and stop of ``headrace up`` in the background, and tails of its log files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ __all__ = ["LogTail", "bring_down", "detach", "log_files"]
 _POLL_SECONDS = 0.05
 _SERVERS_STOP_TIMEOUT = timedelta(seconds=60)
 _ERROR = "headrace: "
+
+_MOST_BYTES = 2**20
+_PATTERNS = {
+    "up": "up.log",
+    "worker": "worker*.log",
+    "redis": "redis/redis.log",
+    "postgres": "postgres/postgres.log",
+}
 
 
 async def detach(settings: Settings, workers: int) -> None:
@@ -105,16 +113,6 @@ def _reason(tail: LogTail, log: Path) -> str:
     lines = tail.new()
     reasons = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
     return reasons[-1] if reasons else f"`headrace up` ended without a reason; see {log}"
-
-
-_MOST_BYTES = 2**20
-
-_PATTERNS = {
-    "up": "up.log",
-    "worker": "worker*.log",
-    "redis": "redis/redis.log",
-    "postgres": "postgres/postgres.log",
-}
 
 
 def log_files(home: Path, part: str | None = None) -> dict[str, Path]:

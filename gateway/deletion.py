@@ -1,4 +1,4 @@
-"""Publishing of deletes for commands."""
+"""Deletes and purges for commands: confirmation, publishing, and the printed report."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from store.purge.rewriter import Rewriter
 from store.sources import RegisteredSource, Sources
 
 __all__ = ["YesOption", "confirm", "delete_documents", "find_source", "print_report", "run_purge"]
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
 async def delete_documents(
@@ -59,9 +61,6 @@ async def find_source(sources: Sources, project: str, name: str) -> RegisteredSo
     raise UsageError(
         f"{project} has no source {name!r}; `headrace source list -p {project}` lists its sources"
     )
-
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
 def confirm(action: str, *, yes: bool) -> None:

@@ -1,4 +1,4 @@
-"""Replays of one project or all for ``headrace replay``, and the output of their results."""
+"""Replays and lists of generations for ``headrace replay``, their output, and its quality gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers and workers of a command: configured, those of a running ``up``, or its own."""
+"""Servers and workers of a command: configured, those of a running ``up``, or started for it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ __all__ = [
     "supervised_workers",
     "worker",
 ]
+
+_FILE = "up.json"
+_SHARED = ("redis_url", "database_url", "owner_database_url")
+_MARGIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -198,10 +202,6 @@ def require_database(settings: Settings) -> Settings:
     return settings
 
 
-_FILE = "up.json"
-_SHARED = ("redis_url", "database_url", "owner_database_url")
-
-
 @contextmanager
 def announce(settings: Settings) -> Iterator[None]:
     """Publish the servers of ``settings`` to other commands until the context ends."""
@@ -246,9 +246,6 @@ def owner_lock(home: Path) -> DirectoryLock:
 
 def _path_of(settings: Settings) -> Path:
     return settings.home_directory / _FILE
-
-
-_MARGIN = timedelta(seconds=5)
 
 
 def worker(

@@ -1,4 +1,4 @@
-"""Safe reading of files that may be hostile."""
+"""Safe reading of files that may be hostile, and conversion of bytes and paths to text."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ __all__ = ["fingerprint_of", "read_marked", "read_regular", "to_shown", "to_text
 
 _SETTLED_NANOSECONDS = 2 * 10**9
 """Longest tick of a file system's clock; within a tick, a file can change unnoticed."""
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_COOKIE = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|%|--|<!--).*?coding[:=][ \t]*([-\w.]+)")
+_COOKIE_LINES = 2
+_LONGEST_BYTES = 2048
+"""Longest uri of an event."""
 
 
 def fingerprint_of(status: os.stat_result) -> str:
@@ -46,20 +52,6 @@ def read_marked(path: Path, most_bytes: int) -> Content:
     return Content(raw, fingerprint_of(before) if is_settled and same else "")
 
 
-def _open_regular(path: Path) -> BinaryIO:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115 - the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(f"{path} is not a regular file")
-    return file
-
-
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_COOKIE = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|%|--|<!--).*?coding[:=][ \t]*([-\w.]+)")
-_COOKIE_LINES = 2
-
-
 def to_text(raw: bytes) -> str | Skip:
     """Text of a file, or the reason to skip it.
 
@@ -73,6 +65,29 @@ def to_text(raw: bytes) -> str | Skip:
     if "\0" in text:
         return Skip.BINARY
     return text if text.strip() else Skip.EMPTY
+
+
+def to_uri(path: bytes) -> str | None:
+    """Path as text. Returns None if it is not UTF-8, or too long for a uri."""
+    try:
+        uri = path.decode()
+    except UnicodeDecodeError:
+        return None
+    return uri if len(path) <= _LONGEST_BYTES else None
+
+
+def to_shown(path: str | bytes) -> str:
+    """Path as printable text, even if it is not UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path} is not a regular file")
+    return file
 
 
 def _decode(raw: bytes) -> str | None:
@@ -94,21 +109,3 @@ def _decode_as_declared(raw: bytes) -> str | None:
     except (LookupError, ValueError):
         return None
     return text
-
-
-_LONGEST_BYTES = 2048
-"""Longest uri of an event."""
-
-
-def to_uri(path: bytes) -> str | None:
-    """Path as text. Returns None if it is not UTF-8, or too long for a uri."""
-    try:
-        uri = path.decode()
-    except UnicodeDecodeError:
-        return None
-    return uri if len(path) <= _LONGEST_BYTES else None
-
-
-def to_shown(path: str | bytes) -> str:
-    """Path as printable text, even if it is not UTF-8."""
-    return os.fsencode(path).decode(errors="backslashreplace")

@@ -26,6 +26,9 @@ ReadFile = tuple[str, str]
 Pending = tuple[str, str]
 """Token of a published change, and the index state that it leads to."""
 
+_SEPARATOR = "\0"
+"""Separator that occurs in no uri, fingerprint or reason."""
+
 
 def state_of(content_hash: str, collections: Iterable[str] = ()) -> str:
     """State of a document in the index, as one string to compare."""
@@ -121,10 +124,6 @@ class State:
             committed_at=saved["committed_at"],
             rules=saved["rules"],
         )
-
-
-_SEPARATOR = "\0"
-"""Separator that occurs in no uri, fingerprint or reason."""
 
 
 def _pack_pairs(pairs: Mapping[str, tuple[str, str]]) -> str:

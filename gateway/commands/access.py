@@ -1,4 +1,4 @@
-"""``headrace access``: one Redis user and one Postgres role for each kind of process."""
+"""``headrace access``: Redis users, Postgres roles and passwords for each kind of process."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ _NOT_SAVED = (
 )
 _USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
 _OPEN = "Redis accepts the user `default` without a password; set `requirepass`"
+
+_VALID_PASSWORD = re.compile(r"[!-~]{12,128}")
+_GENERATED_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,6 @@ def _print(access: dict[str, Any]) -> None:
     if "redis_url" in access:
         typer.echo(f"  HEADRACE_REDIS_URL={access['redis_url']}")
         typer.echo(f"  HEADRACE_DATABASE_URL={access['database_url']}")
-
-
-_VALID_PASSWORD = re.compile(r"[!-~]{12,128}")
-_GENERATED_BYTES = 24
 
 
 def configured_password(role: Role, directory: Path | None) -> str:

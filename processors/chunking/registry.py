@@ -1,4 +1,4 @@
-"""Registry of chunkers by kind of content."""
+"""Registry of chunkers by kind of content, and the versions of chunking."""
 
 from __future__ import annotations
 
@@ -29,37 +29,8 @@ CHUNKERS: dict[str, Chunker] = {
     "text": chunk_text,
 }
 
-
-def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
-    """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
-
-    Raises:
-        UnsupportedContent: this kind has no chunker.
-        LimitExceeded: the limit is too small for a single character.
-    """
-    source = _with_plain_line_ends(source)
-    chunker = CHUNKERS.get(source.kind)
-    if chunker is None:
-        kinds = ", ".join(CHUNKERS)
-        raise UnsupportedContent(
-            f"no chunker for kind {source.kind!r}: publish it as one of {kinds}"
-        )
-    return chunker(source, limit_tokens, count)
-
-
-def _with_plain_line_ends(source: Source) -> Source:
-    r"""Remove ``\r``: a terminal would interpret it, and equal texts would count as different.
-
-    Lines keep their numbers: a ``\r`` without ``\n`` becomes a blank.
-    """
-    if "\r" not in source.content:
-        return source
-    return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))
-
-
 CHUNKING_VERSION = 1
 """Increased when the same document would be cut differently; older versions stay for a while."""
-
 _SUPPORTED_VERSIONS = (1,)
 _PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
 
@@ -99,3 +70,30 @@ class Chunking:
     def limit(self, model_tokens: int) -> int:
         """Most tokens of a chunk for a model with a limit of ``model_tokens``."""
         return model_tokens if self.limit_tokens is None else min(model_tokens, self.limit_tokens)
+
+
+def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
+    """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
+
+    Raises:
+        UnsupportedContent: this kind has no chunker.
+        LimitExceeded: the limit is too small for a single character.
+    """
+    source = _with_plain_line_ends(source)
+    chunker = CHUNKERS.get(source.kind)
+    if chunker is None:
+        kinds = ", ".join(CHUNKERS)
+        raise UnsupportedContent(
+            f"no chunker for kind {source.kind!r}: publish it as one of {kinds}"
+        )
+    return chunker(source, limit_tokens, count)
+
+
+def _with_plain_line_ends(source: Source) -> Source:
+    r"""Remove ``\r``: a terminal would interpret it, and equal texts would count as different.
+
+    Lines keep their numbers: a ``\r`` without ``\n`` becomes a blank.
+    """
+    if "\r" not in source.content:
+        return source
+    return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))

@@ -1,4 +1,4 @@
-"""Registry of models by name: each is created and started on first use, and kept."""
+"""Registry of models by full name, and the embedders that a process has loaded and started."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ StoredWidth = Callable[[str], Awaitable[int | None]]
 _LOCAL_PREFIX = "local/"
 _LONGEST_WAIT = timedelta(seconds=30)
 _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +243,6 @@ async def _wait_for(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds:
     finally:
         for task in tasks:
             task.cancel()
-
-
-T = TypeVar("T")
 
 
 class SharedTasks(Generic[T]):

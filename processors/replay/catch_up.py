@@ -1,4 +1,4 @@
-"""Catch-up of a generation with the live one: rebuilds the few documents that differ."""
+"""Catch-up of a generation with the live one, and the switch that makes it live."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ FEW_DOCUMENTS = 64
 """Number of documents that can be brought up to date while writers wait."""
 
 MOST_ROUNDS = 50
+
+log = structlog.get_logger(__name__)
+MOST_TRIES = 120
+PAUSE_SECONDS = 0.25
+LIMIT_SECONDS = 10.0
+"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
 
 
 @dataclass
@@ -152,14 +158,6 @@ class CatchUp:
     def _require(self, condition: bool, message: str) -> None:
         if not condition:
             raise NotSwitched(f"generation {self.builder.generation.id}: {message}")
-
-
-log = structlog.get_logger(__name__)
-
-MOST_TRIES = 120
-PAUSE_SECONDS = 0.25
-LIMIT_SECONDS = 10.0
-"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
 
 
 async def make_live(

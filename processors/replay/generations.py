@@ -1,4 +1,4 @@
-"""Switch to a former generation: a chosen one, or the one that was live before."""
+"""Generations of projects: list them, switch to a former one, and drop one."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ __all__ = [
     "switch_to",
 ]
 
+ShowDeleted = Callable[[int], None]
+"""Called with the number of rows deleted so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
@@ -49,6 +52,36 @@ class SwitchResult:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGeneration:
+    """A generation with its number of documents (without deleted ones) and chunks."""
+
+    project: str
+    generation: Generation
+    documents: int
+    chunks: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        generation = self.generation
+        return {
+            "project": self.project,
+            "generation": generation.id,
+            "state": generation.state,
+            "model": generation.recipe.model,
+            "models": dict(generation.recipe.models),
+            "chunking": generation.recipe.chunking,
+            "tokens": generation.recipe.tokens,
+            "scope": dict(generation.scope),
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "created_at": generation.created_at.isoformat(),
+            "switched_at": None
+            if generation.switched_at is None
+            else generation.switched_at.isoformat(),
+        }
 
 
 async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str, Generation]:
@@ -111,20 +144,6 @@ async def switch_to(
     return SwitchResult(project, generation.id, live.id, len(builder.stored), seconds)
 
 
-def _check_switchable(generation: Generation) -> None:
-    reasons = {
-        "live": "is live already",
-        "building": "is half built: `headrace replay` with the options of that replay finishes it",
-        "dropping": "is being dropped",
-    }
-    if generation.state != "former":
-        raise UsageError(f"generation {generation.id} {reasons[generation.state]}")
-
-
-ShowDeleted = Callable[[int], None]
-"""Called with the number of rows deleted so far."""
-
-
 async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) -> int:
     """Delete a generation with all its rows, in batches; return how many rows there were.
 
@@ -145,6 +164,43 @@ async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) 
             raise _live_error(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
         return await _drop_rows(tools.database, generation, progress)
+
+
+async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
+    """The named project, or all projects if ``project`` is None.
+
+    Raises:
+        UsageError: no such project.
+    """
+    projects = sorted(await tools.projects.all())
+    if project is None:
+        return projects
+    if project not in projects:
+        raise unknown_project(project)
+    return [project]
+
+
+async def list_generations(tools: OperatorTools, project: str | None) -> list[ListedGeneration]:
+    """List all generations of one project, or of all projects, oldest first.
+
+    Raises:
+        UsageError: no such project.
+    """
+    return [
+        ListedGeneration(name, generation, *await tools.document_positions.sizes(generation))
+        for name in await projects_of(tools, project)
+        for generation in await tools.store.generations(name)
+    ]
+
+
+def _check_switchable(generation: Generation) -> None:
+    reasons = {
+        "live": "is live already",
+        "building": "is half built: `headrace replay` with the options of that replay finishes it",
+        "dropping": "is being dropped",
+    }
+    if generation.state != "former":
+        raise UsageError(f"generation {generation.id} {reasons[generation.state]}")
 
 
 async def _drop_rows(database: Database, generation: Generation, progress: ShowDeleted) -> int:
@@ -188,60 +244,3 @@ def _live_error(generation: Generation) -> UsageError:
     return UsageError(
         f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedGeneration:
-    """A generation with its number of documents (without deleted ones) and chunks."""
-
-    project: str
-    generation: Generation
-    documents: int
-    chunks: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
-        generation = self.generation
-        return {
-            "project": self.project,
-            "generation": generation.id,
-            "state": generation.state,
-            "model": generation.recipe.model,
-            "models": dict(generation.recipe.models),
-            "chunking": generation.recipe.chunking,
-            "tokens": generation.recipe.tokens,
-            "scope": dict(generation.scope),
-            "documents": self.documents,
-            "chunks": self.chunks,
-            "created_at": generation.created_at.isoformat(),
-            "switched_at": None
-            if generation.switched_at is None
-            else generation.switched_at.isoformat(),
-        }
-
-
-async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
-    """The named project, or all projects if ``project`` is None.
-
-    Raises:
-        UsageError: no such project.
-    """
-    projects = sorted(await tools.projects.all())
-    if project is None:
-        return projects
-    if project not in projects:
-        raise unknown_project(project)
-    return [project]
-
-
-async def list_generations(tools: OperatorTools, project: str | None) -> list[ListedGeneration]:
-    """List all generations of one project, or of all projects, oldest first.
-
-    Raises:
-        UsageError: no such project.
-    """
-    return [
-        ListedGeneration(name, generation, *await tools.document_positions.sizes(generation))
-        for name in await projects_of(tools, project)
-        for generation in await tools.store.generations(name)
-    ]

@@ -1,4 +1,4 @@
-"""Comparison of a generation with the log: every document, chunk, vector and posting."""
+"""Comparison of a generation with the log, and the error that lists the differences."""
 
 from __future__ import annotations
 
@@ -24,6 +24,47 @@ _VECTOR_FINDINGS = {
     "foreign": "a vector of another model than the recipe names",
     "changed": "a vector that does not belong to their text",
 }
+
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    """A document or keyword segment that differs from what it should be.
+
+    ``agent``: '' for shared documents.
+    """
+
+    agent: str
+    uri: str
+    reason: str
+
+    @classmethod
+    def of(cls, key: DocumentKey, reason: str) -> Difference:
+        """Build a difference for the document with this key."""
+        return cls(*key, reason)
+
+    def __str__(self) -> str:
+        owner = f" (private to {self.agent})" if self.agent else ""
+        return f"{self.uri}{owner}: {self.reason}"
+
+
+class NotSwitched(OperatorError):
+    """The new generation was not made live; the live generation is unchanged.
+
+    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
+    in the message.
+    """
+
+    def __init__(
+        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
+    ) -> None:
+        self.differences = tuple(differences)
+        self.generation = generation
+        listed = "; ".join(map(str, self.differences[:_LISTED]))
+        more = len(self.differences) - _LISTED
+        omitted = f"; and {more:,} more" if more > 0 else ""
+        super().__init__(message.replace("{documents}", f"{listed}{omitted}"))
 
 
 @dataclass(frozen=True)
@@ -149,45 +190,3 @@ def _expected(fold: Fold, stored: dict[DocumentKey, StoredDigest]) -> Iterable[D
             content_hash=last.content_hash,
             digest=b"" if row is None or row.recorded is None else row.recorded,
         )
-
-
-_LISTED = 3
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Difference:
-    """A document or keyword segment that differs from what it should be.
-
-    ``agent``: '' for shared documents.
-    """
-
-    agent: str
-    uri: str
-    reason: str
-
-    @classmethod
-    def of(cls, key: DocumentKey, reason: str) -> Difference:
-        """Build a difference for the document with this key."""
-        return cls(*key, reason)
-
-    def __str__(self) -> str:
-        owner = f" (private to {self.agent})" if self.agent else ""
-        return f"{self.uri}{owner}: {self.reason}"
-
-
-class NotSwitched(OperatorError):
-    """The new generation was not made live; the live generation is unchanged.
-
-    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
-    in the message.
-    """
-
-    def __init__(
-        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
-    ) -> None:
-        self.differences = tuple(differences)
-        self.generation = generation
-        listed = "; ".join(map(str, self.differences[:_LISTED]))
-        more = len(self.differences) - _LISTED
-        omitted = f"; and {more:,} more" if more > 0 else ""
-        super().__init__(message.replace("{documents}", f"{listed}{omitted}"))

@@ -1,4 +1,4 @@
-"""Writes new files, which become valid once they are in the index."""
+"""Writing of archive files, which become valid once they are in the index, and appending."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ EVENTS: Literal["events"] = "events"
 CONTENTS: Literal["contents"] = "contents"
 
 log = structlog.get_logger(__name__)
+
+_MAX_TRIES = 3
+_FETCHED_BYTES = 32 * 2**20
+_LONGEST_S = 1800.0
+"""Compaction treats files that are not in the index after twice this time as orphans."""
 
 
 class Writing:
@@ -113,12 +118,6 @@ async def writing(files: Writing) -> AsyncIterator[None]:
     except BaseException:
         await files.discard()
         raise
-
-
-_MAX_TRIES = 3
-_FETCHED_BYTES = 32 * 2**20
-_LONGEST_S = 1800.0
-"""Compaction treats files that are not in the index after twice this time as orphans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Matrix products of the encoder's graph, one class per number format."""
+"""Matrix products of the encoder's graph by number format, and the measured ranges of int8."""
 
 from __future__ import annotations
 
@@ -28,6 +28,23 @@ _SIGNED_LEVELS = 255
 """Levels of an int8 that are symmetric about zero: -127 to 127."""
 _LEVELS = 256
 _HIGHEST = np.float32(127)
+
+RANGES_FILE = Path(__file__).with_name("ranges.safetensors")
+_WEIGHTS = "weights_sha256"
+_SCALES = ".scales"
+_BOUNDS = ".bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Range of the inputs of one product, after division by ``scales``.
+
+    ``low`` and ``high`` are float32 scalars, ``scales`` is float32 of shape (inputs,), each >= 1.
+    """
+
+    low: np.float32
+    high: np.float32
+    scales: Array
 
 
 class Products(Protocol):
@@ -110,24 +127,6 @@ def _row_maxima(weight: Array) -> Array:
     tiny = np.float32(np.finfo(np.float32).tiny * _HIGHEST)
     maxima: Array = np.maximum(np.abs(weight).max(axis=1, keepdims=True), tiny)
     return maxima
-
-
-RANGES_FILE = Path(__file__).with_name("ranges.safetensors")
-_WEIGHTS = "weights_sha256"
-_SCALES = ".scales"
-_BOUNDS = ".bounds"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Range of the inputs of one product, after division by ``scales``.
-
-    ``low`` and ``high`` are float32 scalars, ``scales`` is float32 of shape (inputs,), each >= 1.
-    """
-
-    low: np.float32
-    high: np.float32
-    scales: Array
 
 
 def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, Range] | None:

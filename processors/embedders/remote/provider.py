@@ -1,4 +1,4 @@
-"""Access to LiteLLM: sends single requests and translates errors. No other module imports it."""
+"""Access to LiteLLM, which no other module imports: requests, errors, vectors, retry delays."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ _OBJECT = re.compile(r" ?\w*:?<[\w.]+ object at 0x[0-9a-f]+>")
 
 _MASK = "***"
 _LONGEST_REASON = 300
+
+_TINY = 1e-12
+BACKOFF = Backoff(timedelta(milliseconds=250), timedelta(seconds=20))
+"""Delays between the attempts of one request."""
 
 
 class RequestRefused(ConfigurationError):
@@ -189,6 +193,53 @@ class Provider:
             return {}
 
 
+def unit_vectors(
+    model: str, data: Sequence[Mapping[str, Any]], texts: int
+) -> npt.NDArray[np.float32]:
+    """Unit vectors of shape (texts, width) in the order of the texts.
+
+    Args:
+        model: the model's name, for errors.
+        data: the ``data`` list of an OpenAI embedding response.
+        texts: number of texts that were sent.
+
+    Raises:
+        Unavailable: vectors are missing, duplicate, of differing widths, not finite or zero. The
+            next response may be valid.
+    """
+    if not isinstance(data, list) or not all(hasattr(item, "get") for item in data):
+        raise Unavailable(f"{model} sent a response without a list of vectors")
+    if len(data) != texts:
+        raise Unavailable(f"{model} sent {len(data)} vectors for {texts} texts")
+    try:
+        vectors = np.array([item["embedding"] for item in _in_order(model, data)], np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unavailable(f"{model} sent vectors that are not lists of equal length") from error
+    if vectors.ndim != 2 or vectors.shape[1] == 0:
+        raise Unavailable(f"{model} sent vectors that are not lists of equal length")
+    if not np.isfinite(vectors).all():
+        raise Unavailable(f"{model} sent vectors that are not finite")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if (lengths < _TINY).any() or not np.isfinite(lengths).all():
+        raise Unavailable(f"{model} sent a vector whose length is zero or overflows")
+    return np.asarray(vectors / lengths, np.float32)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
+    """Parse ``Retry-After`` (RFC 9110, 10.2.3), which is in seconds or a date.
+
+    Returns None if the header is missing or invalid.
+    """
+    value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
+    try:
+        seconds = float(value) if value else None
+    except ValueError:
+        return _until(value, now)
+    if seconds is None or not 0 <= seconds < float("inf"):
+        return None
+    return timedelta(seconds=min(seconds, 86_400.0))
+
+
 @cache
 def _load_litellm() -> Any:
     """Import LiteLLM: offline, without retries of its own, silent and without callbacks."""
@@ -228,41 +279,6 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0]
 
 
-_TINY = 1e-12
-
-
-def unit_vectors(
-    model: str, data: Sequence[Mapping[str, Any]], texts: int
-) -> npt.NDArray[np.float32]:
-    """Unit vectors of shape (texts, width) in the order of the texts.
-
-    Args:
-        model: the model's name, for errors.
-        data: the ``data`` list of an OpenAI embedding response.
-        texts: number of texts that were sent.
-
-    Raises:
-        Unavailable: vectors are missing, duplicate, of differing widths, not finite or zero. The
-            next response may be valid.
-    """
-    if not isinstance(data, list) or not all(hasattr(item, "get") for item in data):
-        raise Unavailable(f"{model} sent a response without a list of vectors")
-    if len(data) != texts:
-        raise Unavailable(f"{model} sent {len(data)} vectors for {texts} texts")
-    try:
-        vectors = np.array([item["embedding"] for item in _in_order(model, data)], np.float64)
-    except (KeyError, TypeError, ValueError) as error:
-        raise Unavailable(f"{model} sent vectors that are not lists of equal length") from error
-    if vectors.ndim != 2 or vectors.shape[1] == 0:
-        raise Unavailable(f"{model} sent vectors that are not lists of equal length")
-    if not np.isfinite(vectors).all():
-        raise Unavailable(f"{model} sent vectors that are not finite")
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if (lengths < _TINY).any() or not np.isfinite(lengths).all():
-        raise Unavailable(f"{model} sent a vector whose length is zero or overflows")
-    return np.asarray(vectors / lengths, np.float32)
-
-
 def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Sort by ``index``. If a provider leaves it out, the vectors are in the order of the texts."""
     indexes = [item.get("index") for item in data]
@@ -272,25 +288,6 @@ def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str
     if set(by_index) != set(range(len(data))):
         raise Unavailable(f"{model} sent vectors whose indexes do not match the texts")
     return [by_index[index] for index in range(len(data))]
-
-
-BACKOFF = Backoff(timedelta(milliseconds=250), timedelta(seconds=20))
-"""Delays between the attempts of one request."""
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """Parse ``Retry-After`` (RFC 9110, 10.2.3), which is in seconds or a date.
-
-    Returns None if the header is missing or invalid.
-    """
-    value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
-    try:
-        seconds = float(value) if value else None
-    except ValueError:
-        return _until(value, now)
-    if seconds is None or not 0 <= seconds < float("inf"):
-        return None
-    return timedelta(seconds=min(seconds, 86_400.0))
 
 
 def _until(date: str, now: datetime) -> timedelta | None:
