@@ -78,9 +78,9 @@ async def remove_retired(index: Index, storage: Files, project_id: int, before: 
     need them.
     """
     retired = await index.retired(project_id, before)
-    own = await index.folder(project_id)
+    folder = await index.folder(project_id)
     for path in retired.values():
-        if path.startswith(f"{own}/") or not _OF_A_DEPLOYMENT.match(path):
+        if path.startswith(f"{folder}/") or not _OF_A_DEPLOYMENT.match(path):
             await asyncio.to_thread(storage.remove, path)
     await index.forget(project_id, list(retired))
     return len(retired)

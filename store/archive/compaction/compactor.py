@@ -58,8 +58,8 @@ class Compactor:
         grace: timedelta,
     ) -> Compacted:
         """Compact a project's archive: see ``Archive.compact``."""
-        async with self._replacing.alone(project_id) as is_mine:
-            if not is_mine:
+        async with self._replacing.alone(project_id) as is_locked:
+            if not is_locked:
                 return Compacted()
             removed = await self._clean_up(project, project_id, datetime.now(UTC) - grace)
             if rejected is None:
