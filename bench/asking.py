@@ -79,15 +79,15 @@ def _directly(services: Services) -> Ask:
     return ask
 
 
-async def _in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
+async def _in_turn(functions: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
     """Return milliseconds per question by way; each question is new, so that none is cached."""
-    times: list[list[float]] = [[] for _ in ways]
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(count):
-        for way, taken in zip(ways, times, strict=True):
+        for function, milliseconds in zip(functions, times, strict=True):
             text = next(texts)
             started = perf_counter()
-            await way(text)
-            taken.append((perf_counter() - started) * 1000)
+            await function(text)
+            milliseconds.append((perf_counter() - started) * 1000)
     return times
 
 

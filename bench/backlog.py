@@ -50,7 +50,7 @@ Changes = Callable[[str, int], Iterator[DocumentChanged]]
 
 
 @dataclass
-class _Course:
+class _Measurements:
     """Measurements while the backlog is processed."""
 
     drained_s: float = 0.0
@@ -59,7 +59,7 @@ class _Course:
     most_rss_bytes: int = 0
     most_parser_rss_bytes: int = 0
 
-    def look(self, usage: dict[str, list[Usage]]) -> None:
+    def update(self, usage: dict[str, list[Usage]]) -> None:
         """Update the measurements from the usage of the processes."""
         self.cpu_s = {
             role: sum(process.cpu_s for process in processes) for role, processes in usage.items()
@@ -73,8 +73,8 @@ async def measure() -> Report:
     """Measure 100,000 new notes, then 20,000 changes of all kinds in another deployment."""
     figures = await drain(notes, CHANGES)
     mixed = await drain(changes_of_all_kinds, MIXED_CHANGES)
-    chosen = ("changes", "changes_per_s", "cpu_s_per_1000", "ask_p95_ms")
-    return Report("backlog", figures | {f"mixed_{name}": mixed[name] for name in chosen})
+    names = ("changes", "changes_per_s", "cpu_s_per_1000", "ask_p95_ms")
+    return Report("backlog", figures | {f"mixed_{name}": mixed[name] for name in names})
 
 
 async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, float]:
@@ -89,10 +89,10 @@ async def drain(kind: Changes, count: int, workers: int = WORKERS) -> dict[str, 
         async with AsyncExitStack() as running:
             for _ in range(workers):
                 await running.enter_async_context(stack.worker(HEADRACE_MODEL=HASHING_MODEL))
-            course, traffic = await _work_off(client, redis, first)
+            measurements, traffic = await _process(client, redis, first)
         for role, processes in before.items():
-            course.cpu_s[role] -= sum(process.cpu_s for process in processes)
-    return _figures(count, course, traffic)
+            measurements.cpu_s[role] -= sum(process.cpu_s for process in processes)
+    return _figures(count, measurements, traffic)
 
 
 async def _publish(client: Client, changes: Iterator[DocumentChanged]) -> Receipt:
@@ -103,20 +103,20 @@ async def _publish(client: Client, changes: Iterator[DocumentChanged]) -> Receip
     return receipts[0]
 
 
-async def _work_off(client: Client, redis: Redis, first: Receipt) -> tuple[_Course, Traffic]:
-    began, course = monotonic(), _Course()
+async def _process(client: Client, redis: Redis, first: Receipt) -> tuple[_Measurements, Traffic]:
+    began, measurements = monotonic(), _Measurements()
     asked = itertools.cycle(questions(2_000))
     traffic = Traffic(client, PROJECT, iter(()), asked, 0.0, QUESTIONS_PER_SECOND)
     await client.wait([first], _PATIENCE)
     async with asyncio.timeout(_PATIENCE.total_seconds()), under_traffic(traffic):
-        while not (course.drained_s and course.archived_s):
+        while not (measurements.drained_s and measurements.archived_s):
             await asyncio.sleep(_POLL_SECONDS)
-            if not course.drained_s and await is_drained(redis, GROUPS):
-                course.drained_s = monotonic() - began
-            if not course.archived_s and await is_drained(redis, ARCHIVERS):
-                course.archived_s = monotonic() - began
-            course.look(usage_by_role())
-    return course, traffic
+            if not measurements.drained_s and await is_drained(redis, GROUPS):
+                measurements.drained_s = monotonic() - began
+            if not measurements.archived_s and await is_drained(redis, ARCHIVERS):
+                measurements.archived_s = monotonic() - began
+            measurements.update(usage_by_role())
+    return measurements, traffic
 
 
 async def is_drained(redis: Redis, groups: Mapping[Topic, str]) -> bool:
@@ -129,24 +129,24 @@ async def is_drained(redis: Redis, groups: Mapping[Topic, str]) -> bool:
     )
 
 
-def _figures(count: int, course: _Course, traffic: Traffic) -> dict[str, float]:
+def _figures(count: int, measurements: _Measurements, traffic: Traffic) -> dict[str, float]:
     cpu = {
         f"{role}_cpu_s_per_1000": round(seconds * 1000 / count, 3)
-        for role, seconds in sorted(course.cpu_s.items())
+        for role, seconds in sorted(measurements.cpu_s.items())
     }
     return {
-        "drained_s": round(course.drained_s, 1),
-        "archived_s": round(course.archived_s, 1),
+        "drained_s": round(measurements.drained_s, 1),
+        "archived_s": round(measurements.archived_s, 1),
         "changes": count,
-        "changes_per_s": round(count / course.drained_s, 1),
-        "cpu_s_per_1000": round(sum(course.cpu_s.values()) * 1000 / count, 3),
+        "changes_per_s": round(count / measurements.drained_s, 1),
+        "cpu_s_per_1000": round(sum(measurements.cpu_s.values()) * 1000 / count, 3),
         **cpu,
         "ask_p50_ms": round(statistics.median(traffic.times_ms), 1),
         "ask_p95_ms": round(percentile(traffic.times_ms, 95), 1),
         "asked": len(traffic.times_ms),
         "ask_failures": len(traffic.failures),
-        "worker_rss_mb": round(course.most_rss_bytes / 1e6, 1),
-        "parsers_rss_mb": round(course.most_parser_rss_bytes / 1e6, 1),
+        "worker_rss_mb": round(measurements.most_rss_bytes / 1e6, 1),
+        "parsers_rss_mb": round(measurements.most_parser_rss_bytes / 1e6, 1),
     }
 
 

@@ -96,11 +96,11 @@ def removals(chunks: Mapping[int, int]) -> Iterator[tuple[float, list[int]]]:
     """
     order = random.Random(_SEED).sample(sorted(chunks), len(chunks))
     totals = list(accumulate((chunks[document_id] for document_id in order), initial=0))
-    left = len(order)
+    end = len(order)
     for coverage in COVERAGES:
-        kept = bisect_left(totals, coverage * totals[-1])
-        yield coverage, order[kept:left]
-        left = kept
+        first = bisect_left(totals, coverage * totals[-1])
+        yield coverage, order[first:end]
+        end = first
 
 
 async def _scores(

@@ -52,17 +52,17 @@ def _document(
     )
 
 
-def _chunk(ordinal: int, one: Chunk) -> ChunkWrite:
-    text = f"{one.header}\n{one.content}" if one.header else one.content
+def _chunk(ordinal: int, chunk: Chunk) -> ChunkWrite:
+    text = f"{chunk.header}\n{chunk.content}" if chunk.header else chunk.content
     return ChunkWrite(
         ordinal=ordinal,
-        start_line=one.start_line,
-        end_line=one.end_line,
-        content=one.content,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        content=chunk.content,
         content_hash=sha256(text.encode()).digest(),
-        tokens=one.tokens,
+        tokens=chunk.tokens,
         model=LOCAL_MODEL,
         vector=topical_vector(text),
-        symbol=one.symbol,
-        heading_path=one.heading_path,
+        symbol=chunk.symbol,
+        heading_path=chunk.heading_path,
     )

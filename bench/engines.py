@@ -27,7 +27,7 @@ async def ratio_to_f32(precision: Precision, texts: Sequence[str]) -> float:
     for embedder in embedders:
         await embedder.close()
     # kernels for the lengths of the sample are compiled in the first round
-    return statistics.median(mine / exact for mine, exact in speeds[1:])
+    return statistics.median(speed / exact for speed, exact in speeds[1:])
 
 
 async def chunks_per_s(embedder: LocalEmbedder, texts: Sequence[str]) -> float:

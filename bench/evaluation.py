@@ -114,8 +114,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open(encoding="utf-8") as lines:
             yield from ((n, line.rstrip("\n")) for n, line in enumerate(lines, 1) if line.strip())
     except FileNotFoundError:
-        wanted = "queries.jsonl and qrels.tsv, and also corpus.jsonl if it is to be indexed"
-        raise UsageError(f"{path} is missing: an evaluation set has {wanted}") from None
+        required_files = "queries.jsonl and qrels.tsv, and also corpus.jsonl if it is to be indexed"
+        raise UsageError(f"{path} is missing: an evaluation set has {required_files}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} can't be read: {error}") from None
 
@@ -214,13 +214,13 @@ async def evaluate(
         UsageError: the set is ill-formed, or a document in it was rejected.
         Unavailable: no worker answers, or a server can't be reached.
     """
-    wanted = load(directory)
-    project = await index(wanted, client, project=project, patience=patience, progress=progress)
-    return await score(wanted, client, project, modes=modes, timeout=timeout, progress=progress)
+    dataset = load(directory)
+    project = await index(dataset, client, project=project, patience=patience, progress=progress)
+    return await score(dataset, client, project, modes=modes, timeout=timeout, progress=progress)
 
 
 async def index(
-    wanted: EvaluationSet,
+    dataset: EvaluationSet,
     client: Client,
     *,
     project: str | None = None,
@@ -233,8 +233,8 @@ async def index(
         UsageError: a document was rejected.
         Unavailable: no worker answers, or a server can't be reached.
     """
-    project = project or _project_name(wanted)
-    receipts = await _publish(wanted, client, project)
+    project = project or _project_name(dataset)
+    receipts = await _publish(dataset, client, project)
     done = 0
     async for outcome in client.outcomes(receipts, patience, vectors=True):
         if isinstance(outcome, DocumentRejected):
@@ -248,7 +248,7 @@ async def index(
 
 
 async def score(
-    wanted: EvaluationSet,
+    dataset: EvaluationSet,
     client: Client,
     project: str,
     *,
@@ -268,21 +268,21 @@ async def score(
         )
         return [result.citation.uri for result in answer.results]
 
-    return {mode: await _score(wanted, ask, mode, progress) for mode in modes}
+    return {mode: await _score(dataset, ask, mode, progress) for mode in modes}
 
 
-def _project_name(wanted: EvaluationSet) -> str:
+def _project_name(dataset: EvaluationSet) -> str:
     """Name a project by its corpus, so that no document of an older corpus is ever in an answer."""
     letters = (
-        letter if letter.isalnum() and letter.isascii() else "-" for letter in wanted.name.lower()
+        letter if letter.isalnum() and letter.isascii() else "-" for letter in dataset.name.lower()
     )
-    kept = "".join(letters)
-    checksum = zlib.crc32(repr(wanted.documents).encode())
-    return f"eval-{kept[:45]}-{checksum:08x}"
+    slug = "".join(letters)
+    checksum = zlib.crc32(repr(dataset.documents).encode())
+    return f"eval-{slug[:45]}-{checksum:08x}"
 
 
-async def _publish(wanted: EvaluationSet, client: Client, project: str) -> list[Receipt]:
-    remaining = iter(wanted.documents)
+async def _publish(dataset: EvaluationSet, client: Client, project: str) -> list[Receipt]:
+    remaining = iter(dataset.documents)
     receipts: list[Receipt] = []
     while batch := list(islice(remaining, _BATCH)):
         changes = [_change(project, *document) for document in batch]
@@ -301,16 +301,16 @@ def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:
 
 
 async def _score(
-    wanted: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
+    dataset: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
 ) -> dict[str, float]:
     rankings: dict[str, list[str]] = {}
     latencies_ms = []
-    for text in islice(wanted.queries.values(), _WARM_UP_QUERIES):
+    for text in islice(dataset.queries.values(), _WARM_UP_QUERIES):
         await ask(text, mode)
-    for query, text in wanted.queries.items():
+    for query, text in dataset.queries.items():
         begin = perf_counter()
         uris = await ask(text, mode)
         latencies_ms.append((perf_counter() - begin) * 1000)
         rankings[query] = list(dict.fromkeys(uris))
-        progress(mode, len(rankings), len(wanted.queries))
-    return summarise(rankings, wanted.grades, latencies_ms)
+        progress(mode, len(rankings), len(dataset.queries))
+    return summarise(rankings, dataset.grades, latencies_ms)

@@ -22,7 +22,7 @@ from processors.chunking.sandbox.pool import ChunkingPool
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.chunking.types import Source
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
-from processors.replay.generations import generation_before, return_to
+from processors.replay.generations import generation_before, switch_to
 from processors.replay.replay import Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
@@ -53,7 +53,7 @@ async def measure() -> Report:
                 await tools.pool.start()
                 report = await Replay(tools, PROJECT, Choice(), None, _show).run()
                 former = await generation_before(tools, PROJECT)
-                returned = await return_to(tools, PROJECT, former, lambda _done, _total: None)
+                returned = await switch_to(tools, PROJECT, former, lambda _done, _total: None)
     return Report("replaying", _figures(report, cutting_s, returned.seconds))
 
 
@@ -64,7 +64,7 @@ def _figures(report: ReplayReport, cutting_s: float, rollback_s: float) -> dict[
         "chunks_per_s": round(report.chunks / built_s, 1),
         "build_ratio": round(cutting_s / built_s, 3),
         "cutting_chunks_per_s": round(report.chunks / cutting_s, 1),
-        "model_calls": report.bill.texts,
+        "model_calls": report.cost.texts,
         "read_s": round(seconds["read"], 2),
         "build_s": round(seconds["build"], 2),
         "hnsw_s": round(seconds["index"], 2),

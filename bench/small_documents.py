@@ -41,8 +41,8 @@ def changes_of_all_kinds(project: str, count: int, seed: int = 5) -> Iterator[Do
 
 def new_note(project: str, uri: str, rng: random.Random) -> DocumentChanged:
     """Write a note, or its new version if the uri exists."""
-    title, *rest = rng.sample(_sentences(), rng.randint(5, 8))
-    return _upsert(project, uri, f"# {title}\n\n" + "\n".join(rest) + "\n")
+    title, *sentences = rng.sample(_sentences(), rng.randint(5, 8))
+    return _upsert(project, uri, f"# {title}\n\n" + "\n".join(sentences) + "\n")
 
 
 def _upsert(project: str, uri: str, content: str) -> DocumentChanged:

@@ -114,16 +114,16 @@ async def measure(minutes: float = 5.0, print_line: Print = print) -> Report:
     async with (
         bench_stack() as stack,
         Client.connect(stack.redis_url) as client,
-        stack.worker(**_WORKER) as stays,
+        stack.worker(**_WORKER) as steady_worker,
     ):
         edits, samples = _Edits(client), list[_Sample]()
         await edits.fill()
-        await _settled(stack)
+        await _wait_until_settled(stack)
         traffic = _traffic(client)
         async with under_traffic(traffic), _editing(edits):
-            await _watch(stack, stays.pid, minutes * 60, samples, print_line)
-        settled_s = await _settled(stack)
-        wrong = await _wrong(stack, edits.hashes)
+            await _watch(stack, steady_worker.pid, minutes * 60, samples, print_line)
+        settled_s = await _wait_until_settled(stack)
+        wrong = await _count_wrong(stack, edits.hashes)
     return Report(
         "soak",
         {
@@ -175,7 +175,7 @@ async def _editing(edits: _Edits) -> AsyncIterator[None]:
 
 
 async def _watch(
-    stack: Stack, stays: int, seconds: float, samples: list[_Sample], print_line: Print
+    stack: Stack, steady_worker: int, seconds: float, samples: list[_Sample], print_line: Print
 ) -> None:
     """Sample memory continuously, and kill a second worker at even intervals."""
     began = monotonic()
@@ -183,7 +183,7 @@ async def _watch(
         async with stack.worker(**_WORKER) as targets:
             while monotonic() - began < seconds * number / (KILLS + 1):
                 await asyncio.sleep(SAMPLE_SECONDS)
-                samples.append(_sample(stays, monotonic() - began))
+                samples.append(_sample(steady_worker, monotonic() - began))
                 if len(samples) % 12 == 1:
                     print_line(str(samples[-1]))
             if number <= KILLS:
@@ -195,14 +195,14 @@ def _kill(worker: ChildProcess) -> None:
     os.kill(worker.pid, signal.SIGKILL)
 
 
-def _sample(stays: int, seconds: float) -> _Sample:
+def _sample(steady_worker: int, seconds: float) -> _Sample:
     usage = usage_by_role()
-    worker = next(process for process in usage["worker"] if process.pid == stays)
+    worker = next(process for process in usage["worker"] if process.pid == steady_worker)
     redis = sum(process.rss_bytes for process in usage["redis"])
     return _Sample(seconds, worker.rss_bytes / 1e6, worker.children_rss_bytes / 1e6, redis / 1e6)
 
 
-async def _settled(stack: Stack) -> float:
+async def _wait_until_settled(stack: Stack) -> float:
     """Wait until everything is indexed and archived; return the seconds."""
     began = monotonic()
     async with asyncio.timeout(_PATIENCE.total_seconds()), open_redis(stack) as redis:
@@ -213,7 +213,7 @@ async def _settled(stack: Stack) -> float:
     return monotonic() - began
 
 
-async def _wrong(stack: Stack, hashes: dict[str, str]) -> int:
+async def _count_wrong(stack: Stack, hashes: dict[str, str]) -> int:
     """Count notes whose stored content is not the last published one."""
     owner = await asyncpg.connect(stack.owner_database_url)
     try:

@@ -80,7 +80,7 @@ class Traffic:
             receipt = await self.client.publish(change)
         self.receipts.append(receipt)
         if marked:
-            await self._see(receipt, change.data.uri)
+            await self._check_visible(receipt, change.data.uri)
 
     def _marked(self) -> DocumentChanged:
         uri = f"marked/{len(self.marked):05}.md"
@@ -89,7 +89,7 @@ class Traffic:
         change = DocumentChange(project=self.project, uri=uri, content=content)
         return DocumentChanged(data=change)
 
-    async def _see(self, receipt: Receipt, uri: str) -> None:
+    async def _check_visible(self, receipt: Receipt, uri: str) -> None:
         try:
             await self.client.wait([receipt], self.patience)
             answer = await self.client.ask(

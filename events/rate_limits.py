@@ -48,7 +48,7 @@ class RateLimiter:
         self._names = names
         self._limits = limits or RateLimits()
         self._acquire = AcquireRequest(redis)
-        self._hold_back = HoldBack(redis)
+        self._block = HoldBack(redis)
 
     def tokens_per_minute(self, provider: str) -> int:
         """Return the limit of tokens per minute; 0 means none."""
@@ -72,14 +72,14 @@ class RateLimiter:
                 tokens_per_minute=tokens_limit,
             )
 
-    async def hold_back(self, provider: str, wait: timedelta) -> None:
+    async def block_requests(self, provider: str, wait: timedelta) -> None:
         """Stop all requests to a provider for ``wait``, at most for ``LONGEST_HOLD``.
 
         Raises:
             Unavailable: Redis can't be reached.
         """
         with redis_errors():
-            await self._hold_back(self._names.rate_limit(provider, "held"), min(wait, LONGEST_HOLD))
+            await self._block(self._names.rate_limit(provider, "held"), min(wait, LONGEST_HOLD))
 
 
 async def read_held(redis: Redis, names: Names, providers: Sequence[str]) -> dict[str, float]:

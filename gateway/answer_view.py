@@ -14,7 +14,7 @@ from rich.text import Text
 from events.models import Citation, QueryAnswer, SearchResult
 from gateway.output import printable
 
-__all__ = ["citation", "print_answer", "print_results", "why"]
+__all__ = ["citation", "explanation", "print_answer", "print_results"]
 
 _SNIPPET_LINES = 12
 _LIGHT = frozenset({"7", "15"})
@@ -56,7 +56,7 @@ def citation(source: Citation) -> str:
     return f"{source.uri}:{source.start_line}-{source.end_line}"
 
 
-def why(result: SearchResult) -> str:
+def explanation(result: SearchResult) -> str:
     """Retrievers that returned a result, each with its rank and score."""
     scores = result.scores
     parts = [f"{result.match_type} match", f"score {scores.fused:.3f}"]
@@ -77,7 +77,7 @@ def _head(number: int, result: SearchResult, *, explain: bool) -> list[Renderabl
         head.append(f"  {printable(name)}", style="bold")
     parts: list[RenderableType] = [head]
     if explain:
-        parts.append(Text(f"   {why(result)}", style="dim"))
+        parts.append(Text(f"   {explanation(result)}", style="dim"))
     if result.explanation:
         parts.append(Text(f"   {result.explanation}", style="dim"))
     if source.permalink:
@@ -134,7 +134,7 @@ def _notes(answer: QueryAnswer, *, explain: bool) -> Iterator[str]:
             f"{answer.coverage:.0%} of the chunks searched have vectors; "
             "the others are found by keyword only"
         )
-    failed = [leg for leg in answer.degraded if leg != "vector" or answer.coverage == 1]
+    failed = [name for name in answer.degraded if name != "vector" or answer.coverage == 1]
     if failed:
         yield f"degraded: could not search {', '.join(failed)}"
     if answer.stale:

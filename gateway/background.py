@@ -1,4 +1,4 @@
-"""Start and stop of ``headrace up`` in the background."""
+"""Start and stop of ``headrace up`` in the background, and tails of its log files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.output import stderr
-from gateway.servers import announced_process, owner_lock, prepare_home
+from gateway.servers import announced_pid, owner_lock, prepare_home
 from runtime.child_process import is_alive
 from runtime.errors import ConfigurationError, UsageError
 from runtime.private import open_private
@@ -22,6 +22,14 @@ __all__ = ["LogTail", "bring_down", "detach", "log_files"]
 _POLL_SECONDS = 0.05
 _SERVERS_STOP_TIMEOUT = timedelta(seconds=60)
 _ERROR = "headrace: "
+
+_MOST_BYTES = 2**20
+_PATTERNS = {
+    "up": "up.log",
+    "worker": "worker*.log",
+    "redis": "redis/redis.log",
+    "postgres": "postgres/postgres.log",
+}
 
 
 async def detach(settings: Settings, workers: int) -> None:
@@ -41,7 +49,7 @@ async def detach(settings: Settings, workers: int) -> None:
     tail = LogTail(log, from_end=True)
     process = _spawn(log, workers)
     try:
-        while announced_process(settings) != process.pid:
+        while announced_pid(settings) != process.pid:
             if process.poll() is not None:
                 raise ConfigurationError(_reason(tail, log))
             await asyncio.sleep(_POLL_SECONDS)
@@ -103,18 +111,8 @@ def _spawn(log: Path, workers: int) -> subprocess.Popen[bytes]:
 
 def _reason(tail: LogTail, log: Path) -> str:
     lines = tail.new()
-    said = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
-    return said[-1] if said else f"`headrace up` ended without a reason; see {log}"
-
-
-_MOST_BYTES = 2**20
-
-_PATTERNS = {
-    "up": "up.log",
-    "worker": "worker*.log",
-    "redis": "redis/redis.log",
-    "postgres": "postgres/postgres.log",
-}
+    reasons = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    return reasons[-1] if reasons else f"`headrace up` ended without a reason; see {log}"
 
 
 def log_files(home: Path, part: str | None = None) -> dict[str, Path]:
@@ -129,7 +127,7 @@ class LogTail:
     def __init__(self, path: Path, *, from_end: bool = False) -> None:
         self._path = path
         self._offset = self._size() if from_end else 0
-        self._rest = b""
+        self._partial_line = b""
 
     def last(self, count: int) -> list[str]:
         """Return the last lines; later lines are returned by ``new``."""
@@ -141,14 +139,14 @@ class LogTail:
         """Return the complete lines appended since the last call."""
         size = self._size()
         if size < self._offset:
-            self._offset, self._rest = 0, b""
+            self._offset, self._partial_line = 0, b""
         if size == self._offset:
             return []
         with self._path.open("rb") as log:
             log.seek(self._offset)
             chunk = log.read(_MOST_BYTES)
         self._offset += len(chunk)
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + chunk).split(b"\n")
         return [line.decode(errors="replace") for line in lines]
 
     def _size(self) -> int:

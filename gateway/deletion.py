@@ -1,4 +1,4 @@
-"""Publishing of deletes for commands."""
+"""Deletes and purges for commands: confirmation, publishing, and the printed report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.clients import open_client
 from gateway.output import print_json, printable
 from gateway.servers import require_database, stack
 from gateway.session import run_client
-from processors.purge.deletes import publish_deletes, until_deleted
+from processors.purge.deletes import await_deletes, publish_deletes
 from processors.purge.documents import OUT_OF_REACH, Purge, PurgeReport
 from processors.wiring.servers import open_servers
 from runtime.errors import UsageError
@@ -25,6 +25,8 @@ from store.purge.rewriter import Rewriter
 from store.sources import RegisteredSource, Sources
 
 __all__ = ["YesOption", "confirm", "delete_documents", "find_source", "print_report", "run_purge"]
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
 
 async def delete_documents(
@@ -39,10 +41,11 @@ async def delete_documents(
     receipts = await publish_deletes(client, project, agent, uris)
     if patience is None:
         return
-    _, late = await until_deleted(client, list(receipts.values()), patience)
-    if late:
+    _, superseded = await await_deletes(client, list(receipts.values()), patience)
+    if superseded:
         raise UsageError(
-            f"{late} documents changed in the meantime and were not deleted; run the command again"
+            f"{superseded} documents changed in the meantime and were not deleted; "
+            "run the command again"
         )
 
 
@@ -60,10 +63,7 @@ async def find_source(sources: Sources, project: str, name: str) -> RegisteredSo
     )
 
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
-
-
-def confirm(what: str, *, yes: bool) -> None:
+def confirm(action: str, *, yes: bool) -> None:
     """Return if the user has confirmed by ``yes`` or confirms on the terminal.
 
     Raises:
@@ -72,8 +72,8 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}, but there is no terminal for confirmation; repeat with --yes")
-    if not typer.confirm(printable(f"{what}. Continue?"), err=True):
+        raise UsageError(f"{action}, but there is no terminal for confirmation; repeat with --yes")
+    if not typer.confirm(printable(f"{action}. Continue?"), err=True):
         raise UsageError("not confirmed; nothing was done")
 
 
@@ -87,14 +87,14 @@ def run_purge(
     """
 
     async def main(settings: Settings) -> PurgeReport:
-        async with _purging(settings, timeout) as (running, purge, client):
+        async with _open_purge(settings, timeout) as (running, purge, client):
             return await work(running, purge, client)
 
     return run_client(main)
 
 
 @asynccontextmanager
-async def _purging(
+async def _open_purge(
     settings: Settings, timeout: timedelta
 ) -> AsyncIterator[tuple[Settings, Purge, Client]]:
     async with (
@@ -115,10 +115,10 @@ def print_report(report: PurgeReport, *, json: bool) -> None:
     if json:
         print_json(report.as_json())
     else:
-        what = "" if report.documents is None else f"{report.documents:,} documents "
-        typer.echo(printable(f"{report.project}: {what}purged"))
-        for location, what in report.removed.items():
-            typer.echo(printable(f"{location:>22}  {what}"))
+        documents = "" if report.documents is None else f"{report.documents:,} documents "
+        typer.echo(printable(f"{report.project}: {documents}purged"))
+        for location, removed in report.removed.items():
+            typer.echo(printable(f"{location:>22}  {removed}"))
         for reason in report.remains:
             typer.echo(printable(f"{'REMAINS':>22}  {reason}"))
         if report.is_complete:

@@ -133,7 +133,7 @@ def choose(path: Path | None, home: Path | None = None) -> Demonstration:
         UsageError: the directory cannot be read, or Headrace was installed without its repository.
     """
     if path is None:
-        chosen = ChosenFiles(_own_repository(), FILES)
+        chosen = ChosenFiles(_headrace_repository(), FILES)
         return Demonstration(chosen, "demo", ABOUT_HEADRACE, _NEXT_ABOUT_HEADRACE)
     directory = path.resolve()
     source = open_source(directory, homes=[home] if home else ())
@@ -143,7 +143,7 @@ def choose(path: Path | None, home: Path | None = None) -> Demonstration:
     return Demonstration(source, project, ABOUT_ANYTHING, _NEXT_ABOUT_ANYTHING)
 
 
-def _own_repository() -> Source:
+def _headrace_repository() -> Source:
     if not (REPOSITORY / "pyproject.toml").is_file():
         raise UsageError("Headrace was installed without its repository; name a directory to index")
     return open_source(REPOSITORY)

@@ -36,7 +36,7 @@ class ShowProgress(Protocol):
 
     def __call__(
         self,
-        what: str,
+        name: str,
         done: int,
         total: int,
         /,
@@ -72,7 +72,7 @@ def progress() -> Iterator[ShowProgress]:
 class _Work:
     """Figures of one kind of work. Rates exclude what was done before the first call."""
 
-    what: str
+    name: str
     unit: str
     began_at: float
     first_done: int
@@ -108,9 +108,9 @@ class _Work:
             return None
         return (self.total - self.done) / self._done_per_second
 
-    def amounts(self, of: str) -> list[str]:
-        """Format the done units, the separator ``of`` and the total; then the chunks."""
-        counts = f"{self.done:,}{of}{self.total:,}" if self.total else f"{self.done:,}"
+    def amounts(self, separator: str) -> list[str]:
+        """Format the done units, ``separator`` and the total; then the chunks."""
+        counts = f"{self.done:,}{separator}{self.total:,}" if self.total else f"{self.done:,}"
         parts = [f"{counts} {self.unit}".rstrip()]
         return parts if self.chunks is None else [*parts, f"{self.chunks:,} chunks"]
 
@@ -125,18 +125,18 @@ class _Works:
     def __init__(self) -> None:
         self._by_name = dict[str, _Work]()
 
-    def update(self, what: str, done: int, total: int, unit: str, chunks: int | None) -> _Work:
+    def update(self, name: str, done: int, total: int, unit: str, chunks: int | None) -> _Work:
         """Update and return the figures of the work of this name."""
         now = monotonic()
-        if what not in self._by_name:
-            self._by_name[what] = _Work(what, unit, now, done, chunks)
-        work = self._by_name[what]
+        if name not in self._by_name:
+            self._by_name[name] = _Work(name, unit, now, done, chunks)
+        work = self._by_name[name]
         work.update(done, total, chunks, now)
         return work
 
-    def forget(self, what: str) -> None:
+    def forget(self, name: str) -> None:
         """Drop the figures, so that later work of this name starts from zero."""
-        self._by_name.pop(what, None)
+        self._by_name.pop(name, None)
 
 
 class _Amounts(ProgressColumn):
@@ -157,12 +157,12 @@ class _Bars:
         self._ids = dict[str, int]()
 
     def __call__(
-        self, what: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
+        self, name: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
     ) -> None:
-        work = self._works.update(what, done, total, unit, chunks)
-        if what not in self._ids:
-            self._ids[what] = self._bars.add_task(what, total=total or None, work=work)
-        task = next(task for task in self._bars.tasks if task.id == self._ids[what])
+        work = self._works.update(name, done, total, unit, chunks)
+        if name not in self._ids:
+            self._ids[name] = self._bars.add_task(name, total=total or None, work=work)
+        task = next(task for task in self._bars.tasks if task.id == self._ids[name])
         self._bars.update(task.id, completed=done, total=total or None)
 
 
@@ -175,22 +175,22 @@ class _Lines:
         self._printed_at = dict[str, float]()
 
     def __call__(
-        self, what: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
+        self, name: str, done: int, total: int, /, *, unit: str = "", chunks: int | None = None
     ) -> None:
-        work = self._works.update(what, done, total, unit, chunks)
+        work = self._works.update(name, done, total, unit, chunks)
         now = work.began_at + work.seconds
-        printed_at = self._printed_at.setdefault(what, now)
+        printed_at = self._printed_at.setdefault(name, now)
         if not work.has_ended and now - printed_at < _LINE_EVERY_SECONDS:
             return
-        self._printed_at[what] = now
+        self._printed_at[name] = now
         if work.has_ended:
-            del self._printed_at[what]
-            self._works.forget(what)
+            del self._printed_at[name]
+            self._works.forget(name)
         self._console.print(_line(work))
 
 
 def _line(work: _Work) -> str:
-    counts = f"{work.what}: {', '.join(work.amounts(' of '))}"
+    counts = f"{work.name}: {', '.join(work.amounts(' of '))}"
     if not work.rate:
         return counts
     left = "" if work.seconds_left is None else f", {work.seconds_left:,.0f} s left"

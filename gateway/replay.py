@@ -1,4 +1,4 @@
-"""Replays of one project or all for ``headrace replay``, and the output of their results."""
+"""Replays and lists of generations for ``headrace replay``, their output, and its quality gate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from gateway.output import print_json, printable
 from gateway.progress import ShowProgress
 from processors.replay.dry_run import Estimate
-from processors.replay.generations import Listed, Returned, projects_of
+from processors.replay.generations import ListedGeneration, SwitchResult, projects_of
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
@@ -26,14 +26,14 @@ __all__ = [
     "print_differences",
     "print_plans",
     "print_reports",
-    "print_returned",
+    "print_switch",
     "replay_projects",
 ]
 
 _SHOWN_DIFFERENCES = 20
 _SHORT = ("id", "state", "documents", "chunks", "since")
 
-One = TypeVar("One", Estimate, ReplayReport)
+ResultT = TypeVar("ResultT", Estimate, ReplayReport)
 
 
 async def plan_projects(
@@ -86,48 +86,49 @@ def print_differences(error: NotSwitched, reports: Sequence[ReplayReport], json:
         typer.echo(f"  and {more:,} more (--json lists all)")
 
 
-def print_returned(returned: Returned, json: bool) -> None:
+def print_switch(result: SwitchResult, json: bool) -> None:
     """Print the result of a switch or rollback."""
     if json:
-        print_json(returned.as_json())
+        print_json(result.as_json())
         return
     typer.echo(
-        f"{returned.project}: generation {returned.generation} is live, "
-        f"{returned.former} is kept ({returned.caught_up:,} documents caught up, "
-        f"{returned.seconds:.2f} s)"
+        f"{result.project}: generation {result.generation} is live, "
+        f"{result.former} is kept ({result.caught_up:,} documents caught up, "
+        f"{result.seconds:.2f} s)"
     )
 
 
-def generations_table(found: Sequence[Listed]) -> Table:
+def generations_table(generations: Sequence[ListedGeneration]) -> Table:
     """Table with a row for each generation; times are in UTC."""
     columns = ("project", "id", "state", "model", "chunking", "documents", "chunks", "since")
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         # long names are wrapped, so that they stay readable
         table.add_column(column, overflow="fold", no_wrap=column in _SHORT)
-    for row in found:
-        made = row.generation
-        models = [made.recipe.model, *(f"{k}: {m}" for k, m in made.recipe.models.items())]
-        when = f"{(made.switched_at or made.created_at).astimezone(UTC):%m-%d %H:%M}"
+    for row in generations:
+        generation, recipe = row.generation, row.generation.recipe
+        models = [recipe.model, *(f"{k}: {m}" for k, m in recipe.models.items())]
+        when = f"{(generation.switched_at or generation.created_at).astimezone(UTC):%m-%d %H:%M}"
         sizes = f"{row.documents:,}", f"{row.chunks:,}"
-        cells = (row.project, str(made.id), made.state, ", ".join(models), made.recipe.chunking)
-        table.add_row(*(Text(printable(cell)) for cell in (*cells, *sizes, when)))
+        identity = row.project, str(generation.id), generation.state
+        cells = (*identity, ", ".join(models), recipe.chunking, *sizes, when)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 
-def _print_all(found: Sequence[One], json: bool, line: Callable[[One], str]) -> None:
+def _print_all(results: Sequence[ResultT], json: bool, line: Callable[[ResultT], str]) -> None:
     if json:
-        print_json(_joined([result.as_json() for result in found]))
-    elif not found:
+        print_json(_joined([result.as_json() for result in results]))
+    elif not results:
         typer.echo("no projects yet: `headrace sync PATH` creates one")
     else:
-        for result in found:
+        for result in results:
             typer.echo(printable(line(result)))
 
 
-def _joined(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Join results in one object; the fields of a single project are also at the top level."""
-    return {**(found[0] if len(found) == 1 else {}), "projects": found}
+    return {**(results[0] if len(results) == 1 else {}), "projects": results}
 
 
 def _plan_line(plan: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""Servers and workers of a command: configured, those of a running ``up``, or its own."""
+"""Servers and workers of a command: configured, those of a running ``up``, or started for it."""
 
 from __future__ import annotations
 
@@ -33,23 +33,27 @@ from runtime.settings import Settings
 from runtime.worker_process import WorkerProcess, worker_process
 
 __all__ = [
-    "OwnServers",
-    "announced",
-    "announced_process",
+    "StartedServers",
+    "announce",
+    "announced_pid",
     "configured",
     "find_running",
-    "own_servers",
     "owner_lock",
     "prepare_home",
     "require_database",
     "stack",
+    "start_servers",
     "supervised_workers",
     "worker",
 ]
 
+_FILE = "up.json"
+_SHARED = ("redis_url", "database_url", "owner_database_url")
+_MARGIN = timedelta(seconds=5)
+
 
 @dataclass(frozen=True)
-class OwnServers:
+class StartedServers:
     """Settings with the URLs of all servers; ``embedded`` lists those that this command started."""
 
     settings: Settings
@@ -65,11 +69,11 @@ def configured(settings: Settings) -> Settings | None:
 
 @asynccontextmanager
 async def stack(
-    settings: Settings, *, with_worker: bool = True, as_chosen: bool = False
+    settings: Settings, *, with_worker: bool = True, keep_partitions: bool = False
 ) -> AsyncIterator[Settings]:
     """Provide settings with the URLs of running servers and the partitions of their deployment.
 
-    With ``as_chosen``, the number of partitions stays that of the settings.
+    With ``keep_partitions``, the number of partitions stays that of the settings.
 
     If there are no servers, servers and a worker run under ``home`` until the context ends.
 
@@ -80,14 +84,14 @@ async def stack(
     """
     existing = configured(settings)
     if existing is not None:
-        yield existing if as_chosen else await _with_partitions(existing)
+        yield existing if keep_partitions else await _with_partitions(existing)
         return
-    async with own_servers(settings) as servers, AsyncExitStack() as exits:
-        own = servers.settings
+    async with start_servers(settings) as servers, AsyncExitStack() as exits:
+        started_settings = servers.settings
         if with_worker:
-            log = own.home_directory / "worker.log"
-            await exits.enter_async_context(worker(own, log=log))
-        yield own if as_chosen else await _with_partitions(own)
+            log = started_settings.home_directory / "worker.log"
+            await exits.enter_async_context(worker(started_settings, log=log))
+        yield started_settings if keep_partitions else await _with_partitions(started_settings)
 
 
 async def _with_partitions(settings: Settings) -> Settings:
@@ -109,7 +113,7 @@ async def _with_partitions(settings: Settings) -> Settings:
 
 
 @asynccontextmanager
-async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
+async def start_servers(settings: Settings) -> AsyncIterator[StartedServers]:
     """Start embedded servers in place of those that are not configured; migrate the database.
 
     A configured database is migrated too if the URL of its owner is set; otherwise the workers
@@ -118,12 +122,12 @@ async def own_servers(settings: Settings) -> AsyncIterator[OwnServers]:
     home = prepare_home(settings)
     async with AsyncExitStack() as exits:
         embedded: list[Part] = []
-        own = settings.model_copy(update=await _start(settings, home, exits, embedded))
-        if own.owner_database_url:
+        started_settings = settings.model_copy(update=await _start(settings, home, exits, embedded))
+        if started_settings.owner_database_url:
             from store.postgres.schema import upgrade  # noqa: PLC0415 - see _import_schema
 
-            await upgrade(own.owner_database_url)
-        yield OwnServers(own, embedded)
+            await upgrade(started_settings.owner_database_url)
+        yield StartedServers(started_settings, embedded)
 
 
 async def _start(
@@ -198,12 +202,8 @@ def require_database(settings: Settings) -> Settings:
     return settings
 
 
-_FILE = "up.json"
-_SHARED = ("redis_url", "database_url", "owner_database_url")
-
-
 @contextmanager
-def announced(settings: Settings) -> Iterator[None]:
+def announce(settings: Settings) -> Iterator[None]:
     """Publish the servers of ``settings`` to other commands until the context ends."""
     path = settings.home_directory / _FILE
     announcement = {"pid": os.getpid()} | {name: getattr(settings, name) for name in _SHARED}
@@ -222,16 +222,16 @@ def find_running(settings: Settings) -> Settings | None:
     """Fill in the servers of a running ``up``. Returns None if none runs."""
     try:
         announcement = json.loads(_path_of(settings).read_text())
-        alive = (
+        is_alive = (
             "headrace" in (command := command_of(int(announcement["pid"]))) or "gateway" in command
         )
         urls = {name: str(announcement[name]) for name in _SHARED}
     except (OSError, ValueError, KeyError):
         return None
-    return settings.model_copy(update=urls) if alive else None
+    return settings.model_copy(update=urls) if is_alive else None
 
 
-def announced_process(settings: Settings) -> int | None:
+def announced_pid(settings: Settings) -> int | None:
     """Process id of the ``up`` that was announced last. Returns None if none is announced."""
     try:
         return int(json.loads(_path_of(settings).read_text())["pid"])
@@ -246,9 +246,6 @@ def owner_lock(home: Path) -> DirectoryLock:
 
 def _path_of(settings: Settings) -> Path:
     return settings.home_directory / _FILE
-
-
-_MARGIN = timedelta(seconds=5)
 
 
 def worker(

@@ -1,4 +1,4 @@
-"""Setup shared by all commands: settings, logs, and an event loop that signals can stop."""
+"""Setup shared by all commands: settings, logs, event loop, and options that several have."""
 
 from __future__ import annotations
 
@@ -42,6 +42,29 @@ ProjectOption = Annotated[str, typer.Option("--project", "-p", help="Name of the
 _LONGEST_SECONDS = 86_400.0
 _FIELD = re.compile(r'field "(\w+)"')
 _NOT_A_MAPPING = frozenset({"dict_type", "model_type"})
+
+_PREFIX = "HEADRACE_"
+_SETTINGS = frozenset(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields)
+ACCESS_VARIABLES = frozenset(
+    f"HEADRACE_{role}_PASSWORD" for role in ("ANSWERER", "OPERATOR", "PUBLISHER", "WORKER")
+) | {"HEADRACE_PASSWORDS_DIRECTORY"}
+"""Variables of `headrace access` alone; upper case matters."""
+_OTHERS = re.compile(
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
+)
+"""Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
+for a service whose name begins with ``headrace``."""
+_MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
+    "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
+    "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),
+    "HEADRACE_EXACT_SEARCH_CHUNKS": ("VECTOR_SEARCH", "exact_chunks"),
+    "HEADRACE_HNSW_EF_SEARCH": ("VECTOR_SEARCH", "ef_search"),
+    "HEADRACE_MAX_CHUNKS_PER_DOCUMENT": ("CHUNKING_LIMITS", "chunks"),
+    "HEADRACE_MODEL_REQUESTS_PER_MINUTE": ("MODEL_RATE_LIMITS", "requests_per_minute"),
+    "HEADRACE_MODEL_TOKENS_PER_MINUTE": ("MODEL_RATE_LIMITS", "tokens_per_minute"),
+}
+"""Setting and key that replace each variable of earlier versions."""
 
 
 def duration(seconds: float) -> timedelta:
@@ -137,32 +160,6 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
 async def _cancel(task: asyncio.Task[Any]) -> None:
     task.cancel()
     await asyncio.wait({task})
-
-
-_PREFIX = "HEADRACE_"
-_SETTINGS = frozenset(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields)
-ACCESS_VARIABLES = frozenset(
-    f"HEADRACE_{role}_PASSWORD" for role in ("ANSWERER", "OPERATOR", "PUBLISHER", "WORKER")
-) | {"HEADRACE_PASSWORDS_DIRECTORY"}
-"""Variables of `headrace access` alone; upper case matters."""
-
-_OTHERS = re.compile(
-    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
-    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
-)
-"""Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
-for a service whose name begins with ``headrace``."""
-
-_MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
-    "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
-    "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),
-    "HEADRACE_EXACT_SEARCH_CHUNKS": ("VECTOR_SEARCH", "exact_chunks"),
-    "HEADRACE_HNSW_EF_SEARCH": ("VECTOR_SEARCH", "ef_search"),
-    "HEADRACE_MAX_CHUNKS_PER_DOCUMENT": ("CHUNKING_LIMITS", "chunks"),
-    "HEADRACE_MODEL_REQUESTS_PER_MINUTE": ("MODEL_RATE_LIMITS", "requests_per_minute"),
-    "HEADRACE_MODEL_TOKENS_PER_MINUTE": ("MODEL_RATE_LIMITS", "tokens_per_minute"),
-}
-"""Setting and key that replace each variable of earlier versions."""
 
 
 def require_known(variables: Iterable[str]) -> None:

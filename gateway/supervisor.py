@@ -15,7 +15,7 @@ __all__ = ["Part", "Restarts", "Supervisor"]
 
 _BACKOFF = Backoff(timedelta(seconds=0.5), timedelta(seconds=15), jitter=0)
 _WATCH_SECONDS = 0.2
-_LOG_CHECK_LOOKS = 300
+_LOG_CHECK_POLLS = 300
 
 
 class Part(Protocol):
@@ -77,7 +77,7 @@ class Supervisor:
         Raises:
             ConfigurationError: a part failed too often; the message holds the last reason.
         """
-        watches = [asyncio.create_task(self._keep(part)) for part in self._parts]
+        watches = [asyncio.create_task(self._supervise(part)) for part in self._parts]
         stopped = asyncio.create_task(stop.wait())
         try:
             done, _ = await asyncio.wait({*watches, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,22 +88,22 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(*watches, stopped, return_exceptions=True)
 
-    async def _keep(self, part: Part) -> None:
+    async def _supervise(self, part: Part) -> None:
         now = asyncio.get_running_loop().time
         failures = 0
         while True:
             began = now()
-            await _end_of(part)
+            await _wait_for_end(part)
             if now() - began >= self._restarts.steady.total_seconds():
                 failures = 0
             ready = self._servers.get(part.name)
             if ready is not None:
                 ready.clear()
-            failures = await self._bring_back(part, failures)
+            failures = await self._restart_until_running(part, failures)
             if ready is not None:
                 ready.set()
 
-    async def _bring_back(self, part: Part, failures: int) -> int:
+    async def _restart_until_running(self, part: Part, failures: int) -> int:
         """Restart a part until it runs; returns the number of its consecutive failures."""
         reason = part.ending()
         while True:
@@ -135,10 +135,10 @@ class Supervisor:
         return all(ready.is_set() for ready in self._servers.values())
 
 
-async def _end_of(part: Part) -> None:
-    looks = 0
+async def _wait_for_end(part: Part) -> None:
+    polls = 0
     while part.is_running:
-        looks += 1
-        if looks % _LOG_CHECK_LOOKS == 0:
+        polls += 1
+        if polls % _LOG_CHECK_POLLS == 0:
             part.shorten_log()
         await asyncio.sleep(_WATCH_SECONDS)

@@ -162,7 +162,7 @@ class _AgentTasks(Generic[E]):
             try:
                 await self._run(await self._deliveries.open(entries, self._decode))
             except Exception:
-                log.exception("agent.broken")
+                log.exception("agent.failed")
                 self._deliveries.give_back(entries)
             except asyncio.CancelledError:
                 self._deliveries.give_back(entries)

@@ -158,7 +158,7 @@ class RejectionReporter:
                 partition=letter.partition,
             )
         except MalformedEvent as error:
-            log.warning("query.unanswerable", error=str(error))
+            log.warning("reply.rejected", error=str(error))
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _PRIVATE_MASK = 0o077
 _LAST_BYTES = 64 * 2**10
 _REASON = re.compile(r"\b(?:FATAL|PANIC|ERROR|Fatal error|[Ee]rror)\b|No space left|^headrace: ")
 """Marks of a line with the reason for an end, in the output of Postgres, Redis and Headrace."""
-_PASSING = re.compile(
+_CONNECTION_ERRORS = re.compile(
     r"not yet accepting|is starting up|is shutting down|terminating connection|too many clients"
 )
 """Errors that Postgres calls fatal although they end only a single connection."""
@@ -81,7 +81,7 @@ class ChildProcess:
             Unavailable: the child is not running.
         """
         if self._child is None or self._child.poll() is not None:
-            raise Unavailable(f"{self._name} is not running; {self.last_words()}")
+            raise Unavailable(f"{self._name} is not running; {self.end_reason()}")
         return self._child.pid
 
     @property
@@ -120,7 +120,7 @@ class ChildProcess:
             ConfigurationError: it has ended; the message holds the reason from its log.
         """
         if self._child is not None and self._child.poll() is not None:
-            raise ConfigurationError(f"{self._name} ended: {self.last_words()}")
+            raise ConfigurationError(f"{self._name} ended: {self.end_reason()}")
 
     def ending(self) -> str:
         """Describe the end in one line: exit code or signal, and the reason from the log."""
@@ -130,10 +130,10 @@ class ChildProcess:
         if code == -signal.SIGKILL:
             # the log of a process that was killed has no reason, only older errors
             return f"{self._name} was ended by SIGKILL"
-        how = f"was ended by {_name_of(-code)}" if code < 0 else f"ended with exit code {code}"
-        return f"{self._name} {how}: {self.last_words()}"
+        end = f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        return f"{self._name} {end}: {self.end_reason()}"
 
-    def last_words(self) -> str:
+    def end_reason(self) -> str:
         """Return the reason for the end as the log gives it, and the path of the log.
 
         The reason is the last line since the start that names an error, else the last line.
@@ -198,10 +198,10 @@ class ChildProcess:
 
 
 def _is_reason(line: str) -> bool:
-    return _REASON.search(line) is not None and _PASSING.search(line) is None
+    return _REASON.search(line) is not None and _CONNECTION_ERRORS.search(line) is None
 
 
-def _name_of(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

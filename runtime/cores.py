@@ -59,8 +59,8 @@ def quota_cores(memberships: Path, groups: Path) -> float | None:
 
 def _quotas(line: str, groups: Path) -> Iterator[float]:
     """Yield limits of the groups of one line: ``0::/path`` (v2) or ``4:cpu,cpuacct:/path`` (v1)."""
-    _, _, rest = line.partition(":")
-    controllers, _, path = rest.partition(":")
+    _, _, remainder = line.partition(":")
+    controllers, _, path = remainder.partition(":")
     if controllers and "cpu" not in controllers.split(","):
         return
     # inside a container the path may be that of the host, while only the root is mounted

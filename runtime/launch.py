@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(arguments)
     if options.uid is not None:
-        _give_up_root(options.uid, options.gid, keep_reach=options.reach)
+        _drop_root(options.uid, options.gid, keep_reach=options.reach)
     # after the change of user, which clears it
     _follow_parent(options.parent, signal.Signals(options.signal))
     os.execv(options.command[0], options.command)  # noqa: S606  # no shell is involved
@@ -50,7 +50,7 @@ def _follow_parent(parent: int, number: signal.Signals) -> None:
         raise SystemExit(f"parent process {parent} has ended")
 
 
-def _give_up_root(uid: int, gid: int, *, keep_reach: bool) -> None:
+def _drop_root(uid: int, gid: int, *, keep_reach: bool) -> None:
     """Become an ordinary user; with ``keep_reach`` it may still enter root's directories."""
     if keep_reach:
         # without it access(2) ignores capabilities, and initdb uses it to see whether it can run

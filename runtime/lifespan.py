@@ -46,7 +46,7 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
 
     def heed(number: signal.Signals) -> None:
         if stop.is_set():
-            log.warning("process.stopping_at_once", signal=number.name)
+            log.warning("process.stopping_immediately", signal=number.name)
             main.cancel()
         log.info("process.stopping", signal=number.name)
         stop.set()

@@ -22,9 +22,9 @@ from runtime.terminal import printable
 __all__ = ["configure_logs", "without_secrets"]
 
 # limited to warnings: their info lines repeat our own
-_TALKATIVE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
+_VERBOSE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
 # logs a traceback for each connection that an outage breaks; the callers log the error in one line
-_TELLS_TRACEBACKS = "asyncpg.pool"
+_TRACEBACK_LOGGER = "asyncpg.pool"
 _SECRET_NAMES = re.compile(r"password|secret|api_?key|authorization", re.IGNORECASE)
 _MASK = "***"
 
@@ -68,9 +68,9 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for name in _TALKATIVE:
+    for name in _VERBOSE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
-    logging.getLogger(_TELLS_TRACEBACKS).setLevel(logging.ERROR)
+    logging.getLogger(_TRACEBACK_LOGGER).setLevel(logging.ERROR)
 
 
 def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "ARCHIVE_FAILURES",
@@ -24,7 +24,7 @@ __all__ = [
     "MODEL_REQUESTS_WAITING",
     "MODEL_WAIT_SECONDS",
     "QUERIES",
-    "QUERIES_NOT_WAITED",
+    "QUERY_WAITS_REFUSED",
     "Counter",
     "Gauge",
     "Histogram",
@@ -50,14 +50,14 @@ class Metric:
         self.description = description
         self.labels = labels
 
-    def _series(self, known: Mapping[_LabelValues, object], labels: dict[str, str]) -> _LabelValues:
+    def _series(self, values: Mapping[_LabelValues, Any], labels: dict[str, str]) -> _LabelValues:
         """Raise ValueError unless exactly the declared labels are given."""
         if labels.keys() != set(self.labels):
             raise ValueError(f"{self.name} has the labels {self.labels}, not {tuple(labels)}")
-        values = tuple(labels[label] for label in self.labels)
-        return values if values in known or len(known) < _MAX_SERIES else ("other",) * len(values)
+        series = tuple(labels[label] for label in self.labels)
+        return series if series in values or len(values) < _MAX_SERIES else ("other",) * len(series)
 
-    def _shown(self, values: _LabelValues) -> str:
+    def _series_name(self, values: _LabelValues) -> str:
         """Format a series as ``name{label=value}``, as snapshots show it."""
         pairs = ",".join(f"{k}={v}" for k, v in zip(self.labels, values, strict=True))
         return f"{self.name}{{{pairs}}}" if pairs else self.name
@@ -81,7 +81,7 @@ class Counter(Metric):
 
     def read(self) -> dict[str, float]:
         """Return the total of each series."""
-        return {self._shown(series): value for series, value in self._values.items()}
+        return {self._series_name(series): value for series, value in self._values.items()}
 
 
 class Gauge(Metric):
@@ -97,7 +97,7 @@ class Gauge(Metric):
 
     def read(self) -> dict[str, float]:
         """Return the value of each series."""
-        return {self._shown(series): value for series, value in self._values.items()}
+        return {self._series_name(series): value for series, value in self._values.items()}
 
 
 class Histogram(Metric):
@@ -119,11 +119,11 @@ class Histogram(Metric):
         """Return count, sum, p50 and p99 of each series."""
         values: dict[str, float] = {}
         for series, buckets in self._counts.items():
-            shown = self._shown(series)
-            values[f"{shown}.count"] = sum(buckets)
-            values[f"{shown}.sum"] = self._sums[series]
-            values[f"{shown}.p50"] = _quantile(buckets, 0.50)
-            values[f"{shown}.p99"] = _quantile(buckets, 0.99)
+            name = self._series_name(series)
+            values[f"{name}.count"] = sum(buckets)
+            values[f"{name}.sum"] = self._sums[series]
+            values[f"{name}.p50"] = _quantile(buckets, 0.50)
+            values[f"{name}.p99"] = _quantile(buckets, 0.99)
         return values
 
 
@@ -135,11 +135,11 @@ def _bucket(seconds: float) -> int:
 
 def _quantile(buckets: list[int], share: float) -> float:
     """Return the upper bound of the bucket that contains the quantile."""
-    wanted = share * sum(buckets)
-    seen = 0
+    target = share * sum(buckets)
+    cumulative = 0
     for index, count in enumerate(buckets):
-        seen += count
-        if seen >= wanted:
+        cumulative += count
+        if cumulative >= target:
             return float(_SMALLEST * 2 ** (index / _BUCKETS_PER_DOUBLING))
     return math.nan
 
@@ -153,10 +153,10 @@ def _declare(metric: M) -> M:
     return metric
 
 
-DOCUMENTS = _declare(Counter("documents", "Changes that were handled.", "outcome"))
+DOCUMENTS = _declare(Counter("documents", "Handled changes.", "outcome"))
 CHUNKS_EMBEDDED = _declare(Counter("chunks_embedded", "Chunks sent to a model."))
-FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "From publish to searchable."))
-QUERIES = _declare(Counter("queries", "Queries that were replied to.", "outcome"))
+FRESHNESS_SECONDS = _declare(Histogram("freshness_seconds", "Time until searchable by keyword."))
+QUERIES = _declare(Counter("queries", "Replies to queries, by type.", "outcome"))
 CHANGES_ARCHIVED = _declare(Counter("changes_archived", "Changes written to the archive."))
 CHANGES_NOT_ARCHIVED = _declare(
     Counter("changes_not_archived", "Entries that the archiver skipped.", "reason")
@@ -165,23 +165,23 @@ CHANGES_REPUBLISHED = _declare(
     Counter("changes_republished", "Durable changes that were missing from Redis.")
 )
 CHANGES_TRIMMED = _declare(Counter("changes_trimmed", "Entries trimmed from the change streams."))
-ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Attempts to archive that failed."))
+ARCHIVE_FAILURES = _declare(Counter("archive_failures", "Failed attempts to archive."))
 DEAD_LETTERS = _declare(Counter("dead_letters", "Dead-lettered events.", "topic"))
-QUERIES_NOT_WAITED = _declare(
-    Counter("queries_not_waited", "Queries answered as stale because too many were waiting.")
+QUERY_WAITS_REFUSED = _declare(
+    Counter("query_waits_refused", "Queries answered as stale because too many were waiting.")
 )
 MODEL_REQUESTS = _declare(Counter("model_requests", "Requests to models.", "model", "outcome"))
 CIRCUIT = _declare(
-    Gauge("circuit", "1: no request is sent; 0.5: a probe is sent; 0: requests flow.", "model")
+    Gauge("circuit", "State of the circuit: 0 closed, 0.5 half-open, 1 open.", "model")
 )
 CIRCUITS_OPENED = _declare(Counter("circuits_opened", "Times that a circuit opened.", "model"))
 MODEL_REQUESTS_WAITING = _declare(
-    Gauge("model_turns_waiting", "Requests that wait for the rate limiter.", "provider")
+    Gauge("model_requests_waiting", "Requests that wait for the rate limiter.", "provider")
 )
 MODEL_WAIT_SECONDS = _declare(
-    Histogram("model_turn_seconds", "Time spent waiting for the rate limiter.", "provider")
+    Histogram("model_wait_seconds", "Time spent waiting for the rate limiter.", "provider")
 )
-LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Delay of the event loop's wake-ups."))
+LOOP_LAG_SECONDS = _declare(Histogram("loop_lag_seconds", "Lag of the event loop."))
 MEMORY_BYTES = _declare(Gauge("memory_bytes", "Resident memory of the worker itself."))
 
 

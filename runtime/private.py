@@ -28,21 +28,21 @@ def make_private(directory: Path) -> str:
         directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY)
         status = directory.stat()
     except OSError:
-        raise ConfigurationError(_not_ours(directory, "can't be written to")) from None
+        raise ConfigurationError(_unusable(directory, "can't be written to")) from None
     if status.st_uid != os.geteuid():
-        raise ConfigurationError(_not_ours(directory, "belongs to another user"))
+        raise ConfigurationError(_unusable(directory, "belongs to another user"))
     if status.st_mode & stat.S_ISVTX:
         # a directory shared by all users, such as the temporary one, must stay as it is
-        raise ConfigurationError(_not_ours(directory, "is shared by all users"))
+        raise ConfigurationError(_unusable(directory, "is shared by all users"))
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise ConfigurationError(_not_ours(directory, "can't be written to"))
-    corrected = _close(directory, status)
+        raise ConfigurationError(_unusable(directory, "can't be written to"))
+    is_corrected = _close(directory, status)
     for path in directory.iterdir():
         _close_file(path)
-    if not corrected:
+    if not is_corrected:
         return ""
-    was = stat.S_IMODE(status.st_mode)
-    return f"{directory} was open to other users ({was:04o}); its mode is now 0700"
+    former_mode = stat.S_IMODE(status.st_mode)
+    return f"{directory} was open to other users ({former_mode:04o}); its mode is now 0700"
 
 
 def open_private(path: Path, mode: str) -> IO[Any]:
@@ -61,12 +61,12 @@ def _close_file(path: Path) -> None:
     """Remove other users' access to one of our files; links and foreign files stay unchanged."""
     try:
         status = path.lstat()
-        ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        if ours and status.st_mode & _OTHERS:
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        if is_own and status.st_mode & _OTHERS:
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
     except FileNotFoundError:
         return
 
 
-def _not_ours(directory: Path, why: str) -> str:
-    return f"{directory} {why}: set HEADRACE_HOME to a directory of your own"
+def _unusable(directory: Path, reason: str) -> str:
+    return f"{directory} {reason}: set HEADRACE_HOME to a directory of your own"

@@ -1,4 +1,4 @@
-"""Vital signs of this process: its memory, and the lag of its event loop."""
+"""Memory, processor time and event-loop lag of processes, and tuning of garbage collection."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ __all__ = ["LoopLag", "memory_bytes", "settle_heap"]
 
 _INTERVAL = timedelta(milliseconds=100)
 _STATM = Path("/proc/self/statm")
+
+_YOUNG_OBJECTS = 10_000
+_OLDER_GENERATIONS = (20, 20)
+"""Some thousand objects of a batch live until it is written. With the default (700, 10, 10) each of
+them is examined many times, which takes a seventh of a worker's time."""
 
 
 def memory_bytes() -> int:
@@ -48,12 +53,6 @@ class LoopLag:
             lag = max(0.0, now() - begun - _INTERVAL.total_seconds())
             self._longest = max(self._longest, lag)
             metrics.LOOP_LAG_SECONDS.observe(lag)
-
-
-_YOUNG_OBJECTS = 10_000
-_OLDER_GENERATIONS = (20, 20)
-"""Some thousand objects of a batch live until it is written. With the default (700, 10, 10) each of
-them is examined many times, which takes a seventh of a worker's time."""
 
 
 def settle_heap(young_objects: int = _YOUNG_OBJECTS) -> None:

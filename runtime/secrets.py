@@ -17,14 +17,14 @@ from pydantic import SecretStr
 __all__ = ["keep_secret", "masked", "secrets_of"]
 
 _MASK = "***"
-_TELLING_NAME = re.compile(r"pass(word|wd)?|secret|token(?!s)|credential|key", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"pass(word|wd)?|secret|token(?!s)|credential|key", re.IGNORECASE)
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@\"']*):[^/\s\"']+@")
 _KEY_IN_URL = re.compile(r"([?&][\w-]*(?:key|password|token)=)[^&\s'\"]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s:@]*:(.+)@")
 _SHORTEST = 6
 _WORD = re.compile(r"[a-z]+")
 
-_known: set[str] = set()
+_secrets: set[str] = set()
 _pattern: re.Pattern[str] | None = None
 
 
@@ -36,12 +36,12 @@ def keep_secret(values: Iterable[object], environment: Mapping[str, str] = {}) -
     """
     global _pattern  # noqa: PLW0603 - one for the process, as logging is
     candidates = [secret for value in values for secret in secrets_of(value)]
-    candidates += [value for name, value in environment.items() if _TELLING_NAME.search(name)]
+    candidates += [value for name, value in environment.items() if _SECRET_NAME.search(name)]
     for secret in candidates:
         if len(secret) >= _SHORTEST and not _WORD.fullmatch(secret):
-            _known.update(_spellings(secret))
-    if _known:
-        longest_first = sorted(_known, key=len, reverse=True)
+            _secrets.update(_spellings(secret))
+    if _secrets:
+        longest_first = sorted(_secrets, key=len, reverse=True)
         _pattern = re.compile("|".join(map(re.escape, longest_first)))
 
 
@@ -75,7 +75,7 @@ def _passwords_in(url: str) -> Iterator[str]:
         return
     yield parts.password or ""
     for name, value in parse_qsl(parts.query):
-        if _TELLING_NAME.search(name):
+        if _SECRET_NAME.search(name):
             yield value
 
 

@@ -100,7 +100,7 @@ class WorkerProcess:
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise ConfigurationError(
-                f"{self.name} is not ready after {_READY_TIMEOUT}: {self._child.last_words()}"
+                f"{self.name} is not ready after {_READY_TIMEOUT}: {self._child.end_reason()}"
             ) from None
 
 

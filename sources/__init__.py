@@ -5,19 +5,19 @@ from sources.messages import document_changed
 from sources.registry import open_source
 from sources.state import State
 from sources.sync import Sync
-from sources.types import Change, Held, Listing, Report, Skip, Source, Why
+from sources.types import Change, IndexedDocument, Listing, Reason, Report, Skip, Source
 
 __all__ = [
     "Basis",
     "Change",
-    "Held",
+    "IndexedDocument",
     "Listing",
+    "Reason",
     "Report",
     "Skip",
     "Source",
     "State",
     "Sync",
-    "Why",
     "document_changed",
     "open_source",
 ]

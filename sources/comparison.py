@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from sources.state import GONE, State, want
-from sources.types import ChangeKind, Held, Why
+from sources.state import DELETED, State, state_of
+from sources.types import ChangeKind, IndexedDocument, Reason
 
 __all__ = ["Basis", "Step", "match_renames"]
 
@@ -16,13 +16,13 @@ __all__ = ["Basis", "Step", "match_renames"]
 class Step:
     """One uri to publish or to delete.
 
-    ``why`` is None if only reading will show whether the document has changed. ``fingerprint`` is
-    that of the listing, and empty for a delete.
+    ``reason`` is None if only reading will show whether the document has changed. ``fingerprint``
+    is that of the listing, and empty for a delete.
     """
 
     change: ChangeKind
     uri: str
-    why: Why | None
+    reason: Reason | None
     fingerprint: str = ""
     old_uri: str | None = None
 
@@ -38,71 +38,72 @@ class Basis:
 
     Attributes:
         state: saved state; its pending changes are still in the log.
-        expected: content of the index by uri (as `state.want`), once the pending changes are
+        expected: content of the index by uri (as `index_state_of`), once the pending changes are
             applied.
         collections: collections of every document of this sync.
-        lost: uris of changes that left the log before a worker applied them.
+        lost_uris: uris of changes that left the log before a worker applied them.
         full: publish everything.
     """
 
     state: State
     expected: Mapping[str, str]
     collections: tuple[str, ...] = ()
-    lost: Collection[str] = frozenset()
+    lost_uris: Collection[str] = frozenset()
     full: bool = False
 
     @classmethod
     def of(
         cls,
         state: State,
-        held: Mapping[str, Held],
+        indexed: Mapping[str, IndexedDocument],
         collections: tuple[str, ...] = (),
-        lost: Collection[str] = frozenset(),
+        lost_uris: Collection[str] = frozenset(),
         *,
         full: bool = False,
     ) -> Basis:
         """Build the basis from the current content of the index."""
         expected = {
-            uri: want(text, held_in) if held_in else text for uri, (text, held_in) in held.items()
+            uri: state_of(text, in_collections) if in_collections else text
+            for uri, (text, in_collections) in indexed.items()
         }
-        for uri, (_, wanted) in state.pending.items():
-            if wanted == GONE:
+        for uri, (_, target) in state.pending.items():
+            if target == DELETED:
                 expected.pop(uri, None)
             else:
-                expected[uri] = wanted
-        return cls(state, expected, collections, lost, full)
+                expected[uri] = target
+        return cls(state, expected, collections, lost_uris, full)
 
-    def wanted(self, mark: str) -> str:
-        """Wanted state of a document whose text has this hash."""
-        return want(mark, self.collections) if self.collections else mark
+    def target(self, mark: str) -> str:
+        """Index state to reach for a document whose text has this hash."""
+        return state_of(mark, self.collections) if self.collections else mark
 
-    def refusal(self, uri: str, wanted: str) -> str | None:
+    def refusal(self, uri: str, target: str) -> str | None:
         """Reason why the same change was rejected before; None if it was not or is retried."""
-        before, reason = self.state.rejected.get(uri, (None, ""))
-        if self.full or before != wanted or uri in self.state.doubtful:
+        before, rejection = self.state.rejected.get(uri, (None, ""))
+        if self.full or before != target or uri in self.state.doubtful:
             return None
-        return reason
+        return rejection
 
-    def why(self, uri: str, mark: str) -> Why | None:
-        """Reason to publish a document; None if it is as wanted."""
+    def reason_to_publish(self, uri: str, mark: str) -> Reason | None:
+        """Reason to publish a document; None if it is up to date."""
         if self.full:
-            return Why.FULL
+            return Reason.FULL
         if uri in self.state.doubtful:
-            return Why.INTERRUPTED
+            return Reason.INTERRUPTED
         expected = self.expected.get(uri)
-        if expected == self.wanted(mark):
+        if expected == self.target(mark):
             return None
-        if uri in self.lost or self._was_read(uri, mark, expected):
-            return Why.LOST
+        if uri in self.lost_uris or self._was_read(uri, mark, expected):
+            return Reason.LOST
         if expected is None:
-            return Why.NEW
-        return Why.COLLECTIONS if _hash_of(expected) == mark else Why.CHANGED
+            return Reason.NEW
+        return Reason.COLLECTIONS if _hash_of(expected) == mark else Reason.CHANGED
 
-    def why_delete(self, uri: str) -> Why | None:
+    def reason_to_delete(self, uri: str) -> Reason | None:
         """Reason to delete a uri that the source does not have; None if it need not be deleted."""
         if uri in self.expected:
-            return Why.DELETED
-        return Why.INTERRUPTED if uri in self.state.doubtful else None
+            return Reason.DELETED
+        return Reason.INTERRUPTED if uri in self.state.doubtful else None
 
     def _was_read(self, uri: str, mark: str, expected: str | None) -> bool:
         """True if an earlier sync read this text, but the index does not hold it."""
@@ -112,23 +113,23 @@ class Basis:
         return expected is None or _hash_of(expected) != mark
 
 
-def _hash_of(wanted: str) -> str:
-    return wanted.partition("\n")[0]
+def _hash_of(target: str) -> str:
+    return target.partition("\n")[0]
 
 
 def match_renames(
-    gone: Mapping[str, str], added: Mapping[str, str | None], similar: Mapping[str, str]
+    removed: Mapping[str, str], added: Mapping[str, str | None], similar: Mapping[str, str]
 ) -> dict[str, str]:
     """Old uri by new uri: equal texts first (in order of uri), then similar texts.
 
     Args:
-        gone: content of the index by uri, for uris that are no longer in the source.
+        removed: content of the index by uri, for uris that are no longer in the source.
         added: hash of the text by new uri; None if it is not known.
         similar: old uri by new uri, for files that were moved and edited.
     """
     by_hash: defaultdict[str, list[str]] = defaultdict(list)
-    for uri, wanted in sorted(gone.items(), reverse=True):
-        by_hash[_hash_of(wanted)].append(uri)
+    for uri, target in sorted(removed.items(), reverse=True):
+        by_hash[_hash_of(target)].append(uri)
     renames = {
         uri: by_hash[mark].pop()
         for uri, mark in sorted(added.items())
@@ -136,7 +137,7 @@ def match_renames(
     }
     moved = set(renames.values())
     for uri, old_uri in similar.items():
-        if uri in added and uri not in renames and old_uri in gone and old_uri not in moved:
+        if uri in added and uri not in renames and old_uri in removed and old_uri not in moved:
             renames[uri] = old_uri
             moved.add(old_uri)
     return renames

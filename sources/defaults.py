@@ -104,12 +104,12 @@ _FILE_PATTERN = re.compile(
 _MATCHED = {"secret": Skip.SECRET, "minified": Skip.MINIFIED, "generated": Skip.GENERATED}
 
 
-def folder_reason(path: str, beside: Container[str] | None) -> Skip | None:
+def folder_reason(path: str, siblings: Container[str] | None) -> Skip | None:
     """Reason to leave out a folder as a whole, by its name and the names beside it.
 
     Args:
         path: relative to the source, without a slash at the end.
-        beside: names in the parent folder. If None, ambiguous names such as ``build`` or ``dist``
+        siblings: names in the parent folder. If None, ambiguous names such as ``build`` or ``dist``
             are not left out.
     """
     parent, _, name = path.rpartition("/")
@@ -121,7 +121,7 @@ def folder_reason(path: str, beside: Container[str] | None) -> Skip | None:
         return Skip.GENERATED
     if lower == "gcloud" and parent.endswith(".config"):
         return Skip.SECRET
-    if beside is not None and any(file in beside for file in _BUILT_BY.get(name, ())):
+    if siblings is not None and any(file in siblings for file in _BUILT_BY.get(name, ())):
         return Skip.GENERATED
     return None
 

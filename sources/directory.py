@@ -57,7 +57,7 @@ class DirectorySource:
         skipped: dict[str, Skip] = {}
         included: set[str] = set()
         for path, entry, rules in _walk(self._root, self._choice):
-            fingerprint = entry if isinstance(entry, Skip) else self._look(entry, path, max_bytes)
+            fingerprint = entry if isinstance(entry, Skip) else self._read(entry, path, max_bytes)
             if isinstance(fingerprint, Skip):
                 skipped[to_shown(path)] = fingerprint
                 continue
@@ -90,7 +90,7 @@ class DirectorySource:
 
         yield read
 
-    def _look(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
+    def _read(self, entry: os.DirEntry[str], path: str, max_bytes: int) -> str | Skip:
         """Fingerprint of a file, or the reason to skip it."""
         try:
             status = entry.stat(follow_symlinks=False)
@@ -110,22 +110,22 @@ def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | 
 
     A skipped folder is yielded as a whole. Paths that a rule of the user ignores are not yielded.
     """
-    waiting = [(root, "", IgnoreRules.at(root, choice))]
-    while waiting:
-        directory, relative, above = waiting.pop()
+    pending = [(root, "", IgnoreRules.at(root, choice))]
+    while pending:
+        directory, relative, parent_rules = pending.pop()
         try:
             entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError as error:
             if directory == root:
                 raise UsageError(f"{root} can't be read: {error.strerror}") from error
-            yield f"{relative}/", Skip.UNREADABLE, above
+            yield f"{relative}/", Skip.UNREADABLE, parent_rules
             continue
         names = {entry.name for entry in entries}
-        marked = above.skip_marked(relative, names) if relative else None
+        marked = parent_rules.skip_marked(relative, names) if relative else None
         if marked is not None:
-            yield f"{relative}/", marked, above
+            yield f"{relative}/", marked, parent_rules
             continue
-        rules = above.below(directory, relative, names)
+        rules = parent_rules.below(directory, relative, names)
         for entry in entries:
             path = f"{relative}/{entry.name}" if relative else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)
@@ -133,6 +133,6 @@ def _walk(root: Path, choice: Choice) -> Iterator[tuple[str, os.DirEntry[str] | 
             if reason is Skip.IGNORED:
                 continue
             if is_folder and reason is None:
-                waiting.append((Path(entry.path), path, rules))
+                pending.append((Path(entry.path), path, rules))
             else:
                 yield (f"{path}/" if is_folder else path), reason or entry, rules

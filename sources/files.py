@@ -1,4 +1,4 @@
-"""Safe reading of files that may be hostile."""
+"""Safe reading of files that may be hostile, and conversion of bytes and paths to text."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ __all__ = ["fingerprint_of", "read_marked", "read_regular", "to_shown", "to_text
 _SETTLED_NANOSECONDS = 2 * 10**9
 """Longest tick of a file system's clock; within a tick, a file can change unnoticed."""
 
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_COOKIE = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|%|--|<!--).*?coding[:=][ \t]*([-\w.]+)")
+_COOKIE_LINES = 2
+_LONGEST_BYTES = 2048
+"""Longest uri of an event."""
 
-def fingerprint_of(found: os.stat_result) -> str:
+
+def fingerprint_of(status: os.stat_result) -> str:
     """Text that changes whenever the file does, made of its times, size and inode."""
-    return f"{found.st_mtime_ns:x}.{found.st_ctime_ns:x}.{found.st_size:x}.{found.st_ino:x}"
+    return f"{status.st_mtime_ns:x}.{status.st_ctime_ns:x}.{status.st_size:x}.{status.st_ino:x}"
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
@@ -29,13 +35,13 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     Raises:
         OSError: the file is not regular, or can't be read.
     """
-    with _opened(path) as file:
+    with _open_regular(path) as file:
         return file.read(most_bytes)
 
 
 def read_marked(path: Path, most_bytes: int) -> Content:
     """Read as ``read_regular``, with a fingerprint that is empty if the file changed just now."""
-    with _opened(path) as file:
+    with _open_regular(path) as file:
         before = os.fstat(file.fileno())
         now = time.time_ns()
         raw = file.read(most_bytes)
@@ -46,20 +52,6 @@ def read_marked(path: Path, most_bytes: int) -> Content:
     return Content(raw, fingerprint_of(before) if is_settled and same else "")
 
 
-def _opened(path: Path) -> BinaryIO:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115 - the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(f"{path} is not a regular file")
-    return file
-
-
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_COOKIE = re.compile(rb"^[ \t\f]*(?:#|//|/\*|;|%|--|<!--).*?coding[:=][ \t]*([-\w.]+)")
-_COOKIE_LINES = 2
-
-
 def to_text(raw: bytes) -> str | Skip:
     """Text of a file, or the reason to skip it.
 
@@ -67,37 +59,12 @@ def to_text(raw: bytes) -> str | Skip:
     comment in the first two lines declares (PEP 263, also in the style of Emacs). Nothing is
     guessed: text in another encoding without a declaration is skipped.
     """
-    text = _decoded(raw)
+    text = _decode(raw)
     if text is None:
         return Skip.BINARY if b"\0" in raw else Skip.ENCODING
     if "\0" in text:
         return Skip.BINARY
     return text if text.strip() else Skip.EMPTY
-
-
-def _decoded(raw: bytes) -> str | None:
-    encoding = "utf-16" if raw.startswith(_UTF16) else "utf-8-sig"
-    try:
-        return raw.decode(encoding)
-    except UnicodeDecodeError:
-        return _by_declaration(raw)
-
-
-def _by_declaration(raw: bytes) -> str | None:
-    matches = map(_COOKIE.match, raw[:4096].splitlines()[:_COOKIE_LINES])
-    declared = next((match[1] for match in matches if match), None)
-    if declared is None:
-        return None
-    try:
-        text = raw.decode(declared.decode("ascii"))
-        text.encode()
-    except (LookupError, ValueError):
-        return None
-    return text
-
-
-_LONGEST_BYTES = 2048
-"""Longest uri of an event."""
 
 
 def to_uri(path: bytes) -> str | None:
@@ -112,3 +79,33 @@ def to_uri(path: bytes) -> str | None:
 def to_shown(path: str | bytes) -> str:
     """Path as printable text, even if it is not UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = open(os.open(path, flags), "rb")  # noqa: PTH123, SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path} is not a regular file")
+    return file
+
+
+def _decode(raw: bytes) -> str | None:
+    encoding = "utf-16" if raw.startswith(_UTF16) else "utf-8-sig"
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError:
+        return _decode_as_declared(raw)
+
+
+def _decode_as_declared(raw: bytes) -> str | None:
+    matches = map(_COOKIE.match, raw[:4096].splitlines()[:_COOKIE_LINES])
+    declared = next((match[1] for match in matches if match), None)
+    if declared is None:
+        return None
+    try:
+        text = raw.decode(declared.decode("ascii"))
+        text.encode()
+    except (LookupError, ValueError):
+        return None
+    return text

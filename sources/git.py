@@ -92,7 +92,7 @@ class GitSource:
 
     @cached_property
     def _repository(self) -> str:
-        with self._reading():
+        with self._git_errors():
             return repository_key(self._root, self._head())
 
     def tracks_anything(self) -> bool:
@@ -102,7 +102,7 @@ class GitSource:
             UsageError: there is no commit yet, or the repository can't be read.
         """
         commit = self._head()
-        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._below()))
+        return not self._prefix or bool(self._git("ls-tree", "-z", commit, *self._paths()))
 
     def list(self, max_bytes: int) -> Listing:
         """List everything at HEAD, with blob ids as fingerprints.
@@ -123,8 +123,8 @@ class GitSource:
             elif entry.uri is not None:
                 files[entry.uri] = entry.blob
         included = frozenset(filter(rules.includes, files))
-        link, at = self._permalink_template(), committed_at(self._root, commit)
-        return Listing(files, skipped, commit, link, included, committed_at=at)
+        template, at = self._permalink_template(), committed_at(self._root, commit)
+        return Listing(files, skipped, commit, template, included, committed_at=at)
 
     def is_older(self, listing: Listing, commit: str, committed_at: int | None) -> bool:
         """Compare by ancestry, or by commit times if the clone does not have the other commit."""
@@ -138,7 +138,7 @@ class GitSource:
             return 0
         rules = self._rules(listing.commit)
         try:
-            return count_uncommitted(self._root, listing, rules, *self._below())
+            return count_uncommitted(self._root, listing, rules, *self._paths())
         except GitFailed:
             return 0
 
@@ -149,7 +149,7 @@ class GitSource:
         options = ("-r", "-z", "-M", "--name-status", "--diff-filter=R", "--no-ext-diff")
         try:
             output = run_git(
-                self._root, "diff-tree", *options, commit, listing.commit, *self._below()
+                self._root, "diff-tree", *options, commit, listing.commit, *self._paths()
             )
         except GitFailed:
             return {}
@@ -174,10 +174,10 @@ class GitSource:
         return output.decode().strip()
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
-        listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._below())
-        for line in listed.split(b"\0")[:-1]:
-            facts, _, path = line.partition(b"\t")
-            mode, _, blob, size_bytes = facts.split()
+        output = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, *self._paths())
+        for line in output.split(b"\0")[:-1]:
+            attributes, _, path = line.partition(b"\t")
+            mode, _, blob, size_bytes = attributes.split()
             yield _Entry(path, to_uri(path), mode, blob.decode(), size_bytes)
 
     def _rules(self, commit: str) -> IgnoreRules:
@@ -201,15 +201,15 @@ class GitSource:
         except GitFailed:
             return None
 
-    def _below(self) -> tuple[str, ...]:
+    def _paths(self) -> tuple[str, ...]:
         return ("--", self._prefix) if self._prefix else ()
 
     def _git(self, *arguments: str) -> bytes:
-        with self._reading():
+        with self._git_errors():
             return run_git(self._root, *arguments)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _git_errors(self) -> Iterator[None]:
         """Raise UsageError if git fails inside."""
         try:
             yield
@@ -244,8 +244,8 @@ class _Entry(NamedTuple):
 
 def _is_bare(path: Path) -> bool:
     """True if a directory is a repository without a work tree, such as a mirror."""
-    looks_so = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
-    if not looks_so or path.resolve().name == ".git":
+    has_layout = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
+    if not has_layout or path.resolve().name == ".git":
         return False
     try:
         return run_git(path, "rev-parse", "--is-bare-repository").strip() == b"true"

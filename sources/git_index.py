@@ -62,8 +62,8 @@ def tracked_files(root: Path, *below: str) -> Iterator[TrackedFile]:
     Raises:
         GitFailed: git can't read the index.
     """
-    listed = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
-    for match in _ENTRY.finditer(listed):
+    output = run_git(root, "ls-files", "--stage", "--debug", "-z", "--full-name", *below)
+    for match in _ENTRY.finditer(output):
         path, mode, blob, seconds, nanoseconds, size = match.group(*_FIELDS)
         changed_ns = -1 if seconds is None else int(seconds) * 10**9 + int(nanoseconds)
         yield TrackedFile(path, mode, blob.decode(), changed_ns, -1 if size is None else int(size))
@@ -113,10 +113,10 @@ class WorkTree:
 
     def _is_real(self, folder: bytes) -> bool:
         if folder not in self._folders:
-            above, _, name = folder.rpartition(b"/")
+            parent, _, name = folder.rpartition(b"/")
             self._folders[folder] = (
                 name not in _NO_FOLDERS
-                and self._is_real(above)
+                and self._is_real(parent)
                 and stat.S_ISDIR(os.lstat(self._at(folder)).st_mode)
             )
         return self._folders[folder]

@@ -23,7 +23,7 @@ from sources.types import Content, Read
 
 __all__ = ["LARGEST_OUTPUT_BYTES", "LONGEST_WAIT", "GitFailed", "blob_reader", "run_git"]
 
-_HARMLESS = (
+_SAFE_OPTIONS = (
     "--no-pager",
     "--no-optional-locks",
     "--no-replace-objects",
@@ -41,7 +41,7 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
 }
-_FOREIGN = frozenset(
+_REMOVED = frozenset(
     {
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -62,8 +62,8 @@ LARGEST_OUTPUT_BYTES = 128 * 2**20
 """Limit for one listing, about a million files. A few kilobytes of objects can name billions."""
 
 LONGEST_WAIT = timedelta(minutes=5)
-_LONGEST_COMPLAINT_BYTES = 4096
-_ENDED = "git ended while reading; check the repository with `git fsck`, then sync again"
+_ERROR_TEXT_BYTES = 4096
+_UNEXPECTED_END = "git ended while reading; check the repository with `git fsck`, then sync again"
 
 
 class GitFailed(Exception):
@@ -79,15 +79,15 @@ def run_git(directory: Path, *arguments: str) -> bytes:
             repository may be built to exhaust memory or to block its reader.
     """
     with (
-        TemporaryFile() as complaints,
+        TemporaryFile() as errors,
         subprocess.Popen(  # noqa: S603 - a list of arguments, none of them the repository's
             _command(directory, arguments),
             env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=errors,
         ) as process,
-        _killed_in_time(process, directory),
+        _time_limit(process, directory),
     ):
         output = process.stdout.read(LARGEST_OUTPUT_BYTES + 1) if process.stdout else b""
         if len(output) > LARGEST_OUTPUT_BYTES:
@@ -97,35 +97,35 @@ def run_git(directory: Path, *arguments: str) -> bytes:
                 "sync a part of it, and only what you trust"
             )
         if process.wait():
-            complaints.seek(0)
-            said = complaints.read(_LONGEST_COMPLAINT_BYTES).decode(errors="replace").strip()
-            raise GitFailed((said or f"exit {process.returncode}").splitlines()[0])
+            errors.seek(0)
+            error_text = errors.read(_ERROR_TEXT_BYTES).decode(errors="replace").strip()
+            raise GitFailed((error_text or f"exit {process.returncode}").splitlines()[0])
     return output
 
 
 @contextmanager
-def _killed_in_time(process: subprocess.Popen[bytes], directory: Path) -> Iterator[None]:
+def _time_limit(process: subprocess.Popen[bytes], directory: Path) -> Iterator[None]:
     """Kill git after LONGEST_WAIT and raise UsageError; a pipe instead of a file would block it."""
-    late = Event()
+    timed_out = Event()
 
-    def end() -> None:
-        late.set()
+    def kill() -> None:
+        timed_out.set()
         process.kill()
 
-    timer = Timer(LONGEST_WAIT.total_seconds(), end)
+    timer = Timer(LONGEST_WAIT.total_seconds(), kill)
     timer.start()
     try:
         yield
     except GitFailed:
-        if not late.is_set():
+        if not timed_out.is_set():
             raise
     finally:
         timer.cancel()
-    if late.is_set():
-        raise _late(directory)
+    if timed_out.is_set():
+        raise _timeout_error(directory)
 
 
-def _late(directory: Path) -> UsageError:
+def _timeout_error(directory: Path) -> UsageError:
     return UsageError(
         f"git did not finish reading {directory} in {LONGEST_WAIT}; check it with `git fsck`"
     )
@@ -155,18 +155,18 @@ def _read_blob(directory: Path, requests: IO[bytes], answers: IO[bytes], blob: s
         requests.write(f"{blob}\n".encode())
         requests.flush()
     except BrokenPipeError as error:
-        raise UsageError(_ENDED) from error
+        raise UsageError(_UNEXPECTED_END) from error
     if not select([answers], [], [], LONGEST_WAIT.total_seconds())[0]:
-        raise _late(directory)
+        raise _timeout_error(directory)
     head = answers.readline().split()
     if not head:
-        raise UsageError(_ENDED)
+        raise UsageError(_UNEXPECTED_END)
     if len(head) != 3 or head[1] != b"blob":
         raise OSError(f"git has no blob {blob}")
     size_bytes = int(head[2])
     raw = answers.read(size_bytes + 1)
     if len(raw) != size_bytes + 1:
-        raise UsageError(_ENDED)
+        raise UsageError(_UNEXPECTED_END)
     return raw[:-1]
 
 
@@ -174,8 +174,8 @@ def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
     git = shutil.which("git")
     if git is None:
         raise UsageError("git is not on the PATH; install it to sync a git repository")
-    return [git, "-C", str(directory), *_HARMLESS, *arguments]
+    return [git, "-C", str(directory), *_SAFE_OPTIONS, *arguments]
 
 
 def _environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in _FOREIGN} | _ENVIRONMENT
+    return {key: value for key, value in os.environ.items() if key not in _REMOVED} | _ENVIRONMENT

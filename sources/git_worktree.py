@@ -38,9 +38,9 @@ class WorkTreeSource(GitSource):
             UsageError: there is no commit yet, or the repository no longer exists.
         """
         commit = self._head()
-        with self._reading():
-            modes = {file.path: file.mode for file in tracked_files(self._root, *self._below())}
-            modes |= dict.fromkeys(untracked_files(self._root, *self._below()), b"")
+        with self._git_errors():
+            modes = {file.path: file.mode for file in tracked_files(self._root, *self._paths())}
+            modes |= dict.fromkeys(untracked_files(self._root, *self._paths()), b"")
             at = committed_at(self._root, commit)
         files: dict[str, str] = {}
         skipped: dict[str, Skip] = {}
@@ -48,7 +48,7 @@ class WorkTreeSource(GitSource):
         uris = [uri for path in modes if (uri := to_uri(path)) is not None]
         paths = TrackedPaths(rules, uris, self._prefix)
         for path, mode in sorted(modes.items()):
-            shown, fingerprint = _look(tree, path, mode, paths, max_bytes)
+            shown, fingerprint = _inspect(tree, path, mode, paths, max_bytes)
             if isinstance(fingerprint, Skip):
                 skipped[shown] = fingerprint
             elif fingerprint is not None:
@@ -83,7 +83,7 @@ class WorkTreeSource(GitSource):
         return read_rule_lines(self._root / RULES_FILE)
 
 
-def _look(
+def _inspect(
     tree: WorkTree, path: bytes, mode: bytes, paths: TrackedPaths, max_bytes: int
 ) -> tuple[str, str | Skip | None]:
     """Path of a file, or of a skipped folder around it; with its fingerprint or reason to skip.
@@ -99,11 +99,11 @@ def _look(
         return uri, None
 
 
-def _fingerprint(found: os.stat_result, mode: bytes, max_bytes: int) -> str | Skip:
+def _fingerprint(status: os.stat_result, mode: bytes, max_bytes: int) -> str | Skip:
     if mode == _SUBMODULE_MODE:
         return Skip.SUBMODULE
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return Skip.SYMLINK
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return Skip.SPECIAL
-    return Skip.OVERSIZED if found.st_size > max_bytes else fingerprint_of(found)
+    return Skip.OVERSIZED if status.st_size > max_bytes else fingerprint_of(status)

@@ -23,7 +23,7 @@ __all__ = [
     "RULES_FILE",
     "Choice",
     "IgnoreRules",
-    "MatchClock",
+    "MatchTimeLimit",
     "Rules",
     "TrackedPaths",
     "read_rule_lines",
@@ -42,11 +42,11 @@ _FOLDER_GROUP = "ps_d"
 """Group in pathspec's expressions for the slash after a folder that a rule names."""
 
 
-class MatchClock:
+class MatchTimeLimit:
     """Time limit for the rules of one listing, because a repository supplies its own rules."""
 
     def __init__(self, longest: timedelta = _LONGEST_MATCHING) -> None:
-        self._left_seconds = longest.total_seconds()
+        self._remaining_seconds = longest.total_seconds()
 
     def spend(self, seconds: float) -> None:
         """Count time that was spent.
@@ -54,8 +54,8 @@ class MatchClock:
         Raises:
             UsageError: no time is left.
         """
-        self._left_seconds -= seconds
-        if self._left_seconds < 0:
+        self._remaining_seconds -= seconds
+        if self._remaining_seconds < 0:
             raise UsageError(
                 "the ignore rules take too long to match; use fewer rules, with fewer stars"
             )
@@ -68,11 +68,11 @@ class Rules:
         UsageError: a line has too many stars.
     """
 
-    def __init__(self, lines: Iterable[str], clock: MatchClock) -> None:
+    def __init__(self, lines: Iterable[str], time_limit: MatchTimeLimit) -> None:
         self._spec = GitIgnoreSpec(pattern for line in lines for pattern in _patterns(line))
         self._any = bool(self._spec)
-        self._clock = clock
-        self.includes_again = any(pattern.include is False for pattern in self._spec.patterns)
+        self._time_limit = time_limit
+        self.has_negations = any(pattern.include is False for pattern in self._spec.patterns)
         """True if there are ``!`` lines."""
 
     def __bool__(self) -> bool:
@@ -105,7 +105,7 @@ class Rules:
     def _check(self, path: str) -> tuple[bool | None, int | None]:
         began_at = perf_counter()
         result = self._spec.check_file(path)
-        self._clock.spend(perf_counter() - began_at)
+        self._time_limit.spend(perf_counter() - began_at)
         return result.include, result.index
 
 
@@ -164,13 +164,13 @@ class _Listing:
 
     include: Rules | None
     homes: frozenset[str]
-    clock: MatchClock
+    time_limit: MatchTimeLimit
 
     @classmethod
     def of(cls, choice: Choice, root: Path | None) -> _Listing:
-        clock = MatchClock()
+        time_limit = MatchTimeLimit()
         homes = choice.homes_below(root) if root is not None else frozenset[str]()
-        return cls(Rules(choice.include, clock) or None, homes, clock)
+        return cls(Rules(choice.include, time_limit) or None, homes, time_limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +181,10 @@ class IgnoreRules:
     parent directories, and the patterns of a ``Choice`` over all of them.
     """
 
-    own: Rules | None = None
+    headrace: Rules | None = None
     git: Rules | None = None
     base: str = ""
-    above: IgnoreRules | None = None
+    parent: IgnoreRules | None = None
     listing: _Listing = field(default_factory=lambda: _Listing.of(Choice(), None))
 
     @classmethod
@@ -195,27 +195,27 @@ class IgnoreRules:
             UsageError: a pattern has too many stars, or the root belongs to Headrace itself.
         """
         listing = _Listing.of(choice, root)
-        return cls(own=Rules(lines, listing.clock) or None, listing=listing)
+        return cls(headrace=Rules(lines, listing.time_limit) or None, listing=listing)
 
     def below(self, directory: Path, relative: str, names: Container[str]) -> IgnoreRules:
         """Rules of a subdirectory, given its path from the root and the names in it."""
-        own, git = (
-            Rules(read_rule_lines(directory / name), self.listing.clock) or None
+        headrace, git = (
+            Rules(read_rule_lines(directory / name), self.listing.time_limit) or None
             if name in names
             else None
             for name in (RULES_FILE, _GIT_FILE)
         )
-        if own is None and git is None:
+        if headrace is None and git is None:
             return self
         base = f"{relative}/" if relative else ""
-        return IgnoreRules(own, git, base, self, self.listing)
+        return IgnoreRules(headrace, git, base, self, self.listing)
 
-    def skip_folder(self, path: str, beside: Container[str] | None = None) -> Skip | None:
-        """Reason to leave out a folder, or None; for ``beside`` see ``folder_reason``."""
+    def skip_folder(self, path: str, siblings: Container[str] | None = None) -> Skip | None:
+        """Reason to leave out a folder, or None; for ``siblings`` see ``folder_reason``."""
         if path.rpartition("/")[2] in _ALWAYS:
             return Skip.IGNORED
-        reason = Skip.HOME if path in self.listing.homes else folder_reason(path, beside)
-        return self._judge(f"{path}/", reason)
+        reason = Skip.HOME if path in self.listing.homes else folder_reason(path, siblings)
+        return self._skip_reason(f"{path}/", reason)
 
     def skip_marked(self, path: str, names: Container[str]) -> Skip | None:
         """Reason to leave out a folder by the names in it, or None."""
@@ -224,7 +224,7 @@ class IgnoreRules:
 
     def skip_file(self, path: str) -> Skip | None:
         """Reason to leave out a file by its name, or None."""
-        return self._judge(path, file_reason(path))
+        return self._skip_reason(path, file_reason(path))
 
     def includes(self, path: str) -> bool:
         """True if a pattern of the choice, or a ``!`` line, names the path itself."""
@@ -233,12 +233,12 @@ class IgnoreRules:
             return True
         rules: IgnoreRules | None = self
         while rules is not None:
-            own = rules.own if rules.own and rules.own.includes_again else None
+            headrace = rules.headrace if rules.headrace and rules.headrace.has_negations else None
             relative = path.removeprefix(rules.base)
-            verdict = own.verdict(relative) if own else None
-            if own and verdict is not None:
-                return not verdict and own.names(relative)
-            rules = rules.above
+            verdict = headrace.verdict(relative) if headrace else None
+            if headrace and verdict is not None:
+                return not verdict and headrace.names(relative)
+            rules = rules.parent
         return False
 
     def ignores(self, path: str) -> bool:
@@ -249,14 +249,14 @@ class IgnoreRules:
         rules: IgnoreRules | None = self
         while rules is not None:
             relative = path.removeprefix(rules.base)
-            for lines in (rules.own, rules.git):
+            for lines in (rules.headrace, rules.git):
                 verdict = None if lines is None else lines.verdict(relative)
                 if verdict is not None:
                     return verdict
-            rules = rules.above
+            rules = rules.parent
         return False
 
-    def _judge(self, path: str, reason: Skip | None) -> Skip | None:
+    def _skip_reason(self, path: str, reason: Skip | None) -> Skip | None:
         if reason is not None and not self.includes(path):
             return reason
         return Skip.IGNORED if self.ignores(path) else None
@@ -282,27 +282,27 @@ class TrackedPaths:
                 self._marked.setdefault(folder, set()).add(name)
         parts = prefix.rstrip("/").split("/")
         named = ["/".join(parts[: count + 1]) for count in range(len(parts))]
-        self._left_out: dict[str, tuple[str, Skip] | None] = dict.fromkeys(["", *named])
+        self._skipped: dict[str, tuple[str, Skip] | None] = dict.fromkeys(["", *named])
 
     def skip(self, path: str) -> tuple[str, Skip] | None:
         """Path that is left out, the file or a folder around it (with a slash), and the reason."""
-        above = self._folder(path.rpartition("/")[0])
-        if above is not None:
-            return above
+        parent = self._folder(path.rpartition("/")[0])
+        if parent is not None:
+            return parent
         reason = self._rules.skip_file(path)
         return (path, reason) if reason is not None else None
 
     def _folder(self, path: str) -> tuple[str, Skip] | None:
         unknown = []
-        while path not in self._left_out:
+        while path not in self._skipped:
             unknown.append(path)
             path = path.rpartition("/")[0]
-        skipped = self._left_out[path]
+        skipped = self._skipped[path]
         for folder in reversed(unknown):
-            skipped = self._left_out[folder] = skipped or self._judge(folder)
+            skipped = self._skipped[folder] = skipped or self._skip_reason(folder)
         return skipped
 
-    def _judge(self, folder: str) -> tuple[str, Skip] | None:
+    def _skip_reason(self, folder: str) -> tuple[str, Skip] | None:
         names = self._marked.get(folder, ())
         reason = self._rules.skip_folder(folder) or self._rules.skip_marked(folder, names)
         return (f"{folder}/", reason) if reason is not None else None

@@ -39,8 +39,8 @@ _MINIFIED_LINE_CHARACTERS = 250
 _FINE_GRAINED_TOKEN = re.compile(r"github_pat_[A-Za-z0-9_]{82}")
 """Token of GitHub; detect-secrets does not detect it yet, so it has no module below."""
 _DETECTORS = tuple(
-    (re.compile(sign), module, detector)
-    for sign, module, detector in (
+    (re.compile(literal), module, detector)
+    for literal, module, detector in (
         ("A[KS]IA", "aws", "AWSKeyDetector"),
         ("AccountKey=", "azure_storage_key", "AzureStorageKeyDetector"),
         ("gh[opsru]_", "github_token", "GitHubTokenDetector"),
@@ -101,7 +101,7 @@ def rules_digest(included: Collection[str]) -> str:
 def _reason(uri: str, text: str) -> Skip | None:
     if len(text) < _LFS_POINTER_CHARACTERS and text.startswith(_LFS_POINTER):
         return Skip.LFS_POINTER
-    if _holds_secret(uri, text):
+    if _contains_secret(uri, text):
         return Skip.SECRET
     name = uri.rpartition("/")[2].lower()
     if not name.endswith(_PROSE) and _is_generated(text[:_HEAD_CHARACTERS]):
@@ -118,7 +118,7 @@ def _is_minified(text: str) -> bool:
     return len(text) >= max(_MINIFIED_CHARACTERS, lines * _MINIFIED_LINE_CHARACTERS)
 
 
-def _holds_secret(uri: str, text: str) -> bool:
+def _contains_secret(uri: str, text: str) -> bool:
     if "PRIVATE KEY" in text and any(_private_keys(text)):
         return True
     if uri.endswith(_NPM_FILES) and _NPM_PASSWORD.search(text):
@@ -134,8 +134,8 @@ def _private_keys(text: str) -> Iterator[str]:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    for sign, module, detector in _DETECTORS:
-        for match in islice(sign.finditer(text), _MOST_WINDOWS):
+    for literal, module, detector in _DETECTORS:
+        for match in islice(literal.finditer(text), _MOST_WINDOWS):
             start = max(match.start() - _WINDOW_CHARACTERS // 2, 0)
             for pattern in _patterns(module, detector):
                 tokens = pattern.finditer(text, start, start + _WINDOW_CHARACTERS)

@@ -12,22 +12,25 @@ from typing import Any, Self
 
 from sources.types import Skip
 
-__all__ = ["GONE", "Known", "Pending", "State", "mark_of", "pending_of", "skip_of", "want"]
+__all__ = ["DELETED", "ReadFile", "State", "mark_of", "pending_of", "skip_of", "state_of"]
 
-GONE = ""
-"""Wanted state of a deleted document."""
+DELETED = ""
+"""Index state of a deleted document."""
 
 _VERSION = 3
 _SKIPPED = "!"
 
-Known = tuple[str, str]
+ReadFile = tuple[str, str]
 """Fingerprint of a file, and the mark of its content: SHA-256 of its text, or `mark_of`."""
 
 Pending = tuple[str, str]
-"""Token of a published change, and the wanted state of its document."""
+"""Token of a published change, and the index state that it leads to."""
+
+_SEPARATOR = "\0"
+"""Separator that occurs in no uri, fingerprint or reason."""
 
 
-def want(content_hash: str, collections: Iterable[str] = ()) -> str:
+def state_of(content_hash: str, collections: Iterable[str] = ()) -> str:
     """State of a document in the index, as one string to compare."""
     return "\n".join([content_hash, *sorted(set(collections))])
 
@@ -44,7 +47,7 @@ def skip_of(mark: str) -> Skip | None:
 
 def pending_of(saved: Mapping[str, Any]) -> dict[str, Pending]:
     """Pending changes of a saved state, by uri."""
-    return _pairs(saved["pending"]) if saved.get("version") == _VERSION else {}
+    return _unpack_pairs(saved["pending"]) if saved.get("version") == _VERSION else {}
 
 
 @dataclass(slots=True)
@@ -55,14 +58,14 @@ class State:
         files: results of reading files, by uri. This is only a cache: the index records what is
             indexed.
         pending: changes without a known outcome, by uri.
-        rejected: wanted state of a document whose change was rejected, and the reason, by uri.
+        rejected: index state of a document whose change was rejected, and the reason, by uri.
         doubtful: uris for which an unfinished sync may have published changes.
         commit: commit that was synced last.
         committed_at: time of the commit in seconds since 1970.
         rules: digest of the rules that decided which files are documents.
     """
 
-    files: dict[str, Known] = field(default_factory=dict)
+    files: dict[str, ReadFile] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     rejected: dict[str, tuple[str, str]] = field(default_factory=dict)
     doubtful: frozenset[str] = frozenset()
@@ -81,27 +84,27 @@ class State:
             present: tokens of changes that wait in the log.
         """
         uris_of = Counter(token for token, _ in self.pending.values())
-        lost = set[str]()
-        for uri, (token, wanted) in list(self.pending.items()):
+        lost_uris = set[str]()
+        for uri, (token, target) in list(self.pending.items()):
             if token in rejected:
                 # after a rejected rename, the old uri still has to be deleted by another change
-                if wanted != GONE or uris_of[token] == 1:
-                    self.rejected[uri] = wanted, rejected[token]
+                if target != DELETED or uris_of[token] == 1:
+                    self.rejected[uri] = target, rejected[token]
             elif token not in applied:
                 if token in present:
                     continue
-                lost.add(uri)
+                lost_uris.add(uri)
             del self.pending[uri]
-        return frozenset(lost)
+        return frozenset(lost_uris)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to a JSON object with its large parts compressed."""
         return {
             "version": _VERSION,
-            "files": _packed(self.files),
-            "pending": _packed(self.pending),
-            "rejected": _packed(self.rejected),
-            "doubtful": _compressed(sorted(self.doubtful)),
+            "files": _pack_pairs(self.files),
+            "pending": _pack_pairs(self.pending),
+            "rejected": _pack_pairs(self.rejected),
+            "doubtful": _compress(sorted(self.doubtful)),
             "commit": self.commit,
             "committed_at": self.committed_at,
             "rules": self.rules,
@@ -113,39 +116,35 @@ class State:
         if saved is None or saved.get("version") != _VERSION:
             return cls()
         return cls(
-            files=_pairs(saved["files"]),
-            pending=_pairs(saved["pending"]),
-            rejected=_pairs(saved["rejected"]),
-            doubtful=frozenset(_texts(saved["doubtful"])),
+            files=_unpack_pairs(saved["files"]),
+            pending=_unpack_pairs(saved["pending"]),
+            rejected=_unpack_pairs(saved["rejected"]),
+            doubtful=frozenset(_decompress(saved["doubtful"])),
             commit=saved["commit"],
             committed_at=saved["committed_at"],
             rules=saved["rules"],
         )
 
 
-_BETWEEN = "\0"
-"""Separator that occurs in no uri, fingerprint or reason."""
-
-
-def _packed(pairs: Mapping[str, tuple[str, str]]) -> str:
+def _pack_pairs(pairs: Mapping[str, tuple[str, str]]) -> str:
     """Join and compress texts: Postgres and JSON parsers need seconds for large objects."""
     first, second = (map(itemgetter(i), pairs.values()) for i in range(2))
-    return _compressed([*pairs, *first, *second])
+    return _compress([*pairs, *first, *second])
 
 
-def _pairs(packed: str) -> dict[str, tuple[str, str]]:
-    texts = _texts(packed)
+def _unpack_pairs(packed: str) -> dict[str, tuple[str, str]]:
+    texts = _decompress(packed)
     count = len(texts) // 3
     pairs = zip(texts[count : 2 * count], texts[2 * count :], strict=True)
     return dict(zip(texts[:count], pairs, strict=True))
 
 
-def _compressed(texts: Iterable[str]) -> str:
-    joined = _BETWEEN.join(texts)
+def _compress(texts: Iterable[str]) -> str:
+    joined = _SEPARATOR.join(texts)
     return base64.b64encode(zlib.compress(joined.encode(), 1)).decode() if joined else ""
 
 
-def _texts(packed: str) -> list[str]:
+def _decompress(packed: str) -> list[str]:
     if not packed:
         return []
-    return zlib.decompress(base64.b64decode(packed)).decode().split(_BETWEEN)
+    return zlib.decompress(base64.b64decode(packed)).decode().split(_SEPARATOR)

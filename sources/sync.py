@@ -10,8 +10,8 @@ from operator import attrgetter
 from events.models import content_hash
 from sources.comparison import Basis, Step, match_renames
 from sources.inspection import rules_digest, to_document
-from sources.state import GONE, Known, State, mark_of, skip_of
-from sources.types import Change, Content, Listing, Read, Report, Skip, Source, Why
+from sources.state import DELETED, ReadFile, State, mark_of, skip_of
+from sources.types import Change, Content, Listing, Read, Reason, Report, Skip, Source
 
 __all__ = ["Sync"]
 
@@ -48,7 +48,7 @@ class Sync:
         self._basis = basis
         self._max_bytes = max_bytes
         self._rules = f"{max_bytes} {rules_digest(listing.included)}"
-        self._files = self._known()
+        self._files = self._cached_results()
         self._pending = dict(basis.state.pending)
         self._rejected = dict(basis.state.rejected)
         self.report = Report(
@@ -71,10 +71,10 @@ class Sync:
 
     def published(self, change: Change, token: str) -> None:
         """Record the token of a change until its outcome is known."""
-        self._pending[change.uri] = token, change.want
+        self._pending[change.uri] = token, change.target
         self._rejected.pop(change.uri, None)
         if change.old_uri is not None:
-            self._pending[change.old_uri] = token, GONE
+            self._pending[change.old_uri] = token, DELETED
             self._rejected.pop(change.old_uri, None)
 
     def settled(self, uri: str, token: str) -> None:
@@ -105,11 +105,11 @@ class Sync:
             for step in self.steps:
                 self.position += 1
                 if step.change == "delete":
-                    yield self._delete(step.uri, step.why or Why.DELETED)
+                    yield self._delete(step.uri, step.reason or Reason.DELETED)
                 else:
                     yield from self._read(step, read)
 
-    def _known(self) -> dict[str, Known]:
+    def _cached_results(self) -> dict[str, ReadFile]:
         """Results of earlier syncs for files that have not changed, if the rules are the same."""
         state = self._basis.state
         if self._basis.full or state.rules != self._rules:
@@ -123,22 +123,24 @@ class Sync:
 
     def _plan(self, *, read_all: bool) -> list[Step]:
         files, expected = self._listing.files, self._basis.expected
-        gone = {uri: wanted for uri, wanted in expected.items() if uri not in files}
-        self._learn_marks(gone, read_all=read_all)
+        missing = {uri: target for uri, target in expected.items() if uri not in files}
+        self._find_marks(missing, read_all=read_all)
         added = {uri: self._mark(uri) for uri in files if uri not in expected}
-        renames = self._renames(gone, added)
+        renames = self._renames(missing, added)
         moved = set(renames.values())
         return [
             *(
-                Step("rename", uri, Why.RENAMED, files[uri], old_uri)
+                Step("rename", uri, Reason.RENAMED, files[uri], old_uri)
                 for uri, old_uri in sorted(renames.items())
             ),
             *self._upserts(renames),
             *self._deletes(moved),
         ]
 
-    def _renames(self, gone: Mapping[str, str], added: Mapping[str, str | None]) -> dict[str, str]:
-        if not gone or not added or self._basis.full:
+    def _renames(
+        self, missing: Mapping[str, str], added: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        if not missing or not added or self._basis.full:
             return {}
         state = self._basis.state
         texts = {
@@ -149,7 +151,7 @@ class Sync:
             and (mark is None or skip_of(mark) is None)
         }
         similar = self._source.renames(state.commit, self._listing)
-        return match_renames(gone, texts, similar)
+        return match_renames(missing, texts, similar)
 
     def _upserts(self, renames: Collection[str]) -> list[Step]:
         basis, files, expected = self._basis, self._files, self._basis.expected
@@ -161,44 +163,44 @@ class Sync:
             mark = files[uri][1] if uri in files else None
             if is_plain and mark is not None and expected.get(uri) == mark:
                 self._count(uri)
-            elif uri not in renames and (mark is None or (why := self._why(uri, mark))):
-                steps.append(Step("upsert", uri, None if mark is None else why, fingerprint))
+            elif uri not in renames and (mark is None or (reason := self._reason(uri, mark))):
+                steps.append(Step("upsert", uri, None if mark is None else reason, fingerprint))
         return sorted(steps, key=attrgetter("uri"))
 
     def _deletes(self, moved: Collection[str]) -> Iterator[Step]:
         """Delete documents whose file is gone, or is known not to be a document."""
         basis = self._basis
-        refused = {uri for uri, (_, want) in basis.state.rejected.items() if want == GONE}
+        refused = {uri for uri, (_, target) in basis.state.rejected.items() if target == DELETED}
         uris = basis.expected.keys() | basis.state.doubtful | refused
-        gone = uris - self._listing.files.keys()
-        gone |= uris & self.report.skipped_paths.keys()
-        for uri in sorted(gone - set(moved)):
-            why = basis.why_delete(uri)
-            if why is None:
+        missing = uris - self._listing.files.keys()
+        missing |= uris & self.report.skipped_paths.keys()
+        for uri in sorted(missing - set(moved)):
+            reason = basis.reason_to_delete(uri)
+            if reason is None:
                 continue
-            if (reason := basis.refusal(uri, GONE)) is not None:
-                self.report.rejected[uri] = reason
+            if (refusal := basis.refusal(uri, DELETED)) is not None:
+                self.report.rejected[uri] = refusal
             else:
-                yield Step("delete", uri, why)
+                yield Step("delete", uri, reason)
 
-    def _why(self, uri: str, mark: str) -> Why | None:
+    def _reason(self, uri: str, mark: str) -> Reason | None:
         """Reason to publish a file with this mark; if None, the file is counted in the report."""
-        reason = skip_of(mark)
-        if reason is not None:
-            self.report.skipped_paths[uri] = reason
+        skip = skip_of(mark)
+        if skip is not None:
+            self.report.skipped_paths[uri] = skip
             return None
-        why = self._basis.why(uri, mark)
-        if why is None:
+        reason = self._basis.reason_to_publish(uri, mark)
+        if reason is None:
             self._rejected.pop(uri, None)
             self._count(uri)
             return None
-        if (refusal := self._basis.refusal(uri, self._basis.wanted(mark))) is not None:
+        if (refusal := self._basis.refusal(uri, self._basis.target(mark))) is not None:
             self.report.rejected[uri] = refusal
             return None
-        return why
+        return reason
 
     def _count(self, uri: str) -> None:
-        """Count a file whose document is as wanted."""
+        """Count a file whose document is up to date."""
         if uri in self._pending:
             self.report.waiting += 1
         else:
@@ -208,21 +210,21 @@ class Sync:
         entry = self._files.get(uri)
         return None if entry is None else entry[1]
 
-    def _learn_marks(self, gone: Mapping[str, str], *, read_all: bool) -> None:
+    def _find_marks(self, missing: Mapping[str, str], *, read_all: bool) -> None:
         """Read the texts of new files if others are gone, because they may be renamed files."""
         files, basis = self._listing.files, self._basis
-        if not read_all and (not gone or basis.full):
+        if not read_all and (not missing or basis.full):
             return
         unread = [uri for uri in files if uri not in self._files]
         if not read_all and basis.state.rules == self._rules:
-            old = {entry[0]: entry[1] for uri in gone if (entry := basis.state.files.get(uri))}
+            old = {entry[0]: entry[1] for uri in missing if (entry := basis.state.files.get(uri))}
             self._files |= {
                 uri: (files[uri], old[files[uri]])
                 for uri in unread
                 if uri not in basis.expected and files[uri] in old
             }
         if not read_all:
-            unread = [u for u in unread if u not in self._files and u not in basis.expected]
+            unread = [uri for uri in unread if uri not in self._files and uri not in basis.expected]
         self._read_marks(unread)
 
     def _read_marks(self, uris: Sequence[str]) -> None:
@@ -251,34 +253,34 @@ class Sync:
         if isinstance(text, Skip):
             yield from self._skip(step, text)
             return
-        why = step.why if step.change == "rename" else self._why(step.uri, mark)
-        if why is not None:
+        reason = step.reason if step.change == "rename" else self._reason(step.uri, mark)
+        if reason is not None:
             self.report.published += 1
-            yield self._upsert(step, mark, text, why)
+            yield self._upsert(step, mark, text, reason)
 
     def _text(self, uri: str, content: Content) -> str | Skip:
         if len(content.raw) > self._max_bytes:
             return Skip.OVERSIZED
         return to_document(uri, content.raw, included=uri in self._listing.included)
 
-    def _skip(self, step: Step, reason: Skip) -> Iterator[Change]:
+    def _skip(self, step: Step, skip: Skip) -> Iterator[Change]:
         """Count a skipped file, and delete its document (or that of its old uri) from the index."""
-        self.report.skipped_paths[step.uri] = reason
+        self.report.skipped_paths[step.uri] = skip
         for uri in filter(None, (step.old_uri, step.uri)):
-            why = self._basis.why_delete(uri)
-            if why is not None:
-                yield self._delete(uri, why)
+            reason = self._basis.reason_to_delete(uri)
+            if reason is not None:
+                yield self._delete(uri, reason)
 
-    def _delete(self, uri: str, why: Why) -> Change:
+    def _delete(self, uri: str, reason: Reason) -> Change:
         self.report.deleted += 1
-        return Change("delete", uri, GONE, why, commit=self._listing.commit)
+        return Change("delete", uri, DELETED, reason, commit=self._listing.commit)
 
-    def _upsert(self, step: Step, mark: str, text: str, why: Why) -> Change:
+    def _upsert(self, step: Step, mark: str, text: str, reason: Reason) -> Change:
         return Change(
             change=step.change,
             uri=step.uri,
-            want=self._basis.wanted(mark),
-            why=why,
+            target=self._basis.target(mark),
+            reason=reason,
             old_uri=step.old_uri,
             content=text,
             commit=self._listing.commit,

@@ -13,13 +13,13 @@ __all__ = [
     "Change",
     "ChangeKind",
     "Content",
-    "Held",
+    "IndexedDocument",
     "Listing",
     "Read",
+    "Reason",
     "Report",
     "Skip",
     "Source",
-    "Why",
 ]
 
 ChangeKind = Literal["upsert", "delete", "rename"]
@@ -47,7 +47,7 @@ class Skip(StrEnum):
     HOME = "headrace home"
 
 
-class Why(StrEnum):
+class Reason(StrEnum):
     """Reason to publish or delete a document."""
 
     NEW = "new"
@@ -96,7 +96,7 @@ class Content:
     fingerprint: str
 
 
-class Held(NamedTuple):
+class IndexedDocument(NamedTuple):
     """State of a document in the index: SHA-256 of its text (hex), and its collections."""
 
     content_hash: str
@@ -159,13 +159,14 @@ class Source(Protocol):
 class Change:
     """Change of one document.
 
-    ``want`` is the state of the uri in the index once the change is applied, as ``state.want``.
+    ``target`` is the state of the uri in the index once the change is applied, as
+    ``state.state_of`` returns it.
     """
 
     change: ChangeKind
     uri: str
-    want: str
-    why: Why
+    target: str
+    reason: Reason
     old_uri: str | None = None
     content: str | None = None
     commit: str | None = None

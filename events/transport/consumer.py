@@ -192,7 +192,7 @@ class Consumer(FaustConsumer):
             async with asyncio.timeout(_FINAL_SEND.total_seconds()):
                 await self._settler.flush()
         except (RedisError, OSError) as error:
-            log.warning("settling.failed", error=str(error))
+            log.warning("acknowledgement.failed", error=str(error))
 
     async def on_shutdown(self) -> None:
         """Leave the groups in which nothing is pending, and close the connections."""

@@ -144,6 +144,6 @@ class Reader:
             log.error("group.lost", stream=self._group.stream, error=str(error))
         else:
             statistics.read_errors += 1
-            log.warning("reading.failed", stream=self._group.stream, error=str(error))
+            log.warning("stream.read_failed", stream=self._group.stream, error=str(error))
         await wait_or_stop(self._stopping, _BACKOFF.delay(self._failures))
         self._failures += 1

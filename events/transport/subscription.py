@@ -175,7 +175,7 @@ class Subscription:
             self.statistics.dead += 1
         self.in_flight.pop(entry.id, None)
         log.error(
-            "event.dead",
+            "event.dead_lettered",
             topic=entry.tp.topic,
             entry_id=entry.id,
             error=error,
@@ -288,7 +288,7 @@ class Settler:
             try:
                 await self.flush()
             except (RedisError, OSError) as error:
-                log.warning("settling.failed", error=str(error))
+                log.warning("acknowledgement.failed", error=str(error))
                 self.wake()
                 await asyncio.sleep(_PAUSE.total_seconds())
 
@@ -331,4 +331,4 @@ async def _renew(subscription: Subscription) -> None:
     newer = subscription.in_flight.keys() - set(in_flight)
     if taken_over := subscription.drop_taken_over(renewed | newer):
         stream = subscription.group.stream
-        log.warning("lease.lost", stream=stream, entries=len(taken_over))
+        log.warning("lease.expired", stream=stream, entries=len(taken_over))

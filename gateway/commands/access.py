@@ -1,4 +1,4 @@
-"""``headrace access``: one Redis user and one Postgres role for each kind of process."""
+"""``headrace access``: Redis users, Postgres roles and passwords for each kind of process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from runtime.errors import ConfigurationError
 from runtime.settings import Settings
 from store.postgres.roles import set_passwords
 
-__all__ = ["command", "generated_password", "given_password"]
+__all__ = ["command", "configured_password", "generated_password"]
 
 _NOT_SAVED = (
     "Redis has no ACL file and no configuration file to keep its users in; "
@@ -40,6 +40,9 @@ _NOT_SAVED = (
 )
 _USER_PARAMETERS = frozenset({"user", "username", "password", "passfile"})
 _OPEN = "Redis accepts the user `default` without a password; set `requirepass`"
+
+_VALID_PASSWORD = re.compile(r"[!-~]{12,128}")
+_GENERATED_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Grants:
     accesses: Sequence[Access]
     urls: tuple[str, str]
     saved: bool
@@ -83,24 +86,24 @@ def command(
     HEADRACE_<ROLE>_PASSWORD, or from its file in the directory of --passwords. Otherwise it is
     generated, and printed only this once.
     """
-    granted = run_client(lambda settings: _grant(settings, passwords, rotate=rotate))
-    if not granted.saved:
+    grants = run_client(lambda settings: _grant(settings, passwords, rotate=rotate))
+    if not grants.saved:
         stderr().print(_NOT_SAVED)
-    if granted.is_open:
+    if grants.is_open:
         stderr().print(_OPEN)
     if json:
         print_json(
             {
-                "roles": [_plain(access, granted.urls) for access in granted.accesses],
-                "saved": granted.saved,
+                "roles": [_plain(access, grants.urls) for access in grants.accesses],
+                "saved": grants.saved,
             }
         )
         return
-    for access in granted.accesses:
-        _print(_plain(access, granted.urls))
+    for access in grants.accesses:
+        _print(_plain(access, grants.urls))
 
 
-async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) -> _Found:
+async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) -> _Grants:
     servers = configured(settings)
     if servers is None or not servers.owner_database_url:
         raise ConfigurationError(
@@ -117,15 +120,15 @@ async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) ->
             await put_user(redis, access.redis_user, rules, await _hashes(redis, access))
         # `up` rewrites the configuration of its own Redis at every start
         saved = bool(settings.redis_url) and await save_users(redis)
-        is_open = await _lets_everybody_in(redis)
-    return _Found(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
+        is_open = await _has_open_default_user(redis)
+    return _Grants(accesses, (servers.redis_url, servers.owner_database_url), saved, is_open)
 
 
 async def _access(
     settings: Settings, redis: Redis, role: Role, passwords: Path | None, *, rotate: bool
 ) -> Access:
     name, postgres_role = user_name(role, settings.stream_prefix), f"headrace_{role}"
-    if password := given_password(role, passwords):
+    if password := configured_password(role, passwords):
         return Access(role, name, postgres_role, "given", password)
     if not rotate and await password_hashes(redis, name):
         return Access(role, name, postgres_role, "kept", None)
@@ -138,7 +141,7 @@ async def _hashes(redis: Redis, access: Access) -> list[str]:
     return [hash_of(access.password)]
 
 
-async def _lets_everybody_in(redis: Redis) -> bool:
+async def _has_open_default_user(redis: Redis) -> bool:
     user: Any = await redis.acl_getuser("default")
     return user is not None and {"on", "nopass"} <= set(user["flags"])
 
@@ -185,11 +188,7 @@ def _print(access: dict[str, Any]) -> None:
         typer.echo(f"  HEADRACE_DATABASE_URL={access['database_url']}")
 
 
-_SOUND = re.compile(r"[!-~]{12,128}")
-_GENERATED_BYTES = 24
-
-
-def given_password(role: Role, directory: Path | None) -> str:
+def configured_password(role: Role, directory: Path | None) -> str:
     """Read the password of a role from its variable, else its file; empty if neither is given.
 
     Raises:
@@ -212,7 +211,7 @@ def given_password(role: Role, directory: Path | None) -> str:
             return ""
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{file} can't be read: {error}") from None
-    if password and _SOUND.fullmatch(password) is None:
+    if password and _VALID_PASSWORD.fullmatch(password) is None:
         raise ConfigurationError(f"{origin} must have 12 to 128 ASCII characters and no spaces")
     return password
 

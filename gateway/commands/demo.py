@@ -37,7 +37,7 @@ from store.store import Store
 __all__ = ["command"]
 
 _RESULTS = 3
-_LOOK_EVERY_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _PATIENCE_SECONDS = 120.0
 _QUIET = Console(quiet=True)
 
@@ -57,7 +57,7 @@ class _Reply:
 
 
 @dataclass
-class _Course:
+class _Record:
     """Record of a demo; ``seconds`` holds times since the command began."""
 
     began_at: float = field(default_factory=perf_counter)
@@ -66,9 +66,9 @@ class _Course:
     first: list[_Reply] = field(default_factory=list)
     last: list[_Reply] = field(default_factory=list)
 
-    def mark(self, what: str) -> float:
+    def mark(self, stage: str) -> float:
         """Record and return the time at which a step was first reached."""
-        return self.seconds.setdefault(what, perf_counter() - self.began_at)
+        return self.seconds.setdefault(stage, perf_counter() - self.began_at)
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,19 @@ def command(
     The questions are asked again when every chunk has its vector. Servers' data and the index stay
     under HEADRACE_HOME, so a second run only indexes what changed.
     """
-    course = _Course()
+    record = _Record()
     console = _QUIET if json else stdout()
 
     async def run(settings: Settings) -> None:
-        await _run(settings, choose(path, settings.home_directory), course, console)
+        await _run(settings, choose(path, settings.home_directory), record, console)
 
     run_client(run)
     if json:
-        print_json(_plain(course))
+        print_json(_plain(record))
 
 
 async def _run(
-    settings: Settings, demonstration: Demonstration, course: _Course, console: Console
+    settings: Settings, demonstration: Demonstration, record: _Record, console: Console
 ) -> None:
     stderr().print("starting Postgres, Redis and a worker")
     async with (
@@ -118,17 +118,17 @@ async def _run(
             pending = PendingVectors(database, Projects(database, recipe))
             tools = _Tools(running, client, store, pending)
             await check_signing_key(running, demonstration.project)
-            stderr().print(f"ready after {course.mark('ready'):.1f} s")
-            await _index(tools, demonstration, course, console)
-            await _ask_twice(tools, demonstration, course, console)
+            stderr().print(f"ready after {record.mark('ready'):.1f} s")
+            await _index(tools, demonstration, record, console)
+            await _ask_twice(tools, demonstration, record, console)
     _print_next(console, settings, demonstration)
 
 
 async def _index(
-    tools: _Tools, demonstration: Demonstration, course: _Course, console: Console
+    tools: _Tools, demonstration: Demonstration, record: _Record, console: Console
 ) -> None:
     with progress() as show:
-        course.report = await sync_source(
+        record.report = await sync_source(
             demonstration.source,
             Destination(demonstration.project),
             tools.client,
@@ -137,29 +137,29 @@ async def _index(
             until=Until.KEYWORDS,
             show=show,
         )
-    for line in describe(course.report):
+    for line in describe(record.report):
         console.print(printable(line), markup=False)
-    console.print(f"all searchable by keyword after {course.mark('searchable'):.1f} s")
+    console.print(f"all searchable by keyword after {record.mark('searchable'):.1f} s")
 
 
 async def _ask_twice(
-    tools: _Tools, demonstration: Demonstration, course: _Course, console: Console
+    tools: _Tools, demonstration: Demonstration, record: _Record, console: Console
 ) -> None:
     for question in demonstration.questions:
         reply = await _ask(tools.client, demonstration.project, question)
-        course.mark("answered")
-        course.first.append(reply)
+        record.mark("answered")
+        record.first.append(reply)
         _print_reply(console, reply)
-    if all(reply.answer.coverage == 1 for reply in course.first):
-        course.last = course.first
-        course.mark("vectors")
+    if all(reply.answer.coverage == 1 for reply in record.first):
+        record.last = record.first
+        record.mark("vectors")
         return
     with progress() as show:
         await _wait_for_vectors(tools.pending, demonstration.project, show)
-    console.print(f"all searchable by vector after {course.mark('vectors'):.1f} s")
-    for before in course.first:
+    console.print(f"all searchable by vector after {record.mark('vectors'):.1f} s")
+    for before in record.first:
         reply = await _ask(tools.client, demonstration.project, before.question)
-        course.last.append(reply)
+        record.last.append(reply)
         _print_difference(console, before, reply)
 
 
@@ -184,7 +184,7 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
                 f"{counts.pending:,} chunks have no vector, and none was added for "
                 f"{_PATIENCE_SECONDS:g} s; see worker.log under HEADRACE_HOME"
             )
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _print_reply(console: Console, reply: _Reply) -> None:
@@ -224,8 +224,8 @@ def _print_next(console: Console, settings: Settings, demonstration: Demonstrati
 def _next(demonstration: Demonstration, *, has_servers: bool) -> Iterator[str]:
     """Shell commands that work after this demo; the servers that it started have stopped."""
     programs = Path(sys.executable).parent
-    ours = programs / "headrace"
-    if ours.exists() and shutil.which("headrace") != str(ours):
+    program = programs / "headrace"
+    if program.exists() and shutil.which("headrace") != str(program):
         yield f'export PATH={shlex.quote(str(programs))}:"$PATH"    # in each terminal'
     if not has_servers:
         yield "headrace up    # servers and a worker, until Ctrl-C; the rest in another terminal"
@@ -235,13 +235,13 @@ def _next(demonstration: Demonstration, *, has_servers: bool) -> Iterator[str]:
     yield "headrace status --watch"
 
 
-def _plain(course: _Course) -> dict[str, Any]:
+def _plain(record: _Record) -> dict[str, Any]:
     return {
-        "sync": course.report.to_json() if course.report else None,
-        **{f"{what}_s": round(seconds, 3) for what, seconds in course.seconds.items()},
+        "sync": record.report.to_json() if record.report else None,
+        **{f"{stage}_s": round(seconds, 3) for stage, seconds in record.seconds.items()},
         "answers": [
             {"question": first.question, "first": _plain_reply(first), "last": _plain_reply(last)}
-            for first, last in zip(course.first, course.last, strict=True)
+            for first, last in zip(record.first, record.last, strict=True)
         ],
     }
 

@@ -47,7 +47,7 @@ def command(
 
 async def _run(settings: Settings, *, adopts: bool, new: bool) -> Stamp:
     async with (
-        stack(settings, with_worker=False, as_chosen=True) as running,
+        stack(settings, with_worker=False, keep_partitions=True) as running,
         open_redis(running) as redis,
     ):
         require_database(running)

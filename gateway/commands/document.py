@@ -91,16 +91,16 @@ def show(
             f"{project} has no document {uri!r}; `headrace document list` prints the uris"
         )
     if json:
-        print_json(_whole(text))
+        print_json(_to_json(text))
         return
-    plain = _whole(text)
+    plain = _to_json(text)
     chunks = plain.pop("chunks_held")
     for name, value in plain.items():
         typer.echo(f"{name.replace('_', ' '):>13}  {printable(str(value))}")
     for chunk in chunks:
-        where = f"{chunk['start_line']}-{chunk['end_line']}"
-        about = " > ".join([*chunk["heading_path"], *filter(None, [chunk["symbol"]])])
-        typer.echo(printable(f"\n--- lines {where}  {about}".rstrip()))
+        lines = f"{chunk['start_line']}-{chunk['end_line']}"
+        heading = " > ".join([*chunk["heading_path"], *filter(None, [chunk["symbol"]])])
+        typer.echo(printable(f"\n--- lines {lines}  {heading}".rstrip()))
         typer.echo(printable(chunk["content"]))
 
 
@@ -166,8 +166,8 @@ def purge(
     async def work(running: Settings, tools: Purge, client: Client) -> PurgeReport:
         await check_signing_key(running, project)
         chosen = await _chosen(running, project, agent, uris, prefix, unknown_too=unknown)
-        what = f"{len(chosen)} documents of {project} are to be removed permanently"
-        confirm(f"{what}, and tables rewritten while questions wait", yes=yes)
+        action = f"{len(chosen)} documents of {project} are to be removed permanently"
+        confirm(f"{action}, and tables rewritten while questions wait", yes=yes)
         return await purge_documents(tools, client, project, agent or "", chosen)
 
     print_report(run_purge(work, duration(timeout)), json=json)
@@ -239,14 +239,14 @@ def _plain(document: ListedDocument) -> dict[str, Any]:
     return {**plain, "agent": agent, "published_at": published_at, "position": position}
 
 
-def _whole(found: DocumentText) -> dict[str, Any]:
+def _to_json(text: DocumentText) -> dict[str, Any]:
     return {
-        **_plain(found.document),
-        "event_id": found.event_id,
-        "indexed_at": found.updated_at.isoformat(),
-        "media_type": found.media_type,
-        "content_hash": found.content_hash,
-        "collections": list(found.collections),
-        "metadata": dict(found.metadata),
-        "chunks_held": [asdict(chunk) for chunk in found.chunks],
+        **_plain(text.document),
+        "event_id": text.event_id,
+        "indexed_at": text.updated_at.isoformat(),
+        "media_type": text.media_type,
+        "content_hash": text.content_hash,
+        "collections": list(text.collections),
+        "metadata": dict(text.metadata),
+        "chunks_held": [asdict(chunk) for chunk in text.chunks],
     }

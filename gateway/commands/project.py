@@ -45,7 +45,7 @@ def list_projects(json: JsonOption = False) -> None:
             deleted = await DeletedProjects(database).all()
         return [
             *(_row(live.project, live.documents, live.chunks) for live in projects),
-            *(_row(gone.name, deleted_at=gone.deleted_at.isoformat()) for gone in deleted),
+            *(_row(entry.name, deleted_at=entry.deleted_at.isoformat()) for entry in deleted),
         ]
 
     rows = run_client(main)

@@ -30,7 +30,7 @@ _BATCH = 256
 
 
 @dataclass(frozen=True)
-class _Wait:
+class _WaitOptions:
     """Longest wait; ``vectors`` is set to wait for vectors too."""
 
     timeout: timedelta
@@ -58,12 +58,12 @@ def command(
 
     Prints the token of each event, in order. `ask --min-event TOKEN` waits for that event.
     """
-    wanted = _Wait(duration(timeout), vectors=vectors) if wait or vectors else None
-    run_client(lambda settings: _publish(settings, lane, wanted, durable=durable, json=json))
+    wait_options = _WaitOptions(duration(timeout), vectors=vectors) if wait or vectors else None
+    run_client(lambda settings: _publish(settings, lane, wait_options, durable=durable, json=json))
 
 
 async def _publish(
-    settings: Settings, lane: Lane, wait: _Wait | None, *, durable: bool, json: bool
+    settings: Settings, lane: Lane, wait: _WaitOptions | None, *, durable: bool, json: bool
 ) -> None:
     async with (
         stack(settings, with_worker=wait is not None) as running,
@@ -108,7 +108,7 @@ def _print_receipt(receipt: Receipt, *, json: bool) -> None:
         typer.echo(receipt.token)
 
 
-async def _wait(client: Client, receipts: list[Receipt], wait: _Wait) -> None:
+async def _wait(client: Client, receipts: list[Receipt], wait: _WaitOptions) -> None:
     outcomes = await client.wait(receipts, wait.timeout, vectors=wait.vectors)
     rejected = [outcome for outcome in outcomes.values() if isinstance(outcome, DocumentRejected)]
     if rejected:

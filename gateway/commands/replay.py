@@ -16,17 +16,17 @@ from gateway.replay import (
     print_differences,
     print_plans,
     print_reports,
-    print_returned,
+    print_switch,
     replay_projects,
 )
 from gateway.servers import require_database, stack
 from gateway.session import ContentKind, JsonOption, run_client
 from processors.replay.generations import (
-    Returned,
+    SwitchResult,
     find_generation,
     generation_before,
     list_generations,
-    return_to,
+    switch_to,
 )
 from processors.replay.generations import drop as drop_generation
 from processors.replay.replay import Gate
@@ -135,13 +135,13 @@ def list_command(project: ProjectOption = None, json: JsonOption = False) -> Non
 def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
     """Let a former generation catch up, and make it live."""
 
-    async def work(tools: OperatorTools, show: ShowProgress) -> Returned:
+    async def work(tools: OperatorTools, show: ShowProgress) -> SwitchResult:
         project, chosen = await find_generation(tools, generation)
-        return await return_to(
+        return await switch_to(
             tools, project, chosen, lambda done, total: show("caught up", done, total)
         )
 
-    print_returned(_run(work), json)
+    print_switch(_run(work), json)
 
 
 @command.command()
@@ -151,13 +151,13 @@ def rollback(
 ) -> None:
     """Roll back to the generation that was live before."""
 
-    async def work(tools: OperatorTools, show: ShowProgress) -> Returned:
+    async def work(tools: OperatorTools, show: ShowProgress) -> SwitchResult:
         chosen = await generation_before(tools, project)
-        return await return_to(
+        return await switch_to(
             tools, project, chosen, lambda done, total: show("caught up", done, total)
         )
 
-    print_returned(_run(work), json)
+    print_switch(_run(work), json)
 
 
 @command.command()

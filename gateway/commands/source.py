@@ -68,8 +68,8 @@ def delete(
             await check_signing_key(running, project)
             sources = Sources(database, Projects(database, recipe_of(running)))
             source = await find_source(sources, project, name)
-            what = f"source {name} of {project} and its {source.documents:,} documents"
-            confirm(f"{what} are to be deleted", yes=yes)
+            subject = f"source {name} of {project} and its {source.documents:,} documents"
+            confirm(f"{subject} are to be deleted", yes=yes)
             return await _delete(client, sources, source, patience)
 
     count = run_client(main)
@@ -84,14 +84,14 @@ async def _delete(
 ) -> int:
     """Delete the documents of a source while holding its lease; returns their number."""
     horizon = await client.horizon()
-    taken = await sources.take(source, 2 * patience, horizon)
+    leased_source = await sources.take(source, 2 * patience, horizon)
     try:
         uris = sorted(await sources.documents(source))
         await delete_documents(client, source.project, "", uris, patience)
     except BaseException:
-        await sources.release(taken)
+        await sources.release(leased_source)
         raise
-    await sources.forget(taken)
+    await sources.forget(leased_source)
     return len(uris)
 
 

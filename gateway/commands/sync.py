@@ -180,12 +180,12 @@ def _print_lines(report: SyncReport, skipped: bool) -> None:
 def _print_preview(report: SyncReport, steps: Sequence[Step], skipped: bool, json: bool) -> None:
     if json:
         changes = [
-            {"change": step.change, "uri": step.uri, "old_uri": step.old_uri, "why": step.why}
+            {"change": step.change, "uri": step.uri, "old_uri": step.old_uri, "why": step.reason}
             for step in steps
         ]
         print_json({**report.to_json(), "dry_run": True, "changes": changes})
         return
     for step in steps:
         document = step.uri if step.old_uri is None else f"{step.old_uri} → {step.uri}"
-        typer.echo(printable(f"{step.change} ({step.why or 'not read'}): {document}"))
+        typer.echo(printable(f"{step.change} ({step.reason or 'not read'}): {document}"))
     _print_lines(report, skipped)

@@ -14,12 +14,12 @@ from gateway.background import LogTail, detach
 from gateway.clients import open_database
 from gateway.output import printable, stderr
 from gateway.servers import (
-    OwnServers,
-    announced,
-    own_servers,
+    StartedServers,
+    announce,
     owner_lock,
     prepare_home,
     require_database,
+    start_servers,
     supervised_workers,
 )
 from gateway.session import run_client, run_service, unless_stopped
@@ -62,20 +62,20 @@ def command(
 
 
 async def _up(settings: Settings, stop: asyncio.Event, count: int, quiet: bool) -> None:
-    with _only_one(prepare_home(settings)):
+    with _home_lock(prepare_home(settings)):
         async with AsyncExitStack() as exits:
             servers, workers = await unless_stopped(_start(settings, count, quiet, exits), stop)
-            own = servers.settings
-            _say(f"headrace is up ({own.home_directory}); Ctrl-C stops it")
+            started_settings = servers.settings
+            _say(f"headrace is up ({started_settings.home_directory}); Ctrl-C stops it")
             if not settings.redis_url:
-                _say(f"other programs can publish and ask at {own.redis_url}")
-            exits.enter_context(announced(own))
+                _say(f"other programs can publish and ask at {started_settings.redis_url}")
+            exits.enter_context(announce(started_settings))
             await Supervisor(servers.embedded, workers, _say).run(stop)
             _say("headrace is stopping")
 
 
 @contextmanager
-def _only_one(home: Path) -> Iterator[None]:
+def _home_lock(home: Path) -> Iterator[None]:
     """Hold the lock of the home; raise UsageError if another ``up`` holds it."""
     lock = owner_lock(home)
     owner = lock.owner()
@@ -92,8 +92,8 @@ def _only_one(home: Path) -> Iterator[None]:
 
 async def _start(
     settings: Settings, count: int, quiet: bool, exits: AsyncExitStack
-) -> tuple[OwnServers, list[WorkerProcess]]:
-    servers = await exits.enter_async_context(own_servers(settings))
+) -> tuple[StartedServers, list[WorkerProcess]]:
+    servers = await exits.enter_async_context(start_servers(settings))
     workers = supervised_workers(require_database(servers.settings), count)
     async with open_database(servers.settings):
         pass  # raises an error if the servers belong to two deployments

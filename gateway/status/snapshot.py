@@ -71,7 +71,7 @@ def stream_row(backlog: Backlog) -> dict[str, Any]:
     }
 
 
-_OF_PROVIDER = re.compile(r"(model_turns_waiting|model_turn_seconds)\{provider=([^}]*)\}(.*)")
+_OF_PROVIDER = re.compile(r"(model_requests_waiting|model_wait_seconds)\{provider=([^}]*)\}(.*)")
 _CLOSED = "closed"
 
 Row = dict[str, Any]
@@ -165,7 +165,7 @@ def _add(found: Mapping[str, dict[str, float]], name: str, value: float) -> None
         return
     metric, provider, part = match.groups()
     values = found[provider]
-    if metric == "model_turns_waiting":
+    if metric == "model_requests_waiting":
         values["waiting"] += value
     elif part == ".p99":
         values["p99_s"] = max(values["p99_s"], value)

@@ -16,8 +16,8 @@ from events.names import Lane
 from events.server.connection import LONGEST_BLOCK
 from gateway.progress import KEYWORD, VECTOR, ShowProgress
 from gateway.sync.ownership import Lease
-from gateway.sync.patience import Patience
 from gateway.sync.report import SyncReport
+from gateway.sync.stall_detector import StallDetector
 from runtime import protocol_limits
 from runtime.errors import UsageError
 from sources import Change, Sync, document_changed
@@ -68,16 +68,16 @@ class Outcomes:
         Raises:
             Unavailable: Redis can't be reached, or there is no progress.
         """
-        patience = Patience(self._client)
+        detector = StallDetector(self._client)
         self._sync = None
         if self._following.waiting:
             self._show(KEYWORD, self._done, self._changes, unit="files", chunks=self._chunks)
         while waiting := self._following.waiting:
             if await self.read(LONGEST_BLOCK):
-                patience.moved()
+                detector.restart()
             else:
                 role = "indexer" if self._following.applying else "embedder"
-                await patience.check(waiting, role)
+                await detector.check(waiting, role)
 
     def _count(self, outcome: Outcome) -> None:
         """Count an outcome. The total of vectors is known when all changes are indexed."""
@@ -114,15 +114,15 @@ async def publish_changes(
         Unavailable: a server can't be reached.
     """
     changes = iter(sync)
-    sent = published = noted = 0
+    sent = published = recorded = 0
     while True:
         batch, position = await asyncio.to_thread(_next_batch, changes, sync)
         if not batch:
             return
         lease.check()
-        if position > noted:
-            noted = position + _WINDOW
-            state = sync.state(sync.touched(published, noted))
+        if position > recorded:
+            recorded = position + _WINDOW
+            state = sync.state(sync.touched(published, recorded))
             await lease.save(await asyncio.to_thread(state.to_json))
         events = [await _event(change, lease, client, collections) for change in batch]
         receipts = await client.publish_many(events, lane)
@@ -154,7 +154,7 @@ def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], in
 async def _event(
     change: Change, lease: Lease, client: OperatorClient, collections: tuple[str, ...]
 ) -> DocumentChanged:
-    source = lease.taken.source
+    source = lease.leased.source
     content, content_ref = change.content, None
     if content is not None and len(content) > protocol_limits.INLINE_CONTENT_CHARACTERS:
         content_ref = await client.keep_content(source.project, content)
@@ -164,7 +164,7 @@ async def _event(
             source.project,
             collections,
             prefix=source.uri_prefix,
-            origin=lease.taken.origin,
+            origin=lease.leased.origin,
             content_ref=content_ref,
         )
     except ValidationError as error:

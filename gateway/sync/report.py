@@ -53,7 +53,7 @@ class SyncReport:
     skipped: Counter[str] = field(default_factory=Counter)
     skipped_paths: dict[str, str] = field(default_factory=dict)
 
-    def take(self, report: Report, prefix: str = "") -> None:
+    def copy_counts(self, report: Report, prefix: str = "") -> None:
         """Copy the counts of the sync itself."""
         self.found, self.unchanged, self.waiting = report.found, report.unchanged, report.waiting
         self.published, self.deleted = report.published, report.deleted
@@ -91,15 +91,15 @@ def describe(report: SyncReport, *, skipped: bool = False) -> Iterator[str]:
         yield f"{report.kind} {report.source}: {', '.join(_counts(report))}"
     if skipped:
         yield from (
-            f"skipped ({why}): {path}" for path, why in sorted(report.skipped_paths.items())
+            f"skipped ({reason}): {path}" for path, reason in sorted(report.skipped_paths.items())
         )
     rejected = sorted(report.rejected.items())
     yield from (f"rejected: {uri}: {reason}" for uri, reason in rejected[:_MOST_LINES])
     if rejected:
         more = len(rejected) - _MOST_LINES
-        rest = f"and {more:,} more: " if more > 0 else ""
+        omitted = f"and {more:,} more: " if more > 0 else ""
         yield (
-            f"{rest}rejected changes are published again when the file changes, or with --full; "
+            f"{omitted}rejected changes are published again when the file changes, or with --full; "
             "`headrace dead list` shows them"
         )
     if report.uncommitted:

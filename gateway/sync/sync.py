@@ -15,11 +15,11 @@ from events.client.operator_client import OperatorClient
 from events.models import DocumentChanged, first_problem
 from events.names import Lane
 from gateway.progress import ShowProgress
-from gateway.sync.ownership import Lease, check_owners, leased
+from gateway.sync.ownership import Lease, check_owners, hold_lease
 from gateway.sync.publisher import Outcomes, publish_changes
 from gateway.sync.report import SyncReport
 from runtime.errors import UsageError
-from sources import Basis, Held, Listing, Source, State, Sync
+from sources import Basis, IndexedDocument, Listing, Source, State, Sync
 from sources.comparison import Step
 from store.documents.contents import MAX_CONTENT_BYTES
 from store.sources import LeasedSource, RegisteredSource, source_id_of
@@ -117,14 +117,14 @@ class _Job:
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _Comparison:
     """Content of a source and its differences from the index.
 
-    ``before`` is the state as it was saved. ``sync`` is None if the indexed commit is newer.
+    ``saved`` is the state before the sync. ``sync`` is None if the indexed commit is newer.
     """
 
     listing: Listing
-    before: State
+    saved: State
     sync: Sync | None = None
     is_new: bool = False
     uncommitted: int = 0
@@ -163,21 +163,21 @@ async def sync_source(
         report.indexed = 0
         following = client.following(vectors=until is Until.VECTORS)
         outcomes = Outcomes(client, following, report, show)
-    async with leased(store.sources, registered, client, show) as lease:
-        compared = await _compare(job, registered, lease)
-        report.commit = compared.listing.commit
-        if compared.sync is None:
-            report.older_than = lease.taken.commit
+    async with hold_lease(store.sources, registered, client, show) as lease:
+        comparison = await _compare(job, registered, lease)
+        report.commit = comparison.listing.commit
+        if comparison.sync is None:
+            report.older_than = lease.leased.commit
             return report
-        report.lane = _lane(compared, destination)
+        report.lane = _lane(comparison, destination)
         if outcomes is not None:
-            await outcomes.begin(compared.sync, registered.uri_prefix)
+            await outcomes.begin(comparison.sync, registered.uri_prefix)
         await publish_changes(
-            compared.sync, lease, client, destination.collections, report.lane, outcomes, show
+            comparison.sync, lease, client, destination.collections, report.lane, outcomes, show
         )
-        await _finish(lease, compared)
-    report.take(compared.sync.report, registered.uri_prefix)
-    report.uncommitted = compared.uncommitted
+        await _finish(lease, comparison)
+    report.copy_counts(comparison.sync.report, registered.uri_prefix)
+    report.uncommitted = comparison.uncommitted
     if outcomes is not None:
         await outcomes.wait()
     return report
@@ -204,21 +204,21 @@ async def preview_sync(
     if registered is None:
         registered = await job.unregistered()
         report = SyncReport(registered.name, registered.location, source.kind)
-        compared = await _compare(job, registered, read_all=True)
+        comparison = await _compare(job, registered, read_all=True)
     else:
         report = SyncReport(registered.name, source.location, source.kind)
-        async with leased(store.sources, registered, client, show) as lease:
-            compared = await _compare(job, registered, lease, read_all=True)
-            report.older_than = None if compared.sync else lease.taken.commit
-    report.commit = compared.listing.commit
-    if compared.sync is None:
+        async with hold_lease(store.sources, registered, client, show) as lease:
+            comparison = await _compare(job, registered, lease, read_all=True)
+            report.older_than = None if comparison.sync else lease.leased.commit
+    report.commit = comparison.listing.commit
+    if comparison.sync is None:
         return report, ()
-    steps = compared.sync.steps
-    report.take(compared.sync.report, registered.uri_prefix)
+    steps = comparison.sync.steps
+    report.copy_counts(comparison.sync.report, registered.uri_prefix)
     report.deleted = sum(step.change == "delete" for step in steps)
     report.published = len(steps) - report.deleted
     steps = [step.below(registered.uri_prefix) for step in steps]
-    report.uncommitted = compared.uncommitted
+    report.uncommitted = comparison.uncommitted
     return report, steps
 
 
@@ -242,44 +242,45 @@ def _check(destination: Destination) -> None:
 
 async def _compare(
     job: _Job, registered: RegisteredSource, lease: Lease | None = None, *, read_all: bool = False
-) -> _Compared:
+) -> _Comparison:
     """Compare a source with the index; raise UsageError if a document belongs to another source.
 
     Without a lease the source is not registered, and the index contains nothing of it. Git and
     Postgres work at the same time: each takes half a second for 100,000 files.
     """
-    taken = None if lease is None else lease.taken
-    state = State() if taken is None else State.from_json(taken.state)
-    before = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
-    async with _beside(_read_index(job, taken, state)) as reading:
+    leased = None if lease is None else lease.leased
+    state = State() if leased is None else State.from_json(leased.state)
+    saved = replace(state, pending=dict(state.pending), rejected=dict(state.rejected))
+    async with _concurrently(_read_index(job, leased, state)) as index_read:
         listing = await asyncio.to_thread(job.source.list, job.max_bytes)
-        if taken is not None and taken.commit is not None and not job.full:
-            older = job.source.is_older
-            if await asyncio.to_thread(older, listing, taken.commit, state.committed_at):
-                return _Compared(listing, before)
-        async with _beside(asyncio.to_thread(job.source.uncommitted, listing)) as counting:
-            lost, held = await reading
-            basis = Basis.of(state, held, job.destination.collections, lost, full=job.full)
+        if leased is not None and leased.commit is not None and not job.full:
+            is_older = job.source.is_older
+            if await asyncio.to_thread(is_older, listing, leased.commit, state.committed_at):
+                return _Comparison(listing, saved)
+        async with _concurrently(asyncio.to_thread(job.source.uncommitted, listing)) as count:
+            lost, indexed = await index_read
+            basis = Basis.of(state, indexed, job.destination.collections, lost, full=job.full)
             sync = await asyncio.to_thread(
                 lambda: Sync(job.source, listing, basis, job.max_bytes, read_all=read_all)
             )
-            source = registered if taken is None else taken.source
-            await check_owners(sync, held, source, job.store)
-            return _Compared(listing, before, sync, not held, await counting)
+            source = registered if leased is None else leased.source
+            await check_owners(sync, indexed, source, job.store)
+            return _Comparison(listing, saved, sync, not indexed, await count)
 
 
 async def _read_index(
-    job: _Job, taken: LeasedSource | None, state: State
-) -> tuple[frozenset[str], dict[str, Held]]:
-    """Settle pending changes; return the uris of lost ones, and what the index contains."""
-    if taken is None:
+    job: _Job, leased: LeasedSource | None, state: State
+) -> tuple[frozenset[str], dict[str, IndexedDocument]]:
+    """Settle pending changes; return the uris of lost ones, and the documents in the index."""
+    if leased is None:
         return frozenset(), {}
-    lost = await _resolve(state, taken.source.project, job)
-    return lost, _held(await job.store.sources.contents(taken.source), taken.source.uri_prefix)
+    lost = await _resolve(state, leased.source.project, job)
+    contents = await job.store.sources.contents(leased.source)
+    return lost, _indexed_documents(contents, leased.source.uri_prefix)
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+async def _concurrently(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
     """Run a coroutine beside the block, and cancel it at the end of the block."""
     task = asyncio.create_task(work)
     try:
@@ -289,9 +290,11 @@ async def _beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _held(contents: Mapping[str, tuple[str, tuple[str, ...]]], prefix: str) -> dict[str, Held]:
+def _indexed_documents(
+    contents: Mapping[str, tuple[str, tuple[str, ...]]], prefix: str
+) -> dict[str, IndexedDocument]:
     start = len(prefix)
-    return {uri[start:]: Held(*held) for uri, held in contents.items()}
+    return {uri[start:]: IndexedDocument(*document) for uri, document in contents.items()}
 
 
 async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:
@@ -309,18 +312,18 @@ async def _resolve(state: State, project: str, job: _Job) -> frozenset[str]:
     return state.resolve(handled.keys() - rejected.keys(), rejected, present)
 
 
-def _lane(compared: _Compared, destination: Destination) -> Lane:
-    changes = 0 if compared.sync is None else compared.sync.total
-    is_small = not compared.is_new and changes <= _LIVE_CHANGES
+def _lane(comparison: _Comparison, destination: Destination) -> Lane:
+    changes = 0 if comparison.sync is None else comparison.sync.total
+    is_small = not comparison.is_new and changes <= _LIVE_CHANGES
     return destination.lane or (Lane.LIVE if is_small else Lane.BULK)
 
 
-async def _finish(lease: Lease, compared: _Compared) -> None:
-    if compared.sync is None:
+async def _finish(lease: Lease, comparison: _Comparison) -> None:
+    if comparison.sync is None:
         return
-    state = compared.sync.state()
-    commit = compared.listing.commit
-    if not compared.sync.position and state == compared.before:
+    state = comparison.sync.state()
+    commit = comparison.listing.commit
+    if not comparison.sync.position and state == comparison.saved:
         await lease.finish(None, commit)
     else:
         await lease.finish(await asyncio.to_thread(state.to_json), commit)

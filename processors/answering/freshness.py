@@ -16,7 +16,7 @@ from runtime.lifespan import wait_or_stop
 from store.documents.pending import PendingVectors
 from store.store import Change, Store
 
-__all__ = ["Freshness", "Observed"]
+__all__ = ["Freshness", "FreshnessSnapshot"]
 
 FIRST_POLL_SECONDS = 0.004
 LONGEST_POLL_SECONDS = 0.1
@@ -26,7 +26,7 @@ ReadWatermark = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
-class Observed:
+class FreshnessSnapshot:
     """Applied positions when the search began; ``stale`` if ``min_event`` was not applied."""
 
     watermark: dict[str, str]
@@ -36,7 +36,7 @@ class Observed:
 class Freshness:
     """Checks one event in the ledger, and reads the watermark from the log's consumer groups.
 
-    At most ``most_waiting`` questions wait at once. A further one is answered immediately and
+    At most ``max_waiting`` questions wait at once. A further one is answered immediately and
     marked as stale, so that waiting questions never block all others. Once ``ending`` is set,
     questions stop waiting.
     """
@@ -46,19 +46,19 @@ class Freshness:
         store: Store,
         pending: PendingVectors,
         read_watermark: ReadWatermark,
-        most_waiting: int = 48,
+        max_waiting: int = 48,
         ending: asyncio.Event | None = None,
     ) -> None:
         self._store = store
         self._pending = pending
-        self._free = most_waiting
+        self._free_slots = max_waiting
         self._ending = ending or asyncio.Event()
         self._read_watermark = read_watermark
         self._watermark: dict[str, str] = {}
         self._read_at = -WATERMARK_AGE_SECONDS
-        self._reading = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
 
-    async def wait(self, query: Query) -> Observed:
+    async def wait(self, query: Query) -> FreshnessSnapshot:
         """Wait until ``min_event`` is applied, with its vectors if the query asks for them.
 
         It waits for ``max_wait_ms`` at most.
@@ -70,7 +70,7 @@ class Freshness:
             Unavailable: Postgres or Redis cannot be reached.
         """
         stale = query.min_event is not None and not await self._reached(query)
-        return Observed(await self._current_watermark(), stale)
+        return FreshnessSnapshot(await self._current_watermark(), stale)
 
     async def _reached(self, query: Query) -> bool:
         assert query.min_event is not None
@@ -79,15 +79,15 @@ class Freshness:
         vectors = bool(query.vectors)
         if await self._is_applied(key, vectors=vectors):
             return True
-        if not self._free:
-            metrics.QUERIES_NOT_WAITED.inc()
+        if not self._free_slots:
+            metrics.QUERY_WAITS_REFUSED.inc()
             return False
-        self._free -= 1
+        self._free_slots -= 1
         try:
-            patience = timedelta(milliseconds=query.max_wait_ms)
-            return await self._poll(key, patience, vectors=vectors)
+            longest_wait = timedelta(milliseconds=query.max_wait_ms)
+            return await self._poll(key, longest_wait, vectors=vectors)
         finally:
-            self._free += 1
+            self._free_slots += 1
 
     async def _is_applied(self, key: Change, *, vectors: bool) -> bool:
         """Return whether the change is applied; with ``vectors``, no chunk may lack its vector."""
@@ -97,10 +97,10 @@ class Freshness:
             return True
         return not await self._pending.is_waiting_for(*key)
 
-    async def _poll(self, key: Change, patience: timedelta, *, vectors: bool) -> bool:
-        give_up = monotonic() + patience.total_seconds()
+    async def _poll(self, key: Change, longest_wait: timedelta, *, vectors: bool) -> bool:
+        deadline = monotonic() + longest_wait.total_seconds()
         pause = FIRST_POLL_SECONDS
-        while monotonic() + pause <= give_up:
+        while monotonic() + pause <= deadline:
             if await wait_or_stop(self._ending, timedelta(seconds=pause)):
                 raise WorkerEnding("this worker is shutting down: another one answers the question")
             if await self._is_applied(key, vectors=vectors):
@@ -109,7 +109,7 @@ class Freshness:
         return False
 
     async def _current_watermark(self) -> dict[str, str]:
-        async with self._reading:
+        async with self._read_lock:
             if monotonic() - self._read_at > WATERMARK_AGE_SECONDS:
                 started = monotonic()
                 self._watermark = dict(await self._read_watermark())

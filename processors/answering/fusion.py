@@ -66,8 +66,8 @@ def fuse(
     hybrid mode each pending chunk keeps its rank of the keyword retriever, and has a score between
     its neighbours'. If words have no weight, the pending chunks come last.
     """
-    vector = _places(candidates.vector.values()) if mode != "keyword" else {}
-    keyword = _places([candidates.keyword]) if mode != "vector" else {}
+    vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
+    keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
     ranked = _ranked(candidates, mode, weights)
     return [
         Fused(
@@ -92,25 +92,25 @@ def _ranked(candidates: Candidates, mode: Mode, weights: Weights | None) -> Rank
 
 def _hybrid(candidates: Candidates, by_vector: float, by_keyword: float) -> Ranked:
     """Rank chunks with vectors in fused order, and pending ones at their keyword ranks."""
-    scores = _summed(candidates, by_vector, by_keyword)
+    scores = _fused_scores(candidates, by_vector, by_keyword)
     pending = _pending(candidates)
     complete = {key: score for key, score in scores.items() if key not in pending}
     fused = _best_first(_with_documents(complete, candidates.documents, candidates.coverage))
     ranking = [chunk_id for chunk_id, _ in _best_first(dict(candidates.keyword))]
     if not by_keyword:
         ranking = [*complete, *(chunk_id for chunk_id in ranking if chunk_id in pending)]
-    return _filled(ranking, fused, {chunk_id: scores[chunk_id] for chunk_id in pending})
+    return _interleave(ranking, fused, {chunk_id: scores[chunk_id] for chunk_id in pending})
 
 
-def _summed(candidates: Candidates, by_vector: float, by_keyword: float) -> dict[int, float]:
+def _fused_scores(candidates: Candidates, by_vector: float, by_keyword: float) -> dict[int, float]:
     """Add weighted similarity and weighted BM25 of each candidate, ignoring documents."""
-    similar = _similarities(candidates.vector.values(), candidates.keyword)
+    similarities = _similarities(candidates.vector.values(), candidates.keyword)
     longest = max((len(ranked) for ranked in candidates.vector.values()), default=0)
-    matching = _matches(candidates.keyword, full=longest)
+    matches = _matches(candidates.keyword, complete_length=longest)
     return {
-        chunk_id: by_vector * similar.get(chunk_id, 0.0)
-        + by_keyword * COSINE_PER_BM25 * matching.get(chunk_id, 0.0)
-        for chunk_id in similar.keys() | matching.keys()
+        chunk_id: by_vector * similarities.get(chunk_id, 0.0)
+        + by_keyword * COSINE_PER_BM25 * matches.get(chunk_id, 0.0)
+        for chunk_id in similarities.keys() | matches.keys()
     }
 
 
@@ -119,27 +119,27 @@ def _pending(candidates: Candidates) -> set[int]:
 
     The retrievers may use different snapshots: a chunk with a similarity is not pending.
     """
-    worded = {chunk_id for chunk_id, _ in candidates.keyword}
-    similar = {chunk_id for ranked in candidates.vector.values() for chunk_id, _ in ranked}
-    return (worded & candidates.pending) - similar
+    keyword_ids = {chunk_id for chunk_id, _ in candidates.keyword}
+    vector_ids = {chunk_id for ranked in candidates.vector.values() for chunk_id, _ in ranked}
+    return (keyword_ids & candidates.pending) - vector_ids
 
 
-def _filled(ranking: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
+def _interleave(ranking: Sequence[int], fused: Ranked, pending: Mapping[int, float]) -> Ranked:
     """Keep the pending chunks of ``ranking`` at their ranks and fill the others from ``fused``.
 
     A pending chunk's own score does not include similarity, so it is limited to the range between
     its neighbours' scores: scores never rise along the ranking.
     """
-    rest = deque(fused)
+    remaining = deque(fused)
     ranked: list[tuple[int, float]] = []
     for chunk_id in ranking:
         if chunk_id in pending:
             highest = ranked[-1][1] if ranked else math.inf
-            lowest = rest[0][1] if rest else -math.inf
+            lowest = remaining[0][1] if remaining else -math.inf
             ranked.append((chunk_id, min(highest, max(lowest, pending[chunk_id]))))
         else:
-            ranked.append(rest.popleft())
-    return [*ranked, *rest]
+            ranked.append(remaining.popleft())
+    return [*ranked, *remaining]
 
 
 def _best_first(scores: Mapping[int, float]) -> Ranked:
@@ -154,44 +154,44 @@ def _factors(weights: Weights | None) -> tuple[float, float]:
     return 2 * weights.vector / total, 2 * weights.keyword / total
 
 
-def _places(legs: Iterable[Ranked]) -> dict[int, RetrieverScore]:
+def _retriever_scores(rankings: Iterable[Ranked]) -> dict[int, RetrieverScore]:
     """Rank and score of each chunk by its retriever; a chunk is embedded by one model only."""
     return {
         chunk_id: RetrieverScore(rank=rank, score=score)
-        for ranked in legs
+        for ranked in rankings
         for rank, (chunk_id, score) in enumerate(ranked, start=1)
     }
 
 
-def _similarities(legs: Collection[Ranked], others: Ranked) -> dict[int, float]:
+def _similarities(rankings: Collection[Ranked], others: Ranked) -> dict[int, float]:
     """Cosine above the lowest of the same model's candidates, as models differ in their range.
 
     If a single model returned all of the ``others`` too, it is the cosine itself: the order is the
     same, and the score of a single answer is meaningful.
     """
-    plain = {chunk_id: score for ranked in legs for chunk_id, score in ranked}
-    if len(legs) == 1 and all(chunk_id in plain for chunk_id, _ in others):
-        return plain
+    cosines = {chunk_id: score for ranked in rankings for chunk_id, score in ranked}
+    if len(rankings) == 1 and all(chunk_id in cosines for chunk_id, _ in others):
+        return cosines
     return {
-        chunk_id: above
-        for ranked in legs
+        chunk_id: excess
+        for ranked in rankings
         if ranked
-        for chunk_id, above in _above(ranked, ranked[-1][1]).items()
+        for chunk_id, excess in _excess(ranked, ranked[-1][1]).items()
     }
 
 
-def _above(ranked: Ranked, floor: float) -> dict[int, float]:
+def _excess(ranked: Ranked, floor: float) -> dict[int, float]:
     return {chunk_id: score - floor for chunk_id, score in ranked}
 
 
-def _matches(ranked: Ranked, full: int) -> dict[int, float]:
+def _matches(ranked: Ranked, complete_length: int) -> dict[int, float]:
     """BM25 above the highest score that a chunk outside of the candidates can have.
 
     That is the lowest score if the retriever's list was cut off, and 0 if it has fewer than
-    ``full`` chunks: then it contains every chunk with any word of the question.
+    ``complete_length`` chunks: then it contains every chunk with any word of the question.
     """
-    cut_off = 0 < full <= len(ranked)
-    return _above(ranked, ranked[-1][1] if cut_off else 0.0)
+    is_cut_off = 0 < complete_length <= len(ranked)
+    return _excess(ranked, ranked[-1][1] if is_cut_off else 0.0)
 
 
 def _with_documents(
@@ -206,12 +206,12 @@ def _with_documents(
     by_document: dict[int, list[float]] = defaultdict(list)
     for chunk_id, score in scores.items():
         by_document[documents.get(chunk_id, -chunk_id)].append(score)
-    added = {
-        document: share * (_evidence(of_chunks) - max(of_chunks))
-        for document, of_chunks in by_document.items()
+    bonuses = {
+        document: share * (_evidence(chunk_scores) - max(chunk_scores))
+        for document, chunk_scores in by_document.items()
     }
     return {
-        chunk_id: score + added[documents.get(chunk_id, -chunk_id)]
+        chunk_id: score + bonuses[documents.get(chunk_id, -chunk_id)]
         for chunk_id, score in scores.items()
     }
 

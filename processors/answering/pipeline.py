@@ -25,12 +25,12 @@ from events.models import (
     QueryRequested,
 )
 from events.streams.replies import Replies
-from processors.answering.freshness import Freshness, Observed
+from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
 from processors.answering.query_text import searchable
 from processors.answering.query_vectors import QueryVectors
 from processors.answering.results import Assembler
-from processors.answering.timing import Abandoning, Stopwatch, time_left
+from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
 from processors.limits import Limits
 from processors.recipes import RecipeNotices
@@ -52,14 +52,14 @@ Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Question:
     """A question being answered; a model may take ``embed_within``."""
 
     query_id: str
     query: Query
-    freshness: Observed
+    freshness: FreshnessSnapshot
     embed_within: timedelta
-    watch: Stopwatch
+    stopwatch: Stopwatch
 
 
 class Answering:
@@ -89,8 +89,8 @@ class Answering:
         self._replies = replies
         self._default_deadline = default_deadline
         self._limits = limits or Limits()
-        self._working = asyncio.Semaphore(concurrency)
-        self._abandoning = Abandoning()
+        self._slots = asyncio.Semaphore(concurrency)
+        self._limiter = TimeLimiter()
 
     async def run(self, delivery: Delivery[QueryRequested]) -> None:
         """Answer one query, or reply with an error. Exactly one reply per query is recorded.
@@ -116,21 +116,21 @@ class Answering:
         try:
             self._limits.check_question(event)
             left = time_left(event, entry_id, self._default_deadline, datetime.now(UTC))
-            answer = await self._abandoning.run(self.answer(event.id, event.data, left), left)
+            answer = await self._limiter.run(self.answer(event.id, event.data, left), left)
             return QueryAnswered(data=answer)
         except TimeoutError:
             detail = "no answer before the deadline: ask again with more time or fewer results"
-            return _failed(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
+            return _failure(event, Problem(type="DeadlineExceeded", detail=detail, retryable=True))
         except WorkerEnding:
             raise
         except HeadraceError as error:
             retryable = isinstance(error, Retryable)
             problem = Problem(type=error.code, detail=str(error)[:4000], retryable=retryable)
-            return _failed(event, problem)
+            return _failure(event, problem)
         except Exception:
             log.exception("query.crashed", query_id=event.id)
             detail = "internal error of Headrace: the worker's log has the details"
-            return _failed(event, Problem(type="InternalError", detail=detail))
+            return _failure(event, Problem(type="InternalError", detail=detail))
 
     async def answer(
         self,
@@ -152,46 +152,48 @@ class Answering:
             UsageError: the project does not exist.
             Unavailable: Postgres is down, or no retriever could be used.
         """
-        watch = Stopwatch()
+        stopwatch = Stopwatch()
         freshness = await self._freshness.wait(query)
-        watch.lap("wait")
-        asked = _Asked(query_id, query, freshness, patience / 2, watch)
-        async with self._working:
+        stopwatch.lap("wait")
+        question = _Question(query_id, query, freshness, patience / 2, stopwatch)
+        async with self._slots:
             if generation is not None:
-                return (await self._answer(asked, generation))[0]
-            return await self._answer_live(asked)
+                return (await self._answer(question, generation))[0]
+            return await self._answer_live(question)
 
-    async def _answer_live(self, asked: _Asked) -> QueryAnswer:
+    async def _answer_live(self, question: _Question) -> QueryAnswer:
         """Answer from the live generation; if it is dropped while answering, use its successor."""
-        generation = await self._search.live(asked.query.project)
-        self._notices.compare(asked.query.project, generation)
-        answer, whole = await self._answer(asked, generation)
-        if not whole:
-            now = await self._search.live(asked.query.project)
-            if now.id != generation.id:
-                return (await self._answer(asked, now))[0]
+        generation = await self._search.live(question.query.project)
+        self._notices.compare(question.query.project, generation)
+        answer, is_complete = await self._answer(question, generation)
+        if not is_complete:
+            current = await self._search.live(question.query.project)
+            if current.id != generation.id:
+                return (await self._answer(question, current))[0]
         return answer
 
-    async def _answer(self, asked: _Asked, generation: Generation) -> tuple[QueryAnswer, bool]:
+    async def _answer(
+        self, question: _Question, generation: Generation
+    ) -> tuple[QueryAnswer, bool]:
         """Return an answer, and False if rows may have been dropped while it was made."""
-        query, watch = asked.query, asked.watch
-        vectors, failed = await self._embed(asked, generation)
-        watch.lap("embed")
+        query, stopwatch = question.query, question.stopwatch
+        vectors, failed = await self._embed(question, generation)
+        stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
-        watch.lap("search")
+        stopwatch.lap("search")
         ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
-        watch.lap("fuse")
+        stopwatch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, generation)
-        watch.lap("assemble")
+        stopwatch.lap("assemble")
         answer = QueryAnswer(
-            query_id=asked.query_id,
+            query_id=question.query_id,
             project=query.project,
             results=results,
             context=context,
             generation=generation.id,
-            watermark=asked.freshness.watermark,
-            stale=asked.freshness.stale,
-            timings_ms={**watch.milliseconds, **candidates.timings_ms},
+            watermark=question.freshness.watermark,
+            stale=question.freshness.stale,
+            timings_ms={**stopwatch.milliseconds, **candidates.timings_ms},
             coverage=candidates.coverage,
             degraded=candidates.degraded,
             corrections=dict(candidates.corrections),
@@ -199,14 +201,14 @@ class Answering:
         return answer, 0 < len(results) == len(ranked)
 
     async def _embed(
-        self, asked: _Asked, generation: Generation
+        self, question: _Question, generation: Generation
     ) -> tuple[Vectors, tuple[str, ...]]:
         """Return query vectors by model; a hybrid query continues without the models that fail."""
-        query = asked.query
+        query = question.query
         if query.mode == "keyword":
             return {}, ()
         vectors, errors = await self._query_vectors.embed(
-            searchable(query.text), generation.recipe.model_names, asked.embed_within
+            searchable(query.text), generation.recipe.model_names, question.embed_within
         )
         for error in errors:
             log.warning("query.not_embedded", generation=generation.id, error=str(error))
@@ -234,6 +236,6 @@ def _can_degrade(errors: list[HeadraceError]) -> bool:
     return not any(isinstance(error, Poison) for error in errors)
 
 
-def _failed(event: QueryRequested, problem: Problem) -> QueryFailed:
+def _failure(event: QueryRequested, problem: Problem) -> QueryFailed:
     data = QueryFailedData(query_id=event.id, project=event.data.project, problem=problem)
     return QueryFailed(data=data)

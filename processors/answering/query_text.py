@@ -22,8 +22,8 @@ def searchable(text: str) -> str:
     (``https``, ``issues``, ``5260``) mislead both retrievers. A question that consists mostly of
     addresses is not changed.
     """
-    rest = _ADDRESS.sub(_file_name, text)
-    return rest if len(terms(rest)) >= FEWEST_TERMS else text
+    shortened = _ADDRESS.sub(_file_name, text)
+    return shortened if len(terms(shortened)) >= FEWEST_TERMS else text
 
 
 def _file_name(address: re.Match[str]) -> str:

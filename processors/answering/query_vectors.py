@@ -42,7 +42,7 @@ class QueryVectors:
 
         A model that takes longer than ``within``, its start included, counts as unavailable.
         """
-        results = await asyncio.gather(*(self._one(model, text, within) for model in models))
+        results = await asyncio.gather(*(self._embed_with(model, text, within) for model in models))
         vectors = {
             model: result
             for model, result in zip(models, results, strict=True)
@@ -50,7 +50,9 @@ class QueryVectors:
         }
         return vectors, [result for result in results if isinstance(result, HeadraceError)]
 
-    async def _one(self, model: str, text: str, within: timedelta) -> QueryVector | HeadraceError:
+    async def _embed_with(
+        self, model: str, text: str, within: timedelta
+    ) -> QueryVector | HeadraceError:
         key = model, text
         if key in self._cache:
             self._cache.move_to_end(key)

@@ -44,17 +44,17 @@ class Assembler:
     def _context(self, results: Sequence[SearchResult], budget_tokens: int) -> str:
         """Join whole chunks in rank order, each under its citation, that fit the budget."""
         passages = [_passage(number, result) for number, result in enumerate(results, 1)]
-        kept: list[str] = []
+        selected: list[str] = []
         for passage, tokens in zip(passages, self._count_tokens(passages), strict=True):
             if tokens <= budget_tokens:
                 budget_tokens -= tokens
-                kept.append(passage)
-        return "\n\n".join(kept)
+                selected.append(passage)
+        return "\n\n".join(selected)
 
 
 def _passage(number: int, result: SearchResult) -> str:
-    where = result.citation
-    return f"[{number}] {where.uri}:{where.start_line}-{where.end_line}\n{result.content}"
+    citation = result.citation
+    return f"[{number}] {citation.uri}:{citation.start_line}-{citation.end_line}\n{result.content}"
 
 
 def _result(row: ChunkRow, fused: Fused, explain: bool) -> SearchResult:
@@ -103,14 +103,14 @@ def permalink(row: ChunkRow) -> str | None:
 
 def _explanation(scores: Scores) -> str:
     parts = [
-        _leg("meaning", "cosine", scores.vector),
-        _leg("words", "BM25", scores.keyword),
+        _describe_retriever("meaning", "cosine", scores.vector),
+        _describe_retriever("words", "BM25", scores.keyword),
         f"together {scores.fused:.3f}",
     ]
     return "; ".join(parts)
 
 
-def _leg(name: str, unit: str, leg: RetrieverScore | None) -> str:
-    if leg is None:
+def _describe_retriever(name: str, unit: str, retriever_score: RetrieverScore | None) -> str:
+    if retriever_score is None:
         return f"{name}: not among the candidates"
-    return f"{name}: rank {leg.rank} ({unit} {leg.score:.3f})"
+    return f"{name}: rank {retriever_score.rank} ({unit} {retriever_score.score:.3f})"

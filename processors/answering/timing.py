@@ -12,7 +12,7 @@ from events.models import QueryRequested
 from events.streams.entries import order
 from runtime import protocol_limits
 
-__all__ = ["Abandoning", "Stopwatch", "time_left"]
+__all__ = ["Stopwatch", "TimeLimiter", "time_left"]
 
 Result = TypeVar("Result")
 
@@ -35,7 +35,7 @@ def time_left(event: QueryRequested, entry_id: str, default: timedelta, now: dat
     )
 
 
-class Abandoning:
+class TimeLimiter:
     """Runs work under a time limit, and does not wait for cancelled work to clean up.
 
     A driver that sends a cancellation to the server waits for a response, up to a minute if the
@@ -53,7 +53,7 @@ class Abandoning:
         """
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._discard)
         try:
             done, _ = await asyncio.wait({task}, timeout=max(0.0, limit.total_seconds()))
         finally:
@@ -62,7 +62,7 @@ class Abandoning:
             raise TimeoutError
         return task.result()
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _discard(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()

@@ -144,7 +144,7 @@ async def _run_if_due(task: _Task) -> None:
     try:
         await task.run()
     except Exception as error:  # noqa: BLE001 - failing maintenance must not end the worker
-        log.warning("archive.upkeep_failed", task=task.name, error=str(error) or repr(error))
+        log.warning("archive.maintenance_failed", task=task.name, error=str(error) or repr(error))
     task.due_at = monotonic() + task.every.total_seconds()
 
 

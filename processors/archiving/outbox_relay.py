@@ -62,7 +62,7 @@ class OutboxRelay:
         try:
             await self.run_once()
         except (HeadraceError, RedisError) as error:
-            log.warning("outbox.republishing_failed", error=str(error))
+            log.warning("outbox.republish_failed", error=str(error))
         return max(_LOOK_EVERY, timedelta(seconds=_REST * (monotonic() - began)))
 
     async def run_once(self) -> int:

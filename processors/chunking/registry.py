@@ -1,4 +1,4 @@
-"""Registry of chunkers by kind of content."""
+"""Registry of chunkers by kind of content, and the versions of chunking."""
 
 from __future__ import annotations
 
@@ -29,6 +29,48 @@ CHUNKERS: dict[str, Chunker] = {
     "text": chunk_text,
 }
 
+CHUNKING_VERSION = 1
+"""Increased when the same document would be cut differently; older versions stay for a while."""
+_SUPPORTED_VERSIONS = (1,)
+_PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """A version of the chunkers, optionally with the most tokens that a chunk may have."""
+
+    version: int = CHUNKING_VERSION
+    limit_tokens: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``1``, or ``1:128`` for chunks of at most 128 tokens.
+
+        Raises:
+            UsageError: the form or the version is unknown, or the limit is too small.
+        """
+        parts = _PATTERN.fullmatch(text)
+        if parts is None or int(parts["version"]) not in _SUPPORTED_VERSIONS:
+            versions = ", ".join(map(str, _SUPPORTED_VERSIONS))
+            raise UsageError(
+                f"no chunking {text!r}: name one of the versions {versions}, "
+                f"optionally with the most tokens of a chunk, as in {CHUNKING_VERSION}:128"
+            )
+        limit = None if parts["limit"] is None else int(parts["limit"])
+        if limit is not None and limit < SIZES.minimum_tokens:
+            raise UsageError(
+                f"chunking {text!r}: a chunk must be allowed {SIZES.minimum_tokens} tokens at least"
+            )
+        return cls(int(parts["version"]), limit)
+
+    def __str__(self) -> str:
+        """Format as ``parse`` reads it."""
+        return str(self.version) + ("" if self.limit_tokens is None else f":{self.limit_tokens}")
+
+    def limit(self, model_tokens: int) -> int:
+        """Most tokens of a chunk for a model with a limit of ``model_tokens``."""
+        return model_tokens if self.limit_tokens is None else min(model_tokens, self.limit_tokens)
+
 
 def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     """Cut ``source`` into chunks of at most ``limit_tokens`` tokens, header included.
@@ -55,47 +97,3 @@ def _with_plain_line_ends(source: Source) -> Source:
     if "\r" not in source.content:
         return source
     return replace(source, content=_LINE_END.sub("\n", source.content).replace("\r", " "))
-
-
-CHUNKING_VERSION = 1
-"""Increased when the same document would be cut differently; older versions stay for a while."""
-
-_KNOWN = (1,)
-_FORM = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Chunking:
-    """A version of the chunkers, optionally with the most tokens that a chunk may have."""
-
-    version: int = CHUNKING_VERSION
-    limit_tokens: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse ``1``, or ``1:128`` for chunks of at most 128 tokens.
-
-        Raises:
-            UsageError: the form or the version is unknown, or the limit is too small.
-        """
-        parts = _FORM.fullmatch(text)
-        if parts is None or int(parts["version"]) not in _KNOWN:
-            versions = ", ".join(map(str, _KNOWN))
-            raise UsageError(
-                f"no chunking {text!r}: name one of the versions {versions}, "
-                f"optionally with the most tokens of a chunk, as in {CHUNKING_VERSION}:128"
-            )
-        limit = None if parts["limit"] is None else int(parts["limit"])
-        if limit is not None and limit < SIZES.minimum_tokens:
-            raise UsageError(
-                f"chunking {text!r}: a chunk must be allowed {SIZES.minimum_tokens} tokens at least"
-            )
-        return cls(int(parts["version"]), limit)
-
-    def __str__(self) -> str:
-        """Format as ``parse`` reads it."""
-        return str(self.version) + ("" if self.limit_tokens is None else f":{self.limit_tokens}")
-
-    def limit(self, model_tokens: int) -> int:
-        """Most tokens of a chunk for a model with a limit of ``model_tokens``."""
-        return model_tokens if self.limit_tokens is None else min(model_tokens, self.limit_tokens)

@@ -1,4 +1,4 @@
-"""Registry of models by name: each is created and started on first use, and kept."""
+"""Registry of models by full name, and the embedders that a process has loaded and started."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from processors.embedders.remote.rate_limiter import RateLimiter
 from runtime.errors import ConfigurationError
 from store.generations.catalog import Recipe
 
-__all__ = ["Embedders", "ModelOptions", "Shared", "create_embedder", "full_name"]
+__all__ = ["Embedders", "ModelOptions", "SharedTasks", "create_embedder", "full_name"]
 
 StoredWidth = Callable[[str], Awaitable[int | None]]
 
 _LOCAL_PREFIX = "local/"
-_LONGEST_HOLD = timedelta(seconds=30)
+_LONGEST_WAIT = timedelta(seconds=30)
 _WITH_DIMENSIONS = re.compile(r"(?P<model>.+)@(?P<dimensions>[1-9]\d*)")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Embedders:
         options: options of all models.
         recipe: ``start`` starts the models of this recipe; others are started on first use.
         stored_width: reads the width of the vectors stored under a name, if there are any.
-        turns: rate limiter shared by all workers. None means no limits.
+        rate_limiter: rate limiter shared by all workers. None means no limits.
     """
 
     def __init__(
@@ -135,9 +137,9 @@ class Embedders:
         self._recipe = recipe or Recipe(OFFICIAL_NAME)
         self._stored_width = stored_width
         self._rate_limiter = rate_limiter
-        self._met: dict[str, Embedder] = {}
-        self._loaded = Shared(self._load)
-        self._started = Shared(self._start)
+        self._loaded: dict[str, Embedder] = {}
+        self._load_tasks = SharedTasks(self._load)
+        self._start_tasks = SharedTasks(self._start)
 
     async def embedder(self, model: str) -> Embedder:
         """Return the embedder of a full name, ready for use.
@@ -147,7 +149,7 @@ class Embedders:
         Raises:
             ConfigurationError, Unavailable, RateLimited: as the model's own ``start`` does.
         """
-        return await self._started.get(model)
+        return await self._start_tasks.get(model)
 
     async def loaded(self, model: str) -> Embedder:
         """Return the embedder of a full name with its limits loaded, but not started.
@@ -157,7 +159,7 @@ class Embedders:
         Raises:
             ConfigurationError: the model does not exist, or its key is not set.
         """
-        return await self._loaded.get(model)
+        return await self._load_tasks.get(model)
 
     async def usd_per_token(self, model: str) -> float | None:
         """Price of a model: 0 if it is local, None if LiteLLM's table does not have it.
@@ -180,29 +182,31 @@ class Embedders:
     @property
     def circuits(self) -> list[CircuitStatus]:
         """State of the circuit of each remote model that was loaded."""
-        return [embedder.circuit.status for embedder in self._met.values() if _is_remote(embedder)]
+        return [
+            embedder.circuit.status for embedder in self._loaded.values() if _is_remote(embedder)
+        ]
 
     async def available(self) -> None:
         """Wait while every loaded model is down.
 
         It waits for half a minute at most: there may be work for a model that was not loaded yet.
         """
-        remote = [embedder for embedder in self._met.values() if _is_remote(embedder)]
-        if not remote or len(remote) < len(self._met):
+        remote = [embedder for embedder in self._loaded.values() if _is_remote(embedder)]
+        if not remote or len(remote) < len(self._loaded):
             return
         if all(embedder.circuit.is_open for embedder in remote):
-            closings = [embedder.circuit.closed() for embedder in remote]
-            await _first(closings, _LONGEST_HOLD.total_seconds())
+            closings = [embedder.circuit.wait_until_closed() for embedder in remote]
+            await _wait_for(closings, _LONGEST_WAIT.total_seconds())
 
     async def close(self) -> None:
         """Release every model, even if one of them fails to close."""
-        await self._started.close()
+        await self._start_tasks.close()
         async with AsyncExitStack() as stack:
-            for embedder in await self._loaded.close():
+            for embedder in await self._load_tasks.close():
                 stack.push_async_callback(embedder.close)
 
     async def _start(self, model: str) -> Embedder:
-        embedder = await self._loaded.get(model)
+        embedder = await self._load_tasks.get(model)
         await embedder.start()
         return embedder
 
@@ -212,7 +216,7 @@ class Embedders:
         embedder = await asyncio.to_thread(create_embedder, model, options, self._rate_limiter)
         if isinstance(embedder, LiteLLMEmbedder):
             await embedder.load()
-        self._met[model] = embedder
+        self._loaded[model] = embedder
         return embedder
 
     async def _options_of(self, model: str) -> ModelOptions:
@@ -221,8 +225,8 @@ class Embedders:
         Vectors may be stored under a name without a width. A width that was set later must not
         change the width that such a model is asked for.
         """
-        asked_for = self._options.dimensions
-        if asked_for is None or await self._stored_width(model) == asked_for:
+        requested = self._options.dimensions
+        if requested is None or await self._stored_width(model) == requested:
             return self._options
         return replace(self._options, dimensions=None)
 
@@ -231,7 +235,7 @@ def _is_remote(embedder: Embedder) -> TypeGuard[LiteLLMEmbedder]:
     return isinstance(embedder, LiteLLMEmbedder)
 
 
-async def _first(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float) -> None:
+async def _wait_for(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: float) -> None:
     """Wait until one of ``waits`` is done, or the timeout has passed."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
@@ -241,10 +245,7 @@ async def _first(waits: Sequence[Coroutine[Any, Any, None]], timeout_seconds: fl
             task.cancel()
 
 
-T = TypeVar("T")
-
-
-class Shared(Generic[T]):
+class SharedTasks(Generic[T]):
     """Results by name. Concurrent callers share one task; a failed one is replaced."""
 
     def __init__(self, make: Callable[[str], Coroutine[Any, Any, T]]) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 
 __all__ = ["Precedence"]
 
-_CALM = timedelta(seconds=0.05)
+_QUIET_PERIOD = timedelta(seconds=0.05)
 """Idle time after which a backlog counts as done: its next batch would have begun by then."""
 
 _LONGEST_WAIT = timedelta(seconds=15)
@@ -25,7 +25,7 @@ class Precedence:
     """
 
     def __init__(self) -> None:
-        self._working = 0
+        self._batches = 0
         self._ended_at = 0.0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -33,26 +33,26 @@ class Precedence:
     @contextmanager
     def indexing(self) -> Iterator[None]:
         """Count a batch of bulk changes as in work."""
-        self._working += 1
+        self._batches += 1
         self._idle.clear()
         try:
             yield
         finally:
-            self._working -= 1
+            self._batches -= 1
             self._ended_at = monotonic()
-            if not self._working:
+            if not self._batches:
                 self._idle.set()
 
     async def wait(self) -> None:
         """Wait until no bulk changes are in work, for 15 s at most."""
-        give_up = monotonic() + _LONGEST_WAIT.total_seconds()
-        while (now := monotonic()) < give_up:
-            calm_at = self._ended_at + _CALM.total_seconds()
-            if not self._working and now >= calm_at:
+        deadline = monotonic() + _LONGEST_WAIT.total_seconds()
+        while (now := monotonic()) < deadline:
+            quiet_at = self._ended_at + _QUIET_PERIOD.total_seconds()
+            if not self._batches and now >= quiet_at:
                 return
-            pause = give_up - now if self._working else calm_at - now
+            pause = deadline - now if self._batches else quiet_at - now
             try:
-                async with asyncio.timeout(min(pause, give_up - now)):
-                    await (asyncio.sleep(pause) if not self._working else self._idle.wait())
+                async with asyncio.timeout(min(pause, deadline - now)):
+                    await (asyncio.sleep(pause) if not self._batches else self._idle.wait())
             except TimeoutError:
                 continue

@@ -15,14 +15,14 @@ from processors.indexing.documents import CutDocument, EmbeddedDocument
 from store.generations.catalog import Generation
 from store.store import Store
 
-__all__ = ["LIVE_PATIENCE", "LIVE_TEXTS", "LiveEmbedding"]
+__all__ = ["LIVE_TEXTS", "LIVE_TIMEOUT", "LiveEmbedding"]
 
 log = structlog.get_logger(__name__)
 
 LIVE_TEXTS = 16
 """A batch with more new texts is written without their vectors."""
 
-LIVE_PATIENCE = timedelta(seconds=0.5)
+LIVE_TIMEOUT = timedelta(seconds=0.5)
 """Longest delay of a write for its vectors."""
 
 Key = tuple[str, str]
@@ -32,13 +32,13 @@ Key = tuple[str, str]
 class LiveEmbedding:
     """Embeds the new texts of a live batch if they are few; all others wait for the embedder.
 
-    ``sharing`` is None if this process does not embed.
+    ``shared_embedding`` is None if this process does not embed.
     """
 
-    def __init__(self, store: Store, sharing: SharedEmbedding | None) -> None:
+    def __init__(self, store: Store, shared_embedding: SharedEmbedding | None) -> None:
         self._store = store
-        self._sharing = sharing
-        self._late: set[asyncio.Task[Embedded]] = set()
+        self._shared_embedding = shared_embedding
+        self._unfinished: set[asyncio.Task[Embedded]] = set()
 
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
@@ -49,32 +49,32 @@ class LiveEmbedding:
             Unavailable: the database is down. If a model is down, only its vectors are delayed.
         """
         shares: Mapping[str, Share] = {}
-        if self._sharing is not None and urgency is Urgency.LIVE:
-            shares = await self._embed_few(self._sharing, documents)
-        return [_ready(document, generation.id, shares) for document in documents]
+        if self._shared_embedding is not None and urgency is Urgency.LIVE:
+            shares = await self._embed_texts(self._shared_embedding, documents)
+        return [_embedded_document(document, generation.id, shares) for document in documents]
 
-    async def _embed_few(
-        self, sharing: SharedEmbedding, documents: Sequence[CutDocument]
+    async def _embed_texts(
+        self, shared_embedding: SharedEmbedding, documents: Sequence[CutDocument]
     ) -> Mapping[str, Share]:
         """Embed the new texts if they are few; return each event's share of the finished calls."""
         missing = await self._missing(documents)
         if not 0 < sum(map(len, missing.values())) <= LIVE_TEXTS:
             return {}
         tasks = {
-            key: asyncio.create_task(sharing.embed(*key, texts, Urgency.LIVE))
+            key: asyncio.create_task(shared_embedding.embed(*key, texts, Urgency.LIVE))
             for key, texts in missing.items()
         }
         # a late task continues: its vectors are paid for, and the embedder finds them in the cache
-        self._late.update(tasks.values())
+        self._unfinished.update(tasks.values())
         for task in tasks.values():
-            task.add_done_callback(self._forget)
-        await asyncio.wait(tasks.values(), timeout=LIVE_PATIENCE.total_seconds())
+            task.add_done_callback(self._log_failure)
+        await asyncio.wait(tasks.values(), timeout=LIVE_TIMEOUT.total_seconds())
         payers = _payers(documents)
         shares: dict[str, Share] = {}
         for key, task in tasks.items():
             if _succeeded(task):
-                spent = task.result()
-                shares |= divide(missing[key], payers, spent.tokens, spent.cost_usd)
+                embedded = task.result()
+                shares |= divide(missing[key], payers, embedded.tokens, embedded.cost_usd)
         return shares
 
     async def _missing(self, documents: Sequence[CutDocument]) -> dict[Key, dict[bytes, str]]:
@@ -88,10 +88,10 @@ class LiveEmbedding:
                 del by_hash[content_hash]
         return {key: by_hash for key, by_hash in texts.items() if by_hash}
 
-    def _forget(self, task: asyncio.Task[Embedded]) -> None:
-        self._late.discard(task)
+    def _log_failure(self, task: asyncio.Task[Embedded]) -> None:
+        self._unfinished.discard(task)
         if not task.cancelled() and not _succeeded(task):
-            log.info("live.vectors_wait", reason=repr(task.exception()))
+            log.info("live.vectors_delayed", reason=repr(task.exception()))
 
 
 def _succeeded(task: asyncio.Task[Embedded]) -> bool:
@@ -107,7 +107,7 @@ def _payers(documents: Sequence[CutDocument]) -> dict[bytes, str]:
     }
 
 
-def _ready(
+def _embedded_document(
     document: CutDocument, generation_id: int, shares: Mapping[str, Share]
 ) -> EmbeddedDocument:
     change = document.resolved.change

@@ -13,7 +13,7 @@ from events.models import DocumentChunked, DocumentEmbedded, DocumentEmbeddedDat
 from events.positions import LogPosition
 from processors.deliveries import Delivery
 from processors.embedders.embedder import Urgency
-from processors.embedding.stage import Spent, VectorStage
+from processors.embedding.stage import EmbeddingCost, VectorStage
 from runtime.errors import HeadraceError
 from runtime.failpoints import failpoint
 
@@ -63,13 +63,13 @@ class Embedding:
             waiting[_log_position(delivery)].append(delivery)
         pages = self._stage.run(project, generation_id, list(waiting), _urgency(group))
         async for complete in pages:
-            for log_position, share in complete.items():
-                await self._finish(waiting.pop(log_position, []), share)
-        for rest in waiting.values():
-            await self._finish(rest, Spent())
+            for log_position, cost in complete.items():
+                await self._finish(waiting.pop(log_position, []), cost)
+        for deliveries in waiting.values():
+            await self._finish(deliveries, EmbeddingCost())
 
-    async def _finish(self, deliveries: Sequence[Chunked], share: Spent) -> None:
-        await self._outcomes.publish([_embedded(delivery, share) for delivery in deliveries])
+    async def _finish(self, deliveries: Sequence[Chunked], cost: EmbeddingCost) -> None:
+        await self._outcomes.publish([_outcome(delivery, cost) for delivery in deliveries])
         failpoint("embedding.reported")
         for delivery in deliveries:
             delivery.acknowledge()
@@ -84,7 +84,7 @@ def _urgency(group: Sequence[Chunked]) -> Urgency:
     return Urgency.LIVE if live else Urgency.BULK
 
 
-def _embedded(delivery: Chunked, share: Spent) -> DocumentEmbedded:
+def _outcome(delivery: Chunked, cost: EmbeddingCost) -> DocumentEmbedded:
     data = delivery.event.data
     elapsed = datetime.now(UTC) - data.published_at
     return DocumentEmbedded(
@@ -94,10 +94,10 @@ def _embedded(delivery: Chunked, share: Spent) -> DocumentEmbedded:
             project=data.project,
             uri=data.uri,
             generation=data.generation,
-            chunks_embedded=share.chunks,
-            chunks_refused=share.refused,
-            tokens_embedded=round(share.tokens),
-            cost_usd=share.cost_usd,
+            chunks_embedded=cost.chunks,
+            chunks_refused=cost.refused,
+            tokens_embedded=round(cost.tokens),
+            cost_usd=cost.cost_usd,
             embedded_after_ms=max(0.0, elapsed.total_seconds() * 1000),
         )
     )

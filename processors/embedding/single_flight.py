@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -104,12 +104,12 @@ class SharedEmbedding:
             for content_hash in texts
             if (project, model, content_hash) in self._in_flight
         }
-        own = {
+        new_texts = {
             content_hash: text
             for content_hash, text in texts.items()
             if (project, model, content_hash) not in self._in_flight
         }
-        total = await self._embed(project, model, own, urgency) if own else Embedded()
+        total = await self._embed(project, model, new_texts, urgency) if new_texts else Embedded()
         # shielded: a caller that is cancelled must not cancel the others' future
         for part in await asyncio.gather(*map(asyncio.shield, others)):
             total.refused |= {
@@ -160,7 +160,7 @@ class SharedEmbedding:
         try:
             result = await embedder.embed(list(texts.values()), urgency)
         except UnsupportedContent as error:
-            return await self._embed_around(project, embedder, texts, urgency, error)
+            return await self._embed_halves(project, embedder, texts, urgency, error)
         vectors = {
             content_hash: vector.astype(np.float16)
             for content_hash, vector in zip(texts, result.vectors, strict=True)
@@ -169,7 +169,7 @@ class SharedEmbedding:
         metrics.CHUNKS_EMBEDDED.inc(len(texts))
         return Embedded(len(texts), result.tokens, result.cost_usd)
 
-    async def _embed_around(
+    async def _embed_halves(
         self,
         project: str,
         embedder: Embedder,
@@ -196,7 +196,6 @@ def _fail(future: asyncio.Future[Embedded], error: BaseException) -> None:
 
 
 def _parts(texts: Mapping[bytes, str], size: int) -> Iterator[dict[bytes, str]]:
-    items: Sequence[tuple[bytes, str]] = list(texts.items())
-    rest = iter(items)
-    while part := dict(islice(rest, size)):
+    items = iter(texts.items())
+    while part := dict(islice(items, size)):
         yield part

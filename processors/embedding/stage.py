@@ -14,7 +14,7 @@ from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
 from store.documents.pending import PendingText, PendingVectors
 
-__all__ = ["Show", "Spent", "VectorStage"]
+__all__ = ["EmbeddingCost", "Show", "VectorStage"]
 
 Show = Callable[[int], None]
 
@@ -23,7 +23,7 @@ PAGE_TEXTS = 512
 
 
 @dataclass
-class Spent:
+class EmbeddingCost:
     """Cost of the vectors of one change.
 
     ``texts`` were sent to the model; the other chunks had a cached vector. ``refused`` counts the
@@ -36,7 +36,7 @@ class Spent:
     tokens: float = 0.0
     cost_usd: float = 0.0
 
-    def add(self, other: Spent) -> None:
+    def add(self, other: EmbeddingCost) -> None:
         """Add the cost of another change."""
         self.chunks += other.chunks
         self.texts += other.texts
@@ -57,11 +57,11 @@ class VectorStage:
     def __init__(
         self,
         pending: PendingVectors,
-        sharing: SharedEmbedding,
+        shared_embedding: SharedEmbedding,
         precedence: Precedence | None = None,
     ) -> None:
         self._pending = pending
-        self._sharing = sharing
+        self._shared_embedding = shared_embedding
         self._precedence = precedence or Precedence()
 
     async def run(
@@ -71,7 +71,7 @@ class VectorStage:
         log_positions: Collection[LogPosition] | None,
         urgency: Urgency,
         show: Show = lambda _chunks: None,
-    ) -> AsyncIterator[Mapping[LogPosition, Spent]]:
+    ) -> AsyncIterator[Mapping[LogPosition, EmbeddingCost]]:
         """Embed the pending texts of documents written by ``log_positions``; yield costs.
 
         Texts are embedded in pages: the vectors of a page are visible before the next one begins.
@@ -89,9 +89,9 @@ class VectorStage:
                 other models have theirs.
             ConfigurationError: the model has no key, or sends vectors of another width than before.
         """
-        spent: defaultdict[LogPosition, Spent] = defaultdict(Spent)
+        costs: defaultdict[LogPosition, EmbeddingCost] = defaultdict(EmbeddingCost)
         failures: dict[str, HeadraceError] = {}
-        before: Sequence[PendingText] = ()
+        previous: Sequence[PendingText] = ()
         done = 0
         while True:
             if urgency is Urgency.BULK:
@@ -100,16 +100,16 @@ class VectorStage:
                 project, generation_id, log_positions, PAGE_TEXTS, without=failures
             )
             if not failures:
-                yield _complete(spent, texts)
+                yield _complete(costs, texts)
             if not texts:
                 break
-            if texts == before:
+            if texts == previous:
                 raise Unavailable(
                     f"generation {generation_id} of {project} did not store the vectors of the "
                     f"last {len(texts)} texts"
                 )
-            before = texts
-            failures |= await self._embed(project, generation_id, texts, urgency, spent)
+            previous = texts
+            failures |= await self._embed(project, generation_id, texts, urgency, costs)
             done += len(texts)
             show(done)
         for failure in failures.values():
@@ -121,12 +121,12 @@ class VectorStage:
         generation_id: int,
         log_positions: Collection[LogPosition] | None = None,
         show: Show = lambda _chunks: None,
-    ) -> Spent:
+    ) -> EmbeddingCost:
         """Embed all pending texts as bulk work and return the total cost; raises as ``run``."""
-        total = Spent()
+        total = EmbeddingCost()
         async for complete in self.run(project, generation_id, log_positions, Urgency.BULK, show):
-            for share in complete.values():
-                total.add(share)
+            for cost in complete.values():
+                total.add(cost)
         return total
 
     async def _embed(
@@ -135,59 +135,59 @@ class VectorStage:
         generation_id: int,
         texts: Sequence[PendingText],
         urgency: Urgency,
-        spent: defaultdict[LogPosition, Spent],
+        costs: defaultdict[LogPosition, EmbeddingCost],
     ) -> dict[str, HeadraceError]:
         """Embed one page and write it; return the errors of models that failed, by name."""
         refused: dict[int, str] = {}
         failures: dict[str, HeadraceError] = {}
-        for model, new in _by_model(texts).items():
+        for model, missing in _by_model(texts).items():
             try:
-                embedded = await self._sharing.embed(project, model, new, urgency)
+                embedded = await self._shared_embedding.embed(project, model, missing, urgency)
             except HeadraceError as error:
                 failures[model] = error
             else:
                 refused |= _refused(texts, model, embedded)
-                _bill(spent, texts, new, embedded)
+                _add_costs(costs, texts, missing, embedded)
         failpoint("embedding.embedded")
         await self._pending.complete(project, generation_id, texts, refused)
         failpoint("embedding.committed")
         for text in texts:
             if text.text is not None and text.model not in failures:
-                spent[text.log_position].chunks += text.chunk_id not in refused
-                spent[text.log_position].refused += text.chunk_id in refused
+                costs[text.log_position].chunks += text.chunk_id not in refused
+                costs[text.log_position].refused += text.chunk_id in refused
         return failures
 
 
 def _complete(
-    spent: defaultdict[LogPosition, Spent], waiting: Sequence[PendingText]
-) -> dict[LogPosition, Spent]:
+    costs: defaultdict[LogPosition, EmbeddingCost], waiting: Sequence[PendingText]
+) -> dict[LogPosition, EmbeddingCost]:
     """Take out the complete changes: texts are in log order, so these precede all waiting ones."""
     first = waiting[0].log_position if waiting else None
-    complete = [log_position for log_position in spent if first is None or log_position < first]
-    return {log_position: spent.pop(log_position) for log_position in complete}
+    complete = [log_position for log_position in costs if first is None or log_position < first]
+    return {log_position: costs.pop(log_position) for log_position in complete}
 
 
-def _bill(
-    spent: defaultdict[LogPosition, Spent],
+def _add_costs(
+    costs: defaultdict[LogPosition, EmbeddingCost],
     texts: Iterable[PendingText],
-    new: Mapping[bytes, str],
+    missing: Mapping[bytes, str],
     embedded: Embedded,
 ) -> None:
     payers = {text.content_hash: text.log_position for text in texts}
-    shares = divide(new, payers, embedded.tokens, embedded.cost_usd)
-    for log_position, share in shares.items():
-        spent[log_position].texts += share.texts
-        spent[log_position].tokens += share.tokens
-        spent[log_position].cost_usd += share.cost_usd
+    shares = divide(missing, payers, embedded.tokens, embedded.cost_usd)
+    for log_position, cost in shares.items():
+        costs[log_position].texts += cost.texts
+        costs[log_position].tokens += cost.tokens
+        costs[log_position].cost_usd += cost.cost_usd
 
 
 def _by_model(texts: Iterable[PendingText]) -> Mapping[str, dict[bytes, str]]:
     """Group the texts that the cache lacks by model, each text once."""
-    new: defaultdict[str, dict[bytes, str]] = defaultdict(dict)
+    missing: defaultdict[str, dict[bytes, str]] = defaultdict(dict)
     for text in texts:
         if text.text is not None and not text.cached:
-            new[text.model][text.content_hash] = text.text
-    return new
+            missing[text.model][text.content_hash] = text.text
+    return missing
 
 
 def _refused(texts: Iterable[PendingText], model: str, embedded: Embedded) -> dict[int, str]:

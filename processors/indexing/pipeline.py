@@ -95,7 +95,7 @@ class Indexing:
             try:
                 return [*refused, *await self._apply(fresh)]
             except GenerationMoved as error:
-                log.info("changes.prepared_anew", changes=len(fresh), reason=str(error))
+                log.info("changes.prepared_again", changes=len(fresh), reason=str(error))
         return [*refused, *await self._apply(fresh)]
 
     async def _apply(self, deliveries: Sequence[Change]) -> Sequence[Failure]:

@@ -62,7 +62,7 @@ class Realigner:
         if copied is None:
             return 0
         log.warning(
-            "stream.moved_on",
+            "stream.advanced",
             stream=stream,
             republished=copied,
             reason="Redis lost it and its clock is behind: it stamps changes before earlier ones",

@@ -17,11 +17,11 @@ from events.names import ARCHIVER, Lane, Names
 from events.streams.groups import reached, read_watermark
 from runtime.errors import Unavailable, UsageError
 
-__all__ = ["publish_deletes", "until_archived", "until_deleted"]
+__all__ = ["await_archived", "await_deletes", "publish_deletes"]
 
 _BATCH = 256
 _LIVE_CHANGES = 100
-_LOOK_EVERY_S = 0.1
+_POLL_SECONDS = 0.1
 
 
 async def publish_deletes(
@@ -36,8 +36,8 @@ async def publish_deletes(
     names = list(uris)
     lane = Lane.LIVE if len(names) <= _LIVE_CHANGES else Lane.BULK
     receipts: dict[str, Receipt] = {}
-    rest = iter(names)
-    while batch := list(islice(rest, _BATCH)):
+    remaining = iter(names)
+    while batch := list(islice(remaining, _BATCH)):
         changes = [
             DocumentChange(project=project, uri=uri, change="delete", agent=agent or None)
             for uri in batch
@@ -47,7 +47,7 @@ async def publish_deletes(
     return receipts
 
 
-async def until_deleted(
+async def await_deletes(
     client: Client, receipts: Collection[Receipt], patience: timedelta
 ) -> tuple[int, int]:
     """Wait for the outcome of each delete.
@@ -58,18 +58,18 @@ async def until_deleted(
         UsageError: a delete was rejected.
         Unavailable: no outcome arrived within ``patience``.
     """
-    chunks = late = 0
+    chunks = superseded = 0
     async for outcome in client.outcomes(receipts, patience):
         if isinstance(outcome, DocumentRejected):
             problem = outcome.data.problem
             raise UsageError(f"{outcome.data.uri} can't be deleted: {problem.detail}")
         if isinstance(outcome, DocumentIndexed):
             chunks += outcome.data.chunks_removed
-            late += outcome.data.outcome == "superseded"
-    return chunks, late
+            superseded += outcome.data.outcome == "superseded"
+    return chunks, superseded
 
 
-async def until_archived(
+async def await_archived(
     redis: Redis, names: Names, receipts: Collection[Receipt], patience: timedelta
 ) -> None:
     """Wait until all changes up to the given ones are indexed and archived.
@@ -87,4 +87,4 @@ async def until_archived(
                 f"after {patience.total_seconds():.0f} s some older changes are not both indexed "
                 "and archived: see `headrace status`, and run the purge again"
             )
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_SECONDS)

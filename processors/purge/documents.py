@@ -17,7 +17,7 @@ from events.client.publisher import Receipt
 from events.positions import DocumentKey, LogPosition
 from events.server.persistence import rewrite_files
 from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights
-from processors.purge.deletes import publish_deletes, until_archived, until_deleted
+from processors.purge.deletes import await_archived, await_deletes, publish_deletes
 from processors.wiring.servers import Servers
 from runtime.errors import Unavailable, UsageError
 from store.archive.compaction.redaction import Purged
@@ -30,7 +30,7 @@ from store.types import DocumentWrite
 
 __all__ = ["OUT_OF_REACH", "Purge", "PurgeReport", "finish", "purge_documents"]
 
-_LOOK_EVERY_S = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ async def purge_documents(
     await require_rights(servers.redis, servers.names)
     async with replay_lock(servers.database, project, project_id):
         receipts = await publish_deletes(client, project, agent, uris)
-        chunks, late = await until_deleted(client, list(receipts.values()), purge.patience)
-        if late:
-            raise UsageError(f"{late} documents were changed during the purge: run it again")
-        await until_archived(servers.redis, servers.names, receipts.values(), purge.patience)
+        chunks, superseded = await await_deletes(client, list(receipts.values()), purge.patience)
+        if superseded:
+            raise UsageError(f"{superseded} documents were changed during the purge: run it again")
+        await await_archived(servers.redis, servers.names, receipts.values(), purge.patience)
         report = PurgeReport(project, len(uris))
-        work = _Work(purge, project_id, agent, receipts, report)
+        work = _DocumentPurge(purge, project_id, agent, receipts, report)
         await work.run(chunks)
         await finish(purge, report)
     return report
@@ -76,11 +76,11 @@ async def finish(purge: Purge, report: PurgeReport) -> None:
         Unavailable: a server can't be reached or has no disk space.
         ConfigurationError: the Redis user lacks permission.
     """
-    left = await purge.rewriter.rewrite(purge.patience)
-    if left:
+    remaining = await purge.rewriter.rewrite(purge.patience)
+    if remaining:
         report.remains.append(
-            f"older transactions still need deleted rows of {', '.join(left)}: run the purge again "
-            "when they have ended"
+            f"older transactions still need deleted rows of {', '.join(remaining)}: "
+            "run the purge again when they have ended"
         )
     reason = await purge.rewriter.renew_log()
     if reason is not None:
@@ -90,7 +90,7 @@ async def finish(purge: Purge, report: PurgeReport) -> None:
     report.removed["Redis files"] = f"{' and '.join(files)} rewritten" if files else "none kept"
 
 
-class _Work:
+class _DocumentPurge:
     """The steps of one purge after the documents are deleted from the live generation."""
 
     def __init__(
@@ -108,22 +108,22 @@ class _Work:
         self._positions = {
             uri: LogPosition.from_token(receipt.token) for uri, receipt in receipts.items()
         }
-        self._before = {
+        self._delete_positions = {
             DocumentKey(agent, uri): position for uri, position in self._positions.items()
         }
-        self._targets = PurgeTargets(report.project, self._before)
+        self._targets = PurgeTargets(report.project, self._delete_positions)
         self._deleted_rows = DeletedRows(purge.servers.database, project_id)
         self._streams = StreamPurge(purge.servers.redis, purge.servers.names)
         self._report = report
 
     async def run(self, chunks: int) -> None:
         """Remove what the documents left behind; the deletes have removed ``chunks`` chunks."""
-        archived = await self._servers.archive.survey(self._project_id, self._before)
-        outbox, waiting = await self._purge_outbox()
+        archived = await self._servers.archive.survey(self._project_id, self._delete_positions)
+        outbox, outbox_hashes = await self._purge_outbox()
         streams = await self._streams.purge(self._targets, self._purge.patience)
         self._report.add_crowded(streams.crowded)
         generations = await self._purge_generations(chunks)
-        needed = archived.needed | streams.needed | waiting
+        needed = archived.needed | streams.needed | outbox_hashes
         contents = await self._deleted_rows.drop_contents(archived.hashes - needed)
         vectors = await self._deleted_rows.purge_vectors(generations)
         reasons = await self._deleted_rows.silence_rejections(archived.log_positions)
@@ -134,7 +134,7 @@ class _Work:
         removed["outbox"] = f"{outbox} events"
         removed["streams"] = str(streams)
         await self._purge_archive()
-        await self._prove(generations)
+        await self._check_removed(generations)
 
     async def _purge_outbox(self) -> tuple[int, set[str]]:
         """Drop the documents' events from the outbox.
@@ -142,7 +142,7 @@ class _Work:
         Returns how many were dropped, and the hashes that the other events refer to.
         """
         events = await self._deleted_rows.outbox()
-        mine = {
+        purged_events = {
             event_id
             for event_id, raw in events.items()
             if self._targets.change(raw, LogPosition(0, 0))
@@ -150,15 +150,15 @@ class _Work:
         needed = {
             sha256
             for event_id, raw in events.items()
-            if event_id not in mine
+            if event_id not in purged_events
             for sha256 in referred(raw)
         }
-        return await self._deleted_rows.drop_outbox(mine) if mine else 0, needed
+        return await self._deleted_rows.drop_outbox(purged_events) if purged_events else 0, needed
 
     async def _purge_generations(self, chunks: int) -> list[Generation]:
         """Delete the documents from every generation, and words that no document contains."""
         segments = words = 0
-        kept = []
+        generations = []
         for generation in await self._servers.store.generations(self._report.project):
             if generation.state == "dropping":
                 async for _ in drop_rows(self._servers.database, generation):
@@ -171,10 +171,10 @@ class _Work:
             purged = await self._deleted_rows.purge_words(generation)
             segments += purged.segments
             words += purged.words
-            kept.append(generation)
-        self._report.removed["index"] = f"{chunks} chunks in {len(kept)} generations"
+            generations.append(generation)
+        self._report.removed["index"] = f"{chunks} chunks in {len(generations)} generations"
         self._report.removed["keyword index"] = f"{words} words, {segments} segments rewritten"
-        return kept
+        return generations
 
     def _writes(self) -> list[DocumentWrite]:
         return [
@@ -192,47 +192,48 @@ class _Work:
         ]
 
     async def _purge_archive(self) -> None:
-        done = await self._archive_purged()
+        purged = await self._run_archive_purge()
         self._report.removed["archive"] = (
-            f"text of {done.changes} changes, {done.contents} contents, {done.files} files replaced"
+            f"text of {purged.changes} changes, {purged.contents} contents, "
+            f"{purged.files} files replaced"
         )
         self._report.remains += [
             f"{error.path} is damaged and may contain purged text: run `headrace doctor --repair`"
-            for error in done.damaged
+            for error in purged.damaged
         ]
-        if done.young:
+        if purged.young:
             self._report.remains.append(
-                f"{done.young} files of the archive are not in its index yet: run the purge again "
-                "in an hour"
+                f"{purged.young} files of the archive are not in its index yet: "
+                "run the purge again in an hour"
             )
 
-    async def _archive_purged(self) -> Purged:
+    async def _run_archive_purge(self) -> Purged:
         deadline = monotonic() + self._purge.patience.total_seconds()
         while True:
-            done = await self._servers.archive.purge(
-                self._report.project, self._project_id, self._before
+            purged = await self._servers.archive.purge(
+                self._report.project, self._project_id, self._delete_positions
             )
-            if done is not None:
-                return done
+            if purged is not None:
+                return purged
             if monotonic() > deadline:
                 raise Unavailable("the archive is being compacted: run the purge again later")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    async def _prove(self, generations: Sequence[Generation]) -> None:
+    async def _check_removed(self, generations: Sequence[Generation]) -> None:
         """Check all places again and report what was added during the purge."""
         uris = list(self._positions)
         chunks = 0
         for generation in generations:
             chunks += await self._deleted_rows.count_chunks(generation, self._agent, uris)
-        archived = await self._servers.archive.survey(self._project_id, self._before)
-        left = {
+        archived = await self._servers.archive.survey(self._project_id, self._delete_positions)
+        remaining = {
             "chunks in the index": chunks,
             "entries in the streams": await self._streams.count(self._targets),
             "changes in the archive": archived.changes,
         }
         self._report.remains += [
-            f"{count} {what}: the document was published again; run the purge again"
-            for what, count in left.items()
+            f"{count} {place}: the document was published again; run the purge again"
+            for place, count in remaining.items()
             if count
         ]
 

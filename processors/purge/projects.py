@@ -21,8 +21,8 @@ from store.search.vector_indexes import VectorIndexes
 
 __all__ = ["DeletedReport", "delete_project", "purge_project"]
 
-_FORGOTTEN = REMEMBERED + timedelta(seconds=0.5)
-_LOOK_EVERY_S = 0.1
+_CACHE_EXPIRY = REMEMBERED + timedelta(seconds=0.5)
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ async def delete_project(
             until = LogPosition.of_entry(
                 Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0"
             ).position
-            name = await _retired(deleted, project_id, patience)
-            await asyncio.sleep(_FORGOTTEN.total_seconds())  # other processes cache the name
+            name = await _retire(deleted, project_id, patience)
+            await asyncio.sleep(_CACHE_EXPIRY.total_seconds())  # other processes cache the name
             streams = StreamPurge(servers.redis, servers.names)
             entries = await streams.delete(PurgeTargets(project, until=until))
         rows = 0
@@ -80,22 +80,22 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
         UsageError, ConfigurationError, Unavailable: see ``delete_project``.
     """
     servers = purge.servers
-    done = await delete_project(servers, indexes, project, purge.patience)
+    deleted = await delete_project(servers, indexes, project, purge.patience)
     report = PurgeReport(project, None)
-    plain = project.partition("#")[0]
+    name = project.partition("#")[0]
     streams = StreamPurge(servers.redis, servers.names)
     if "#" not in project:
         purged = await streams.purge(PurgeTargets(project, until=0), purge.patience)
         report.add_crowded(purged.crowded)
-    report.removed["index and memory"] = f"{done.rows} rows"
-    report.removed["streams"] = f"{done.entries} entries of {plain}"
-    files = await remove_project(servers.database, servers.archive, done.project_id)
+    report.removed["index and memory"] = f"{deleted.rows} rows"
+    report.removed["streams"] = f"{deleted.entries} entries of {name}"
+    files = await remove_project(servers.database, servers.archive, deleted.project_id)
     report.removed["archive"] = f"{files} files"
     await finish(purge, report)
     return report
 
 
-async def _retired(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:
+async def _retire(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:
     deadline = monotonic() + patience.total_seconds()
     while True:
         try:
@@ -103,4 +103,4 @@ async def _retired(deleted: DeletedProjects, project_id: int, patience: timedelt
         except WriteConflict:
             if monotonic() > deadline:
                 raise
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_SECONDS)

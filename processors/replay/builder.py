@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from events.positions import DocumentKey, LogPosition, Rank
 from processors.content import Contents
 from processors.embedders.embedder import Urgency
-from processors.embedding.stage import Spent
+from processors.embedding.stage import EmbeddingCost
 from processors.indexing.documents import Failure
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
@@ -39,7 +39,7 @@ class Builder:
     ``stored`` is the rank of each document there; it stays current, as there is no other writer.
     ``refused``: why a change can't be processed, by its log position. ``in_bulk``: documents that
     are not in ``stored`` have no rows at all, so that they can be written by COPY. ``guard``
-    raises if nothing may be written any more. ``spent``: cost of its vectors so far.
+    raises if nothing may be written any more. ``cost``: cost of its vectors so far.
     """
 
     project: str
@@ -49,7 +49,7 @@ class Builder:
     refused: dict[LogPosition, Poison] = field(default_factory=dict)
     in_bulk: bool = True
     guard: Callable[[], None] = lambda: None
-    spent: Spent = field(default_factory=Spent)
+    cost: EmbeddingCost = field(default_factory=EmbeddingCost)
 
     async def build(self, missing: Sequence[LastChange], progress: Progress) -> None:
         """Build documents from the log; documents that can't be processed stay unchanged.
@@ -62,8 +62,8 @@ class Builder:
             OperatorError: a model has no key any more, for example.
         """
         await self._build([last for last in missing if not last.deleted], progress)
-        gone = [last for last in missing if last.deleted and last.log_position not in self.refused]
-        await self._build(gone, progress)
+        accepted = (last for last in missing if last.log_position not in self.refused)
+        await self._build([last for last in accepted if last.deleted], progress)
 
     async def embed(self, progress: Progress) -> None:
         """Make the vectors that the generation lacks, with the stage that workers use.
@@ -75,13 +75,13 @@ class Builder:
         total = (await self.tools.pending.count(self.generation)).pending
         if not total:
             return
-        spent = await self.tools.vector_stage().run_all(
+        cost = await self.tools.vector_stage().run_all(
             self.project, self.generation.id, show=lambda done: progress(done, total)
         )
-        self.spent.add(spent)
+        self.cost.add(cost)
 
     async def copy_documents(
-        self, source: Generation, chosen: Sequence[LastChange], progress: Progress
+        self, source: Generation, changes: Sequence[LastChange], progress: Progress
     ) -> None:
         """Copy documents that have no row here yet from another generation.
 
@@ -93,36 +93,36 @@ class Builder:
         """
 
         async def copy(batch: Sequence[LastChange]) -> None:
-            wanted = {last.key: last.log_position for last in batch}
+            log_positions = {last.key: last.log_position for last in batch}
             copies = await copied(
-                self.tools.database, self.project, source, list(wanted), self.generation
+                self.tools.database, self.project, source, list(log_positions), self.generation
             )
-            still = [
+            current = [
                 document
                 for document in copies
-                if wanted[_key(document.write)] == document.write.log_position
+                if log_positions[_key(document.write)] == document.write.log_position
             ]
-            await self._write([document.write for document in still if document.whole])
-            damaged = {_key(document.write) for document in still if not document.whole}
+            await self._write([document.write for document in current if document.whole])
+            damaged = {_key(document.write) for document in current if not document.whole}
             if damaged:
                 await self._add([last for last in batch if last.key in damaged])
 
-        await _in_batches(chosen, copy, progress)
+        await _in_batches(changes, copy, progress)
 
     async def _build(self, missing: Sequence[LastChange], progress: Progress) -> None:
-        new = [last for last in missing if self.in_bulk and last.key not in self.stored]
-        changed = [last for last in missing if not self.in_bulk or last.key in self.stored]
-        await _in_batches(new, self._add, progress)
-        await _in_batches(changed, self._change, progress)
+        new_changes = [last for last in missing if self.in_bulk and last.key not in self.stored]
+        stored_changes = [last for last in missing if not self.in_bulk or last.key in self.stored]
+        await _in_batches(new_changes, self._add, progress)
+        await _in_batches(stored_changes, self._change, progress)
 
     async def _add(self, batch: Sequence[LastChange]) -> None:
-        await self._write(await self._prepared(batch))
+        await self._write(await self._prepare(batch))
 
     async def _change(self, batch: Sequence[LastChange]) -> None:
-        writes = await self._prepared(batch)
+        writes = await self._prepare(batch)
         self.guard()
         await self.tools.store.rebuild(self.generation, writes)
-        self._note(writes)
+        self._record(writes)
 
     async def _write(self, writes: Sequence[DocumentWrite]) -> None:
         self.guard()
@@ -130,9 +130,9 @@ class Builder:
             generation = self.generation
             writer = BulkWriter(self.tools.database, generation.project_id, generation)
             await writer.write(writes)
-        self._note(writes)
+        self._record(writes)
 
-    async def _prepared(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
+    async def _prepare(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
         changes = [last.alone() for last in batch]
         texts = await Contents(self.project, self.tools.archive).of(changes)
         prepared = await self.tools.preparer(texts.fetch).prepare(
@@ -144,7 +144,7 @@ class Builder:
     def _refuse(self, failures: Sequence[Failure]) -> None:
         self.refused |= {failure.change.log_position: failure.error for failure in failures}
 
-    def _note(self, writes: Sequence[DocumentWrite]) -> None:
+    def _record(self, writes: Sequence[DocumentWrite]) -> None:
         self.stored |= {_key(write): write.rank for write in writes}
         failpoint("replay.building")
 
@@ -155,7 +155,7 @@ def _key(write: DocumentWrite) -> DocumentKey:
 
 async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progress) -> None:
     """Process several batches at once; the first failure ends all of them."""
-    free = asyncio.Semaphore(BATCHES_AT_ONCE)
+    slots = asyncio.Semaphore(BATCHES_AT_ONCE)
     done = 0
 
     async def run(batch: Sequence[LastChange]) -> None:
@@ -163,14 +163,14 @@ async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progres
         try:
             await work(batch)
         finally:
-            free.release()
+            slots.release()
         done += len(batch)
         progress(done, len(items))
 
     try:
         async with asyncio.TaskGroup() as group:
             for batch in batches(items):
-                await free.acquire()
+                await slots.acquire()
                 group.create_task(run(batch))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures
@@ -179,12 +179,12 @@ async def _in_batches(items: Sequence[LastChange], work: Work, progress: Progres
 def batches(items: Sequence[LastChange]) -> Iterator[Sequence[LastChange]]:
     """Split documents into batches, limited by number and amount of text."""
     start = size = 0
-    for at, last in enumerate(items):
-        if at - start == BATCH_DOCUMENTS or (
-            at > start and size + last.content_bytes > BATCH_BYTES
+    for index, last in enumerate(items):
+        if index - start == BATCH_DOCUMENTS or (
+            index > start and size + last.content_bytes > BATCH_BYTES
         ):
-            yield items[start:at]
-            start, size = at, 0
+            yield items[start:index]
+            start, size = index, 0
         size += last.content_bytes
     if start < len(items):
         yield items[start:]

@@ -1,4 +1,4 @@
-"""Catch-up of a generation with the live one: rebuilds the few documents that differ."""
+"""Catch-up of a generation with the live one, and the switch that makes it live."""
 
 from __future__ import annotations
 
@@ -30,12 +30,18 @@ FEW_DOCUMENTS = 64
 
 MOST_ROUNDS = 50
 
+log = structlog.get_logger(__name__)
+MOST_TRIES = 120
+PAUSE_SECONDS = 0.25
+LIMIT_SECONDS = 10.0
+"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
+
 
 @dataclass
 class CatchUp:
     """Comparison of a generation with the live one, and build of what it lacks from the log.
 
-    ``compared``: the moment of the last comparison of all documents; what it found is built.
+    ``compared_at``: the moment of the last comparison of all documents; what it found is built.
     """
 
     live: Generation
@@ -43,7 +49,7 @@ class CatchUp:
     fold: Fold
     document_positions: DocumentPositions
     builder: Builder
-    compared: int | None = None
+    compared_at: int | None = None
 
     async def approach(self, progress: Progress) -> None:
         """Catch up until little is missing, while workers continue to write changes.
@@ -57,9 +63,9 @@ class CatchUp:
             moment = await self.document_positions.moment(self.live.project_id)
             behind = await self.document_positions.newer(self.live, self.builder.generation)
             if behind:
-                await self._bring(behind, progress)
+                await self._build(behind, progress)
             await self.builder.embed(progress)
-            self.compared = moment
+            self.compared_at = moment
             if len(behind) <= FEW_DOCUMENTS:
                 return
 
@@ -76,23 +82,23 @@ class CatchUp:
         if len(behind) > FEW_DOCUMENTS:
             return False
         if behind:
-            await self._bring(behind, lambda _done, _total: None)
+            await self._build(behind, lambda _done, _total: None)
             self._require(not await self._behind(), "it could not be caught up: try again")
         return True
 
     async def _behind(self) -> list[DocumentPosition]:
         return await self.document_positions.newer(
-            self.live, self.builder.generation, self.compared
+            self.live, self.builder.generation, self.compared_at
         )
 
-    async def _bring(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
-        changes = await self._look_up(behind)
-        lost = [stored_position for stored_position in behind if stored_position.key not in changes]
-        if lost:
-            raise self._refusal("the log lacks the last change", lost)
-        wanted = [changes[stored_position.key] for stored_position in behind]
-        await self.builder.build(wanted, progress)
-        refused = [change for change in wanted if change.log_position in self.builder.refused]
+    async def _build(self, behind: Sequence[DocumentPosition], progress: Progress) -> None:
+        changes = await self._find(behind)
+        missing = [position for position in behind if position.key not in changes]
+        if missing:
+            raise self._missing_error("the log lacks the last change", missing)
+        needed = [changes[stored_position.key] for stored_position in behind]
+        await self.builder.build(needed, progress)
+        refused = [change for change in needed if change.log_position in self.builder.refused]
         if refused:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
@@ -103,7 +109,7 @@ class CatchUp:
                 self.builder.generation.id,
             )
 
-    async def _look_up(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
+    async def _find(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
         """Find the changes that produced live versions: in the fold, the streams, the archive.
 
         Exactly these changes are used, even if the ledger rejected one before it was redriven. A
@@ -128,7 +134,7 @@ class CatchUp:
         }
         return later | exact.last
 
-    def _refusal(self, reason: str, lost: Sequence[DocumentPosition]) -> NotSwitched:
+    def _missing_error(self, reason: str, missing: Sequence[DocumentPosition]) -> NotSwitched:
         damage = "; ".join(f"{segment.path} is damaged" for segment in self.log.damaged.values())
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
@@ -138,7 +144,7 @@ class CatchUp:
                     stored_position.key,
                     str(self.builder.refused.get(stored_position.log_position, reason)),
                 )
-                for stored_position in lost
+                for stored_position in missing
             ],
             self.builder.generation.id,
         )
@@ -149,17 +155,9 @@ class CatchUp:
             f"documents {reason}: {{documents}}"
         )
 
-    def _require(self, holds: bool, message: str) -> None:
-        if not holds:
+    def _require(self, condition: bool, message: str) -> None:
+        if not condition:
             raise NotSwitched(f"generation {self.builder.generation.id}: {message}")
-
-
-log = structlog.get_logger(__name__)
-
-MOST_TRIES = 120
-PAUSE_SECONDS = 0.25
-LIMIT_SECONDS = 10.0
-"""Longest time that writers wait; the database ends an idle transaction after as long, too."""
 
 
 async def make_live(
@@ -172,42 +170,44 @@ async def make_live(
         Unavailable: a server failed, or the write load is too high. The live generation is
             unchanged, unless the connection broke during the commit and could not be restored.
     """
-    chosen, project = catch_up.builder.generation, catch_up.log.project
-    for tried in range(MOST_TRIES):
+    generation, project = catch_up.builder.generation, catch_up.log.project
+    for attempt in range(MOST_TRIES):
         await catch_up.approach(progress)
         await lock.prove()
         try:
-            done = await _switched(database, catch_up)
+            done = await _try_switch(database, catch_up)
         except (Unavailable, TimeoutError) as error:
-            done = await _is_live(database, chosen)
+            done = await _is_live(database, generation)
             if not done and not isinstance(error, WriteConflict | TimeoutError):
                 raise
-            log.info("switch.postponed", project=project, tried=tried, error=str(error), done=done)
+            log.info(
+                "switch.postponed", project=project, attempt=attempt, error=str(error), done=done
+            )
         if done:
-            log.info("generation.switched", project=project, generation=chosen.id)
+            log.info("generation.switched", project=project, generation=generation.id)
             return
         await asyncio.sleep(PAUSE_SECONDS)
     raise Unavailable(
-        f"generation {chosen.id} of {project} could not be made live: the write load is too high; "
-        "try again when fewer changes arrive"
+        f"generation {generation.id} of {project} could not be made live: the write load is too "
+        "high; try again when fewer changes arrive"
     )
 
 
-async def _is_live(database: Database, chosen: Generation) -> bool:
+async def _is_live(database: Database, generation: Generation) -> bool:
     """Return whether the generation is live: the commit may have succeeded without a reply."""
-    async with database.scope(chosen.project_id) as connection:
-        return (await catalog.live(connection, chosen.project_id)).id == chosen.id
+    async with database.scope(generation.project_id) as connection:
+        return (await catalog.live(connection, generation.project_id)).id == generation.id
 
 
-async def _switched(database: Database, catch_up: CatchUp) -> bool:
+async def _try_switch(database: Database, catch_up: CatchUp) -> bool:
     """Try to switch once. Returns False if too much is missing to catch up while writers wait."""
-    live, chosen = catch_up.live, catch_up.builder.generation
+    live, generation = catch_up.live, catch_up.builder.generation
     async with (
         asyncio.timeout(LIMIT_SECONDS),
         exclusive(database, live.project_id) as connection,
     ):
         if not await catch_up.finish():
             return False
-        await switch(connection, live, chosen)
+        await switch(connection, live, generation)
         failpoint("replay.switching")
     return True

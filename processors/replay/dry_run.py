@@ -65,7 +65,7 @@ async def prices_of(embedders: Embedders, recipe: Recipe) -> dict[str, float | N
 
 
 async def estimate(
-    chosen: Sequence[LastChange],
+    documents: Sequence[LastChange],
     project: str,
     recipe: Recipe,
     tools: OperatorTools,
@@ -80,16 +80,16 @@ async def estimate(
         Unavailable, OperatorError: for the same reasons as in a replay.
     """
     begin = perf_counter()
-    plan = Estimate(project, documents=len(chosen))
+    plan = Estimate(project, documents=len(documents))
     missing: dict[str, dict[bytes, str]] = {name: {} for name in recipe.model_names}
     done = 0
-    for batch in batches(chosen):
+    for batch in batches(documents):
         cut = await _cut(batch, project, recipe, tools)
         plan.refused += len(batch) - len(cut)
         plan.chunks += sum(len(document.chunks) for document in cut)
         await _collect(project, cut, missing, tools.store)
         done += len(batch)
-        progress(done, len(chosen))
+        progress(done, len(documents))
     plan.seconds = perf_counter() - begin + plan.chunks / _WRITTEN_PER_SECOND
     for model, texts in missing.items():
         await _price(plan, model, list(texts.values()), prices[model], tools.embedders)
@@ -125,7 +125,7 @@ async def _collect(
 
 
 async def _price(
-    found: Estimate,
+    plan: Estimate,
     model: str,
     texts: Sequence[str],
     usd_per_token: float | None,
@@ -135,16 +135,16 @@ async def _price(
         return
     embedder = await embedders.embedder(model)
     tokens = sum(await asyncio.to_thread(embedder.count_tokens, texts))
-    found.embedded += len(texts)
-    found.tokens += tokens
-    if usd_per_token is None or found.cost_usd is None:
-        found.cost_usd = None
+    plan.embedded += len(texts)
+    plan.tokens += tokens
+    if usd_per_token is None or plan.cost_usd is None:
+        plan.cost_usd = None
     else:
-        found.cost_usd += tokens * usd_per_token
+        plan.cost_usd += tokens * usd_per_token
     rate = _REMOTE_TEXTS_PER_SECOND
     if model.startswith(_LOCAL_PREFIX):
         sample = texts[:: max(1, len(texts) // _SAMPLE_TEXTS)][:_SAMPLE_TEXTS]
         begin = perf_counter()
         await embedder.embed(sample, Urgency.BULK)
         rate = len(sample) / (perf_counter() - begin)
-    found.seconds += len(texts) / rate
+    plan.seconds += len(texts) / rate

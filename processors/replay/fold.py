@@ -70,8 +70,8 @@ class LastChange:
             update = {"change": "upsert", "old_uri": None}
         else:
             return self.change
-        alone = event.model_copy(update={"data": data.model_copy(update=update)})
-        return LoggedChange(self.change.log_position, alone)
+        document_change = event.model_copy(update={"data": data.model_copy(update=update)})
+        return LoggedChange(self.change.log_position, document_change)
 
 
 @dataclass
@@ -79,23 +79,23 @@ class Fold:
     """The last change of every document of one project; changes may come in any order, and twice.
 
     ``left_out``: log positions of changes that don't count. ``only``: log positions of the changes
-    that do, or None if all others count. ``sought``: id of an event whose position is stored in
-    ``found`` when it is read.
+    that do, or None if all others count. ``searched_event_id``: id of an event whose position is
+    stored in ``found_position`` when it is read.
     """
 
     left_out: set[LogPosition] = field(default_factory=set)
-    sought: str | None = None
+    searched_event_id: str | None = None
     last: dict[DocumentKey, LastChange] = field(default_factory=dict)
     earliest: int | None = None
-    found: int | None = None
+    found_position: int | None = None
     only: Container[LogPosition] | None = None
 
     def add(self, change: LoggedChange) -> None:
         """Add one change."""
         if self.earliest is None or change.position < self.earliest:
             self.earliest = change.position
-        if change.event.id == self.sought and self.found is None:
-            self.found = change.position
+        if change.event.id == self.searched_event_id and self.found_position is None:
+            self.found_position = change.position
         if change.log_position in self.left_out or not (
             self.only is None or change.log_position in self.only
         ):

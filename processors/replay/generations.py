@@ -1,4 +1,4 @@
-"""Switch to a former generation: a chosen one, or the one that was live before."""
+"""Generations of projects: list them, switch to a former one, and drop one."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ from store.postgres.pool import Database
 from store.projects import unknown_project
 
 __all__ = [
-    "Listed",
-    "Returned",
+    "ListedGeneration",
+    "SwitchResult",
     "drop",
     "find_generation",
     "generation_before",
     "list_generations",
     "projects_of",
-    "return_to",
+    "switch_to",
 ]
+
+ShowDeleted = Callable[[int], None]
+"""Called with the number of rows deleted so far."""
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class SwitchResult:
     """Result of a switch. ``caught_up``: number of documents that had changed since."""
 
     project: str
@@ -49,6 +52,36 @@ class Returned:
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGeneration:
+    """A generation with its number of documents (without deleted ones) and chunks."""
+
+    project: str
+    generation: Generation
+    documents: int
+    chunks: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; times in ISO 8601."""
+        generation = self.generation
+        return {
+            "project": self.project,
+            "generation": generation.id,
+            "state": generation.state,
+            "model": generation.recipe.model,
+            "models": dict(generation.recipe.models),
+            "chunking": generation.recipe.chunking,
+            "tokens": generation.recipe.tokens,
+            "scope": dict(generation.scope),
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "created_at": generation.created_at.isoformat(),
+            "switched_at": None
+            if generation.switched_at is None
+            else generation.switched_at.isoformat(),
+        }
 
 
 async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str, Generation]:
@@ -84,9 +117,9 @@ async def generation_before(tools: OperatorTools, project: str) -> Generation:
     )
 
 
-async def return_to(
-    tools: OperatorTools, project: str, chosen: Generation, progress: Progress
-) -> Returned:
+async def switch_to(
+    tools: OperatorTools, project: str, generation: Generation, progress: Progress
+) -> SwitchResult:
     """Catch a former generation up with its own recipe, and make it live.
 
     Raises:
@@ -98,31 +131,17 @@ async def return_to(
     project_id = await tools.projects.require(project)
     async with replay_lock(tools.database, project, project_id) as lock:
         live = await live_generation(tools, project)
-        _, chosen = await find_generation(tools, chosen.id)
-        _check_chosen(chosen)
-        builder = Builder(project, chosen, {}, tools, in_bulk=False, guard=lock.check)
+        _, generation = await find_generation(tools, generation.id)
+        _check_switchable(generation)
+        builder = Builder(project, generation, {}, tools, in_bulk=False, guard=lock.check)
         fold = Fold(await tools.document_positions.rejected(live.project_id))
         catch_up = CatchUp(
             live, ProjectLog.of(project, tools), fold, tools.document_positions, builder
         )
         await make_live(tools.database, catch_up, lock, progress)
-        await tools.request_vectors(project, chosen)
+        await tools.request_vectors(project, generation)
     seconds = perf_counter() - begin
-    return Returned(project, chosen.id, live.id, len(builder.stored), seconds)
-
-
-def _check_chosen(chosen: Generation) -> None:
-    reasons = {
-        "live": "is live already",
-        "building": "is half built: `headrace replay` with the options of that replay finishes it",
-        "dropping": "is being dropped",
-    }
-    if chosen.state != "former":
-        raise UsageError(f"generation {chosen.id} {reasons[chosen.state]}")
-
-
-ShowDeleted = Callable[[int], None]
-"""Called with the number of rows deleted so far."""
+    return SwitchResult(project, generation.id, live.id, len(builder.stored), seconds)
 
 
 async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) -> int:
@@ -139,85 +158,12 @@ async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) 
     async with replay_lock(tools.database, project, await tools.projects.require(project)):
         _, generation = await find_generation(tools, generation_id)
         live = await live_generation(tools, project)
-        listed = await tools.store.generations(project)
-        _check_droppable(generation, _replaced_at(generation, live, listed), datetime.now(UTC))
+        generations = await tools.store.generations(project)
+        _check_droppable(generation, _replaced_at(generation, live, generations), datetime.now(UTC))
         if not await begin_drop(tools.database, generation):
-            raise _is_live(generation)
+            raise _live_error(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
         return await _drop_rows(tools.database, generation, progress)
-
-
-async def _drop_rows(database: Database, generation: Generation, progress: ShowDeleted) -> int:
-    gone = 0
-    async for rows in drop_rows(database, generation):
-        gone += rows
-        progress(gone)
-        failpoint("replay.dropping")
-    await forget(database, generation)
-    return gone
-
-
-def _replaced_at(
-    generation: Generation, live: Generation, generations: Sequence[Generation]
-) -> datetime | None:
-    """Latest time when a query can have begun to read a generation: the first switch after its own.
-
-    Returns None if it was never live. The switch to a generation that was dropped or became live
-    again is not recorded any more; such a switch can only have been earlier.
-    """
-    if generation.switched_at is None:
-        return None
-    later = [other.switched_at for other in generations if other.switched_at is not None]
-    return min((at for at in later if at > generation.switched_at), default=live.switched_at)
-
-
-def _check_droppable(generation: Generation, replaced_at: datetime | None, now: datetime) -> None:
-    if generation.state == "live":
-        raise _is_live(generation)
-    if replaced_at is None:
-        return
-    rest = replaced_at + protocol_limits.QUERY_DEADLINE - now
-    if generation.state == "former" and rest > timedelta():
-        raise UsageError(
-            f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
-            f"and queries may still read it: drop it in {rest.total_seconds():.0f} s"
-        )
-
-
-def _is_live(generation: Generation) -> UsageError:
-    return UsageError(
-        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A generation with its number of documents (without deleted ones) and chunks."""
-
-    project: str
-    generation: Generation
-    documents: int
-    chunks: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
-        generation = self.generation
-        return {
-            "project": self.project,
-            "generation": generation.id,
-            "state": generation.state,
-            "model": generation.recipe.model,
-            "models": dict(generation.recipe.models),
-            "chunking": generation.recipe.chunking,
-            "tokens": generation.recipe.tokens,
-            "scope": dict(generation.scope),
-            "documents": self.documents,
-            "chunks": self.chunks,
-            "created_at": generation.created_at.isoformat(),
-            "switched_at": None
-            if generation.switched_at is None
-            else generation.switched_at.isoformat(),
-        }
 
 
 async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
@@ -234,14 +180,67 @@ async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
     return [project]
 
 
-async def list_generations(tools: OperatorTools, project: str | None) -> list[Listed]:
+async def list_generations(tools: OperatorTools, project: str | None) -> list[ListedGeneration]:
     """List all generations of one project, or of all projects, oldest first.
 
     Raises:
         UsageError: no such project.
     """
     return [
-        Listed(name, generation, *await tools.document_positions.sizes(generation))
+        ListedGeneration(name, generation, *await tools.document_positions.sizes(generation))
         for name in await projects_of(tools, project)
         for generation in await tools.store.generations(name)
     ]
+
+
+def _check_switchable(generation: Generation) -> None:
+    reasons = {
+        "live": "is live already",
+        "building": "is half built: `headrace replay` with the options of that replay finishes it",
+        "dropping": "is being dropped",
+    }
+    if generation.state != "former":
+        raise UsageError(f"generation {generation.id} {reasons[generation.state]}")
+
+
+async def _drop_rows(database: Database, generation: Generation, progress: ShowDeleted) -> int:
+    deleted = 0
+    async for rows in drop_rows(database, generation):
+        deleted += rows
+        progress(deleted)
+        failpoint("replay.dropping")
+    await forget(database, generation)
+    return deleted
+
+
+def _replaced_at(
+    generation: Generation, live: Generation, generations: Sequence[Generation]
+) -> datetime | None:
+    """Latest time when a query can have begun to read a generation: the first switch after its own.
+
+    Returns None if it was never live. The switch to a generation that was dropped or became live
+    again is not recorded any more; such a switch can only have been earlier.
+    """
+    if generation.switched_at is None:
+        return None
+    switch_times = [other.switched_at for other in generations if other.switched_at is not None]
+    return min((at for at in switch_times if at > generation.switched_at), default=live.switched_at)
+
+
+def _check_droppable(generation: Generation, replaced_at: datetime | None, now: datetime) -> None:
+    if generation.state == "live":
+        raise _live_error(generation)
+    if replaced_at is None:
+        return
+    remaining = replaced_at + protocol_limits.QUERY_DEADLINE - now
+    if generation.state == "former" and remaining > timedelta():
+        raise UsageError(
+            f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
+            f"and queries may still read it: drop it in {remaining.total_seconds():.0f} s"
+        )
+
+
+def _live_error(generation: Generation) -> UsageError:
+    return UsageError(
+        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
+    )

@@ -93,10 +93,10 @@ class ProjectLog:
         return await self.admit([change for change in changes if change.project == self.project])
 
     async def _archived(self, after: int) -> AsyncIterator[LoggedChange]:
-        async for change in self.archive.events(self.project, after, damaged=self._note):
+        async for change in self.archive.events(self.project, after, damaged=self._add_damage):
             yield change
 
-    def _note(self, error: DamagedSegment) -> None:
+    def _add_damage(self, error: DamagedSegment) -> None:
         self.damaged[error.path] = error
 
 

@@ -24,7 +24,7 @@ Ask = Callable[[str], Awaitable[Sequence[str]]]
 Score = Callable[[Ask], Awaitable[float]]
 
 _CHUNKS_ASKED = 100
-_PATIENCE = timedelta(seconds=30)
+_TIMEOUT = timedelta(seconds=30)
 _REPLY_KEY = "gate"
 
 
@@ -44,26 +44,26 @@ class EvaluationGate:
             UsageError: the live generation finds no expected answer, so that none can be worse.
             Unavailable: a server or a model is down.
         """
-        answering = answering_of(
+        pipeline = answering_of(
             tools, lambda texts: [len(text) for text in texts], RecipeNotices(None)
         )
-        before = await self.score(_asking(answering, project, live))
-        if not before:
+        live_score = await self.score(_asker(pipeline, project, live))
+        if not live_score:
             raise UsageError(
                 f"the quality gate has no baseline: the live index of {project} returns none of "
                 "the expected documents (the gate's document ids must be uris of documents)"
             )
         return GateScores(
-            live=before,
-            new=await self.score(_asking(answering, project, new)),
+            live=live_score,
+            new=await self.score(_asker(pipeline, project, new)),
             max_drop=self.max_drop,
         )
 
 
-def _asking(answering: Answering, project: str, generation: Generation) -> Ask:
+def _asker(pipeline: Answering, project: str, generation: Generation) -> Ask:
     async def ask(text: str) -> Sequence[str]:
         query = Query(project=project, text=text, limit=_CHUNKS_ASKED, reply_to=_REPLY_KEY)
-        answer = await answering.answer(str(uuid4()), query, _PATIENCE, generation)
+        answer = await pipeline.answer(str(uuid4()), query, _TIMEOUT, generation)
         return [result.citation.uri for result in answer.results]
 
     return ask

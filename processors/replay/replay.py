@@ -20,10 +20,10 @@ from processors.replay.scope import Choice, choose_recipe
 from processors.replay.start import (
     begin_or_resume,
     check_complete,
+    check_models,
     live_generation,
-    note_findings,
-    prove_models,
     scope_of,
+    store_findings,
     unfinished,
 )
 from processors.replay.verification import NotSwitched, verify
@@ -86,15 +86,15 @@ class Replay:
         """
         tools = self._tools
         await self._read()
-        half = await unfinished(tools, self._live)
-        stored = (
-            await tools.document_positions.of(half) if half and half.recipe == self._recipe else {}
-        )
+        unfinished_generation = await unfinished(tools, self._live)
+        stored = {}
+        if unfinished_generation and unfinished_generation.recipe == self._recipe:
+            stored = await tools.document_positions.of(unfinished_generation)
         missing = self._fold.newer_than(
             {key: stored_position.rank for key, stored_position in stored.items()}
         )
         return await estimate(
-            [last for last in missing if not (self._is_carried(last) or last.deleted)],
+            [last for last in missing if not (self._can_be_copied(last) or last.deleted)],
             self._project,
             self._recipe,
             tools,
@@ -110,7 +110,7 @@ class Replay:
         """
         self._live = live = await live_generation(self._tools, self._project)
         self._recipe = choose_recipe(live.recipe, self._choice, self._tools.full_name)
-        await prove_models(self._tools, live.recipe, self._recipe)
+        await check_models(self._tools, live.recipe, self._recipe)
         with self.report.stages("read"):
             rejected = await self._tools.document_positions.rejected(live.project_id)
             self._document_positions = await self._tools.document_positions.of(live)
@@ -119,7 +119,7 @@ class Replay:
                 stored_position.log_position
                 for stored_position in self._document_positions.values()
             }
-            self._fold = Fold(rejected - adopted, sought=self._choice.since)
+            self._fold = Fold(rejected - adopted, searched_event_id=self._choice.since)
             await self._log.read(self._fold)
         self._scope = await scope_of(self._tools, self._choice, self._log, self._fold)
         self._show("reading the log", len(self._fold), len(self._fold))
@@ -140,33 +140,33 @@ class Replay:
             {key: stored_position.rank for key, stored_position in stored.items()},
             self._tools,
             guard=self._lock.check,
-            spent=self.report.bill,
+            cost=self.report.cost,
         )
 
     async def _fill(self) -> None:
         """Build until the generation has every change that was read from the log."""
-        moved: set[DocumentKey] = set()
+        not_copied: set[DocumentKey] = set()
         with self.report.stages("build"):
             for _ in range(MOST_ROUNDS):
                 missing = self._missing()
                 if not missing:
                     return
-                copied = [
+                to_copy = [
                     last
                     for last in missing
                     if last.key not in self._builder.stored
-                    and last.key not in moved
-                    and self._is_carried(last)
+                    and last.key not in not_copied
+                    and self._can_be_copied(last)
                 ]
-                left = {last.key for last in copied}
-                made = [last for last in missing if last.key not in left]
+                copied_keys = {last.key for last in to_copy}
+                to_build = [last for last in missing if last.key not in copied_keys]
                 await self._builder.copy_documents(
-                    self._live, copied, self._progress("carried over")
+                    self._live, to_copy, self._progress("carried over")
                 )
-                await self._builder.build(made, self._progress("documents built"))
-                await self._leave_out_poison()
-                moved |= left - self._builder.stored.keys()
-                if len(missing) > FEW_DOCUMENTS or left - self._builder.stored.keys():
+                await self._builder.build(to_build, self._progress("documents built"))
+                await self._exclude_poison()
+                not_copied |= copied_keys - self._builder.stored.keys()
+                if len(missing) > FEW_DOCUMENTS or copied_keys - self._builder.stored.keys():
                     await self._log.read_new(self._fold)
         raise Unavailable("changes arrive faster than they can be indexed: try again later")
 
@@ -196,17 +196,17 @@ class Replay:
         generation = self._builder.generation
         failpoint("replay.verifying")
         with self.report.stages("verify"):
-            verified = await verify(
+            verification = await verify(
                 self._tools.database, generation, self._fold, self._builder.refused
             )
-        self.report.documents, self.report.chunks = verified.documents, verified.chunks
-        self.report.digest = verified.digest
-        if not verified.matches_log:
+        self.report.documents, self.report.chunks = verification.documents, verification.chunks
+        self.report.digest = verification.digest
+        if not verification.matches_log:
             raise NotSwitched(
                 f"generation {generation.id} of {self._project} differs from the log, and was not "
                 f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
                 "again",
-                verified.differences,
+                verification.differences,
                 generation.id,
             )
         failpoint("replay.verified")
@@ -230,7 +230,7 @@ class Replay:
         catch_up = CatchUp(
             self._live, self._log, self._fold, self._tools.document_positions, self._builder
         )
-        await note_findings(self._tools, self._builder.generation, self.report.as_json())
+        await store_findings(self._tools, self._builder.generation, self.report.as_json())
         with self.report.stages("switch"):
             await make_live(self._tools.database, catch_up, self._lock, self._progress("caught up"))
         await self._tools.request_vectors(self._project, self._builder.generation)
@@ -252,7 +252,7 @@ class Replay:
             raise UsageError(f"no document of {self._project} is in the collection {collection!r}")
         return members
 
-    def _is_carried(self, last: LastChange) -> bool:
+    def _can_be_copied(self, last: LastChange) -> bool:
         """Return whether the live version can be carried over: same change, and out of scope."""
         stored = self._document_positions.get(last.key)
         return (
@@ -262,7 +262,7 @@ class Replay:
             and not self._scope.covers(last, stored, self._members)
         )
 
-    async def _leave_out_poison(self) -> None:
+    async def _exclude_poison(self) -> None:
         """Exclude changes that workers reject too: their documents keep the former version."""
         log_positions = self._builder.refused.keys() - self._fold.left_out
         if not log_positions:
@@ -276,5 +276,5 @@ class Replay:
             self._fold = Fold(self._fold.left_out | poison)
             await self._log.read(self._fold)
 
-    def _progress(self, what: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._show(f"{self._project}: {what}", done, total)
+    def _progress(self, step: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._show(f"{self._project}: {step}", done, total)

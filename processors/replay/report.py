@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from time import perf_counter
 from typing import Any
 
-from processors.embedding.stage import Spent
+from processors.embedding.stage import EmbeddingCost
 
 __all__ = ["GateScores", "ReplayReport", "Stages"]
 
@@ -56,7 +56,7 @@ class ReplayReport:
     resumed: bool = False
     documents: int = 0
     chunks: int = 0
-    bill: Spent = field(default_factory=Spent)
+    cost: EmbeddingCost = field(default_factory=EmbeddingCost)
     priced: bool = True
     stages: Stages = field(default_factory=Stages)
     digest: str = ""
@@ -66,7 +66,7 @@ class ReplayReport:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; costs are in US dollars, or None if a price is unknown."""
-        priced = self.priced or not self.bill.texts
+        priced = self.priced or not self.cost.texts
         gate = None if self.gate is None else asdict(self.gate)
         return {
             "project": self.project,
@@ -75,11 +75,11 @@ class ReplayReport:
             "resumed": self.resumed,
             "documents": self.documents,
             "chunks": self.chunks,
-            "reused": max(0, self.chunks - self.bill.texts),
-            "embedded": self.bill.texts,
-            "tokens": round(self.bill.tokens),
-            "refused": self.bill.refused,
-            "cost_usd": round(self.bill.cost_usd, 6) if priced else None,
+            "reused": max(0, self.chunks - self.cost.texts),
+            "embedded": self.cost.texts,
+            "tokens": round(self.cost.tokens),
+            "refused": self.cost.refused,
+            "cost_usd": round(self.cost.cost_usd, 6) if priced else None,
             "seconds": {name: round(seconds, 3) for name, seconds in self.stages.seconds.items()},
             "digest": self.digest,
             "gate": gate,

@@ -33,7 +33,7 @@ class Choice:
     chunking: str | None = None
 
     @property
-    def partial(self) -> bool:
+    def is_partial(self) -> bool:
         """Return whether some documents may be carried over unchanged."""
         return bool(self.since or self.kind or self.collection)
 
@@ -68,7 +68,7 @@ class Scope:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-def choose_recipe(made_by: Recipe, choice: Choice, full_name: Callable[[str], str]) -> Recipe:
+def choose_recipe(live_recipe: Recipe, choice: Choice, full_name: Callable[[str], str]) -> Recipe:
     """Combine the recipe of the live generation with the options of the choice.
 
     Raises:
@@ -79,25 +79,25 @@ def choose_recipe(made_by: Recipe, choice: Choice, full_name: Callable[[str], st
             "--model applies to all documents, or to those of a --kind: "
             "leave out --from and --collection"
         )
-    if choice.chunking and choice.partial:
+    if choice.chunking and choice.is_partial:
         raise UsageError(
             "--chunking applies to all documents: leave out --from, --kind and --collection"
         )
-    chunking = str(Chunking.parse(choice.chunking or made_by.chunking))
-    model, models = _models(made_by, choice, full_name)
+    chunking = str(Chunking.parse(choice.chunking or live_recipe.chunking))
+    model, models = _models(live_recipe, choice, full_name)
     return Recipe(model, models, chunking, TOKENS_VERSION)
 
 
 def _models(
-    made_by: Recipe, choice: Choice, full_name: Callable[[str], str]
+    live_recipe: Recipe, choice: Choice, full_name: Callable[[str], str]
 ) -> tuple[str, Mapping[str, str]]:
     if not choice.model:
-        return made_by.model, made_by.models
+        return live_recipe.model, live_recipe.models
     name = full_name(choice.model)
     if choice.kind is None:
         return name, {}
-    others = {kind: model for kind, model in made_by.models.items() if kind != choice.kind}
-    return made_by.model, others if name == made_by.model else others | {choice.kind: name}
+    others = {kind: model for kind, model in live_recipe.models.items() if kind != choice.kind}
+    return live_recipe.model, others if name == live_recipe.model else others | {choice.kind: name}
 
 
 def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetime) -> Scope:
@@ -117,14 +117,14 @@ def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetim
     instant = instant_of(choice.since)
     if instant is not None and instant > now + _CLOCK_MARGIN:
         raise UsageError(f"--from {choice.since} lies in the future: name an earlier time")
-    position = fold.found if instant is None else _position_of(instant)
+    position = fold.found_position if instant is None else _position_of(instant)
     if position is None:
         raise UsageError(
             f"no event {choice.since!r} is in the log of this project: "
             "name the id of one of its events, or a time such as 2026-01-31T12:00:00Z"
         )
     if beginning is None or position < beginning:
-        raise UsageError(f"--from {choice.since}: {_from_when(beginning)}")
+        raise UsageError(f"--from {choice.since}: {_beginning_text(beginning)}")
     return Scope(position, choice.kind, choice.collection)
 
 
@@ -142,10 +142,10 @@ def _position_of(instant: datetime) -> int:
     return LogPosition.of_entry(Lane.BULK, 0, f"{milliseconds}-0").position
 
 
-def _from_when(beginning: int | None) -> str:
+def _beginning_text(beginning: int | None) -> str:
     if beginning is None:
         return "the log of this project is empty"
     milliseconds = int(LogPosition(beginning, 0).entry_id.partition("-")[0])
-    begins = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    instant = begins.isoformat(timespec="milliseconds")
+    begin_time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    instant = begin_time.isoformat(timespec="milliseconds")
     return f"the log begins later, at {instant}: name that time, or replay all without --from"

@@ -20,10 +20,10 @@ from store.generations.document_positions import DocumentPosition
 __all__ = [
     "begin_or_resume",
     "check_complete",
+    "check_models",
     "live_generation",
-    "note_findings",
-    "prove_models",
     "scope_of",
+    "store_findings",
     "unfinished",
 ]
 
@@ -39,7 +39,7 @@ async def live_generation(tools: OperatorTools, project: str) -> Generation:
         return await catalog.live(connection, project_id)
 
 
-async def prove_models(tools: OperatorTools, made_by: Recipe, recipe: Recipe) -> None:
+async def check_models(tools: OperatorTools, live_recipe: Recipe, recipe: Recipe) -> None:
     """Make sure that every model has its key, and that new models respond.
 
     No request is sent to models in use already: the replay may not need them.
@@ -50,7 +50,7 @@ async def prove_models(tools: OperatorTools, made_by: Recipe, recipe: Recipe) ->
     """
     for model in recipe.model_names:
         await tools.embedders.loaded(model)
-        if model not in made_by.model_names:
+        if model not in live_recipe.model_names:
             await tools.embedders.embedder(model)
 
 
@@ -61,8 +61,8 @@ async def scope_of(tools: OperatorTools, choice: Choice, log: ProjectLog, fold: 
         UsageError: the log has no such event, or does not cover the given time.
     """
     since = choice.since
-    if since is not None and fold.found is None and instant_of(since) is None:
-        fold.found = await tools.archive.position_of(log.project, since)
+    if since is not None and fold.found_position is None and instant_of(since) is None:
+        fold.found_position = await tools.archive.position_of(log.project, since)
     return choose_scope(choice, fold, await log.beginning(fold), datetime.now(UTC))
 
 
@@ -74,23 +74,23 @@ def check_complete(
     Raises:
         NotSwitched: the log lacks one; nothing was built.
     """
-    lost = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
-    if not lost:
+    missing = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
+    if not missing:
         return
     damage = "".join(f"; {error}" for error in log.damaged.values())
     raise NotSwitched(
-        f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
+        f"the log of {project} lacks the last change of {len(missing):,} documents that are live: "
         f"{{documents}}{damage}; the live generation is unchanged: publish these documents again"
         " (`headrace doctor` shows details)",
-        [Difference.of(key, "its last change can't be read") for key in lost],
+        [Difference.of(key, "its last change can't be read") for key in missing],
     )
 
 
 async def unfinished(tools: OperatorTools, live: Generation) -> Generation | None:
     """The generation that a replay left half built, or None if there is none."""
     async with tools.database.scope(live.project_id) as connection:
-        listed = await catalog.listed(connection, live.project_id)
-    return next((generation for generation in listed if generation.state == "building"), None)
+        generations = await catalog.listed(connection, live.project_id)
+    return next((generation for generation in generations if generation.state == "building"), None)
 
 
 async def begin_or_resume(
@@ -109,19 +109,19 @@ async def begin_or_resume(
     if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
         raise UsageError(
             f"generation {half_built.id} of {project} is half built with other options "
-            f"({_described(half_built)}): finish it with those, "
+            f"({_describe_options(half_built)}): finish it with those, "
             f"or run `headrace replay drop {half_built.id}`"
         )
     return half_built, True
 
 
-def _described(generation: Generation) -> str:
+def _describe_options(generation: Generation) -> str:
     recipe = generation.recipe
     parts: dict[str, Any] = {"model": recipe.model, **recipe.models, "chunking": recipe.chunking}
     return ", ".join(f"{name} {value}" for name, value in (parts | dict(generation.scope)).items())
 
 
-async def note_findings(
+async def store_findings(
     tools: OperatorTools, generation: Generation, findings: Mapping[str, Any]
 ) -> None:
     """Store findings with the generation."""

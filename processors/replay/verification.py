@@ -1,4 +1,4 @@
-"""Comparison of a generation with the log: every document, chunk, vector and posting."""
+"""Comparison of a generation with the log, and the error that lists the differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from store.inspection.postings import chunk_owners, survey_postings
 from store.inspection.vectors import VectorFinding, vector_findings
 from store.postgres.pool import EVERY_AGENT, Database
 
-__all__ = ["Difference", "NotSwitched", "Verified", "compare", "verify"]
+__all__ = ["Difference", "NotSwitched", "Verification", "compare", "verify"]
 
 _VECTOR_FINDINGS = {
     "missing": "no vector of their model",
@@ -25,9 +25,50 @@ _VECTOR_FINDINGS = {
     "changed": "a vector that does not belong to their text",
 }
 
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Difference:
+    """A document or keyword segment that differs from what it should be.
+
+    ``agent``: '' for shared documents.
+    """
+
+    agent: str
+    uri: str
+    reason: str
+
+    @classmethod
+    def of(cls, key: DocumentKey, reason: str) -> Difference:
+        """Build a difference for the document with this key."""
+        return cls(*key, reason)
+
+    def __str__(self) -> str:
+        owner = f" (private to {self.agent})" if self.agent else ""
+        return f"{self.uri}{owner}: {self.reason}"
+
+
+class NotSwitched(OperatorError):
+    """The new generation was not made live; the live generation is unchanged.
+
+    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
+    in the message.
+    """
+
+    def __init__(
+        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
+    ) -> None:
+        self.differences = tuple(differences)
+        self.generation = generation
+        listed = "; ".join(map(str, self.differences[:_LISTED]))
+        more = len(self.differences) - _LISTED
+        omitted = f"; and {more:,} more" if more > 0 else ""
+        super().__init__(message.replace("{documents}", f"{listed}{omitted}"))
+
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """Contents of a generation, and its differences from the log. Both digests are in hex.
 
     ``expected`` is computed from the log and the digests recorded when documents were written;
@@ -48,7 +89,7 @@ class Verified:
 
 async def verify(
     database: Database, generation: Generation, fold: Fold, refused: dict[LogPosition, Poison]
-) -> Verified:
+) -> Verification:
     """Read a whole generation and compare it with the fold that it was built from.
 
     Raises:
@@ -59,25 +100,25 @@ async def verify(
     async with database.scope(*scope) as connection:
         async for row in stored_documents(connection, generation.id):
             stored[DocumentKey(row.agent, row.uri)] = row
-        postings = [difference async for difference in _unposted(connection, generation)]
+        postings = [difference async for difference in _posting_differences(connection, generation)]
         vectors = await vector_findings(connection, generation)
     differences = list(compare(fold, stored, refused))
-    named = {(difference.agent, difference.uri) for difference in differences}
+    listed = {(difference.agent, difference.uri) for difference in differences}
     differences += [
         *postings,
-        *(difference for key, difference in _wrong_vectors(vectors) if key not in named),
+        *(difference for key, difference in _wrong_vectors(vectors) if key not in listed),
     ]
-    living = [row for row in stored.values() if not row.deleted]
-    return Verified(
-        documents=len(living),
-        chunks=sum(row.chunks for row in living),
+    existing = [row for row in stored.values() if not row.deleted]
+    return Verification(
+        documents=len(existing),
+        chunks=sum(row.chunks for row in existing),
         expected=index_digest(_expected(fold, stored)).hex(),
         digest=index_digest(stored.values()).hex(),
         differences=tuple(sorted(differences)),
     )
 
 
-async def _unposted(
+async def _posting_differences(
     connection: asyncpg.Connection, generation: Generation
 ) -> AsyncIterator[Difference]:
     """Yield chunks without postings, and bad segments.
@@ -131,9 +172,9 @@ def _reason(last: LastChange, row: StoredDigest | None) -> str | None:
         return "it is of another source"
     if row.recorded != row.digest:
         return "its rows are not what was written"
-    bare = row.chunks - row.vectors - row.refused
-    if bare:
-        return f"{bare} of its chunks have no vector of their model"
+    without_vector = row.chunks - row.vectors - row.refused
+    if without_vector:
+        return f"{without_vector} of its chunks have no vector of their model"
     return None
 
 
@@ -149,45 +190,3 @@ def _expected(fold: Fold, stored: dict[DocumentKey, StoredDigest]) -> Iterable[D
             content_hash=last.content_hash,
             digest=b"" if row is None or row.recorded is None else row.recorded,
         )
-
-
-_NAMED = 3
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Difference:
-    """A document or keyword segment that differs from what it should be.
-
-    ``agent``: '' for shared documents.
-    """
-
-    agent: str
-    uri: str
-    reason: str
-
-    @classmethod
-    def of(cls, key: DocumentKey, reason: str) -> Difference:
-        """Build a difference for the document with this key."""
-        return cls(*key, reason)
-
-    def __str__(self) -> str:
-        owner = f" (private to {self.agent})" if self.agent else ""
-        return f"{self.uri}{owner}: {self.reason}"
-
-
-class NotSwitched(OperatorError):
-    """The new generation was not made live; the live generation is unchanged.
-
-    ``differences`` gives the reasons, document by document. The first ones replace ``{documents}``
-    in the message.
-    """
-
-    def __init__(
-        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
-    ) -> None:
-        self.differences = tuple(differences)
-        self.generation = generation
-        named = "; ".join(map(str, self.differences[:_NAMED]))
-        more = len(self.differences) - _NAMED
-        rest = f"; and {more:,} more" if more > 0 else ""
-        super().__init__(message.replace("{documents}", f"{named}{rest}"))

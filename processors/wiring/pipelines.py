@@ -59,7 +59,7 @@ def answering_of(
             base.store,
             base.pending,
             partial(read_watermark, base.redis, base.names),
-            most_waiting=settings.query_concurrency * WAITING_PER_WORKING,
+            max_waiting=settings.query_concurrency * WAITING_PER_WORKING,
             ending=ending,
         ),
         Assembler(search, count_tokens),

@@ -33,7 +33,7 @@ _DATABASE = "headrace"
 _SOCKET_NAME = ".s.PGSQL.5432"
 _SMALL_SHARED_MEMORY_BYTES = 2**30
 # the server logs one of these while processes of a killed predecessor are still ending
-_PREDECESSOR = ("is still in use", "already exists", "shared memory")
+_PREDECESSOR_MESSAGES = ("is still in use", "already exists", "shared memory")
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
     async def _start(self) -> PostgresUrls:
         programs = _programs()
         user = server_user([programs / "postgres", self._directory])
-        await self._clear_leftover()
+        await self._clear_orphan()
         if not self._data.exists():
-            await self._lay_out(programs, user)
+            await self._create_data_directory(programs, user)
         self._check_version()
         self._socket_directory = socket_directory(self._directory, _SOCKET_NAME, user)
         self._server = ChildProcess(
@@ -119,7 +119,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         return self.urls()
 
     async def _restart(self) -> None:
-        await self._clear_leftover()
+        await self._clear_orphan()
         server = self._started()
         server.start()
         await self._wait_until_ready(server)
@@ -137,7 +137,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         return [str(programs / "postgres"), "-D", str(self._data), *options]
 
-    async def _clear_leftover(self) -> None:
+    async def _clear_orphan(self) -> None:
         """End a server whose owner was killed, or remove its pid file if the id was reused."""
         file = self._data / "postmaster.pid"
         try:
@@ -150,7 +150,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         elif command:
             file.unlink()
 
-    async def _lay_out(self, programs: Path, user: User | None) -> None:
+    async def _create_data_directory(self, programs: Path, user: User | None) -> None:
         """Run initdb in a draft directory, so that a kill leaves no incomplete data directory."""
         draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self._directory))
         if user is not None:
@@ -193,7 +193,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         try:
             server.check()
         except ConfigurationError as error:
-            if not any(words in str(error) for words in _PREDECESSOR):
+            if not any(words in str(error) for words in _PREDECESSOR_MESSAGES):
                 raise
             server.start()
 

@@ -103,12 +103,12 @@ class EmbeddedRedis(EmbeddedServer[str]):
 
     async def _start(self) -> str:
         self._check_version()
-        await self._end_leftover()
+        await self._end_orphan()
         former, password = self._former_access()
         for port in [former, *(None,) * _PORT_TRIES]:
             self._url = self._launch(port or _free_port(), password)
             if await self._is_ready(self._url):
-                self.note = self._moved(former)
+                self.note = self._port_note(former)
                 return self._url
         raise ConfigurationError(f"no free loopback port for {self._name}; see {self._log}")
 
@@ -126,7 +126,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
         except (OSError, ValueError, KeyError):
             return None, secrets.token_urlsafe(_PASSWORD_BYTES)
 
-    def _moved(self, former: int | None) -> str:
+    def _port_note(self, former: int | None) -> str:
         port = urlsplit(self._url).port
         if former in {None, port}:
             return ""
@@ -183,7 +183,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
                 "put redis-server 7.0.15 or newer on the PATH"
             )
 
-    async def _end_leftover(self) -> None:
+    async def _end_orphan(self) -> None:
         """Wait for the end of a server whose owner was killed."""
         try:
             pid = int(self._pid_file.read_text())
@@ -246,7 +246,7 @@ def _port_is_taken(server: ChildProcess) -> bool:
     try:
         server.check()
     except ConfigurationError:
-        if "listening" not in server.last_words():
+        if "listening" not in server.end_reason():
             raise
         return True
     return False

@@ -1,4 +1,4 @@
-"""Base class of embedded servers: one owner, one process, start, restart and stop."""
+"""Base class of embedded servers, and the lock that gives a directory one owner."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ _SPECIAL = set(",\"'")
 _NAME_FILE = "socket-directory"
 
 
-def server_user(needed: Sequence[Path]) -> User | None:
+def server_user(required: Sequence[Path]) -> User | None:
     """Return the user for a server that refuses to run as root, or None to keep the current user.
 
-    ``needed`` are files and directories that the server has to read. If one of them, or a directory
-    above it, is closed to others (root's home), the user keeps the right to enter.
+    ``required`` are files and directories that the server has to read. If one of them, or a
+    directory above it, is closed to others (root's home), the user keeps the right to enter.
 
     Raises:
         ConfigurationError: this process is root, and the system has no user ``nobody``.
@@ -41,8 +41,8 @@ def server_user(needed: Sequence[Path]) -> User | None:
             f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}: "
             "run headrace as an ordinary user"
         ) from None
-    closed = any(not _open_to_others(path) for path in needed)
-    return User(entry.pw_uid, entry.pw_gid, reach=closed)
+    is_closed = any(not _open_to_others(path) for path in required)
+    return User(entry.pw_uid, entry.pw_gid, reach=is_closed)
 
 
 def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
@@ -57,18 +57,18 @@ def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
         ConfigurationError: the directory below ``home`` is accessible to other users.
     """
     owner = os.geteuid() if user is None else user.uid
-    wanted = home / "socket"
-    too_long = len(os.fsencode(wanted / socket_name)) > _SOCKET_PATH_LIMIT_BYTES
-    if too_long or _SPECIAL & set(str(wanted)):
+    preferred = home / "socket"
+    too_long = len(os.fsencode(preferred / socket_name)) > _SOCKET_PATH_LIMIT_BYTES
+    if too_long or _SPECIAL & set(str(preferred)):
         return _temporary_directory(home / _NAME_FILE, owner)
     with suppress(FileExistsError):
-        _make(wanted, owner)
-    if not _is_private(wanted, owner):
+        _make(preferred, owner)
+    if not _is_private(preferred, owner):
         raise ConfigurationError(
-            f"{wanted} is accessible to other users or is not a directory of this user: "
+            f"{preferred} is accessible to other users or is not a directory of this user: "
             "remove it, then try again"
         )
-    return wanted
+    return preferred
 
 
 def remove_socket_directory(home: Path, directory: Path) -> None:
@@ -105,10 +105,10 @@ def _is_private(directory: Path, owner: int) -> bool:
 
 def _open_to_others(path: Path) -> bool:
     """Return whether any user may read a path and pass through all directories above it."""
-    wanted = stat.S_IROTH | stat.S_IXOTH
-    above = path.absolute().parents
-    return path.stat().st_mode & wanted == wanted and all(
-        parent.stat().st_mode & stat.S_IXOTH for parent in above
+    needed_bits = stat.S_IROTH | stat.S_IXOTH
+    parents = path.absolute().parents
+    return path.stat().st_mode & needed_bits == needed_bits and all(
+        parent.stat().st_mode & stat.S_IXOTH for parent in parents
     )
 
 

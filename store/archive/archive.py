@@ -63,7 +63,7 @@ class Archive:
         """Archive changes, and each content that they carry or refer to once.
 
         They are stored durably when this returns. Archiving a change again is harmless. A change
-        whose content does not exist is archived nevertheless, and counted as ``lost``.
+        whose content does not exist is archived nevertheless, and counted as ``missing``.
         """
         if not changes:
             return Appended()
@@ -105,12 +105,12 @@ class Archive:
         project_id = await self._projects.find(project)
         if project_id is None:
             return {}
-        wanted = list(dict.fromkeys(sha256s))
+        hashes = list(dict.fromkeys(sha256s))
         texts: dict[str, str] = {}
-        for start in range(0, len(wanted), _CONTENTS_AT_ONCE):
-            part = wanted[start : start + _CONTENTS_AT_ONCE]
+        for start in range(0, len(hashes), _CONTENTS_AT_ONCE):
+            part = hashes[start : start + _CONTENTS_AT_ONCE]
             texts |= await self._reader.contents(project_id, part, damaged)
-        absent = [sha256 for sha256 in wanted if sha256 not in texts]
+        absent = [sha256 for sha256 in hashes if sha256 not in texts]
         return texts | (await self._index.references(project_id, absent) if absent else {})
 
     async def statistics(self, project: str) -> ArchiveStatistics | None:

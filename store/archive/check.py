@@ -69,30 +69,30 @@ def _inspect(storage: Files, file: IndexedFile) -> DamagedSegment | None:
     if hashlib.sha256(data).digest() == file.sha256:
         return None
     bad: list[tuple[int, BadBlock]] = []
-    whole = 0
+    intact = 0
     for number, block in enumerate(blocks(data)):
         try:
             lines = raw_lines(data, block)
         except BadBlock as error:
             bad.append((number, error))
         else:
-            whole += len(lines) if file.kind == "events" else 1
+            intact += len(lines) if file.kind == "events" else 1
     reason = str(bad[0][1]) if bad else "its checksum differs from the one that was written"
     numbers = [number for number, _ in bad]
-    return DamagedSegment(storage.full(file.path), reason, numbers, max(file.entries - whole, 0))
+    return DamagedSegment(storage.full(file.path), reason, numbers, max(file.entries - intact, 0))
 
 
 async def _lost_contents(index: Index, storage: Files, project_id: int) -> list[str]:
-    lost: set[str] = set()
+    missing: set[str] = set()
     for segment in await index.segments(project_id):
         try:
             hashes = await asyncio.to_thread(contents_of, storage, segment)
         except DamagedSegment:
             continue
-        lost |= await _nowhere(index, project_id, {sha256.hex() for sha256 in hashes})
-    return sorted(lost)
+        missing |= await _missing_contents(index, project_id, {sha256.hex() for sha256 in hashes})
+    return sorted(missing)
 
 
-async def _nowhere(index: Index, project_id: int, hashes: Collection[str]) -> set[str]:
+async def _missing_contents(index: Index, project_id: int, hashes: Collection[str]) -> set[str]:
     absent = set(hashes) - await index.archived(project_id, hashes)
     return absent - set(await index.reference_sizes(project_id, absent)) if absent else set()

@@ -34,11 +34,11 @@ def claim(changes: Iterable[LoggedChange]) -> Claims:
     contents: dict[str, str | None] = {}
     for change in changes:
         text = change.event.data.content
-        checked = change if text is None else _checked(change, text)
-        sha256 = reference(checked)
+        reduced = change if text is None else _without_content(change, text)
+        sha256 = reference(reduced)
         if sha256 is not None:
             contents[sha256] = contents.get(sha256) or text
-        claimed.setdefault(change.log_position, checked)
+        claimed.setdefault(change.log_position, reduced)
     return Claims(tuple(claimed.values()), contents)
 
 
@@ -48,7 +48,7 @@ def reference(change: LoggedChange) -> str | None:
     return None if content_ref is None else content_ref.sha256
 
 
-def _checked(change: LoggedChange, text: str) -> LoggedChange:
+def _without_content(change: LoggedChange, text: str) -> LoggedChange:
     sha256 = content_hash(text)
     content_ref = ContentReference(sha256=sha256, size_bytes=len(text.encode()))
     data = change.event.data.model_copy(

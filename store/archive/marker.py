@@ -40,26 +40,28 @@ async def claim_folder(database: Database, storage: Files, prefix: str, *, write
         ConfigurationError: a copy of this database, or one with another prefix, writes there.
         Unavailable: Postgres or the archive's storage cannot be reached.
     """
-    own = await _marker(database, prefix)
+    expected = await _marker(database, prefix)
     try:
-        data = await asyncio.to_thread(storage.read, own.path)
+        data = await asyncio.to_thread(storage.read, expected.path)
         marker = Marker.model_validate_json(data)
     except FileNotFoundError:
         if writes:
-            await asyncio.to_thread(storage.write, own.path, own.model_dump_json().encode())
+            await asyncio.to_thread(
+                storage.write, expected.path, expected.model_dump_json().encode()
+            )
         return
     except ValidationError:
         raise ConfigurationError(
-            f"{storage.full(own.path)} is not a valid deployment marker: remove it; the next "
+            f"{storage.full(expected.path)} is not a valid deployment marker: remove it; the next "
             "start writes it again"
         ) from None
-    if (marker.prefix, marker.database) != (own.prefix, own.database):
+    if (marker.prefix, marker.database) != (expected.prefix, expected.database):
         raise ConfigurationError(
-            f"the archive {storage.full(own.deployment)} belongs to prefix {marker.prefix} and "
-            f"database {marker.database}, but this is prefix {own.prefix} and database "
-            f"{own.database}, a copy: give the copy an id of its own (`headrace deployment --new`) "
-            "or, if the original is gone, let it replace the original "
-            "(`headrace deployment --adopt`)"
+            f"the archive {storage.full(expected.deployment)} belongs to prefix {marker.prefix} "
+            f"and database {marker.database}, but this is prefix {expected.prefix} and database "
+            f"{expected.database}, a copy: give the copy an id of its own "
+            "(`headrace deployment --new`) or, if the original is gone, let it replace the "
+            "original (`headrace deployment --adopt`)"
         )
 
 
@@ -69,8 +71,8 @@ async def mark_folder(database: Database, storage: Files, prefix: str) -> None:
     Raises:
         Unavailable: Postgres or the archive's storage cannot be reached.
     """
-    own = await _marker(database, prefix)
-    await asyncio.to_thread(storage.write, own.path, own.model_dump_json().encode())
+    expected = await _marker(database, prefix)
+    await asyncio.to_thread(storage.write, expected.path, expected.model_dump_json().encode())
 
 
 async def _marker(database: Database, prefix: str) -> Marker:

@@ -59,13 +59,13 @@ async def adopt_orphans(
         try:
             file = await asyncio.to_thread(_read_back, storage, orphan, project)
         except _Foreign as error:
-            log.warning("archive.orphan_left_alone", path=orphan.path, reason=str(error))
+            log.warning("archive.orphan_skipped", path=orphan.path, reason=str(error))
         except (BadBlock, FileNotFoundError) as error:
             log.info("archive.orphan_removed", path=orphan.path, reason=str(error))
             await asyncio.to_thread(storage.remove, orphan.path)
             removed += 1
         else:
-            log.info("archive.orphan_taken_in", path=orphan.path)
+            log.info("archive.orphan_adopted", path=orphan.path)
             async with index.adding(project_id) as connection:
                 await insert_file(connection, project_id, file)
     return removed
@@ -78,9 +78,9 @@ async def remove_retired(index: Index, storage: Files, project_id: int, before: 
     need them.
     """
     retired = await index.retired(project_id, before)
-    own = await index.folder(project_id)
+    folder = await index.folder(project_id)
     for path in retired.values():
-        if path.startswith(f"{own}/") or not _OF_A_DEPLOYMENT.match(path):
+        if path.startswith(f"{folder}/") or not _OF_A_DEPLOYMENT.match(path):
             await asyncio.to_thread(storage.remove, path)
     await index.forget(project_id, list(retired))
     return len(retired)

@@ -37,18 +37,18 @@ class Reader:
         self, project_id: int, after: int, report: Report
     ) -> AsyncIterator[LoggedChange]:
         """Changes after a position; see ``Archive.events``."""
-        done: set[int] = set()
-        seen = _Seen()
+        read_segments: set[int] = set()
+        seen = _OverlapFilter()
         while True:
             segments = await self._index.segments(project_id, after)
-            remaining = [segment for segment in segments if segment.segment_id not in done]
+            remaining = [segment for segment in segments if segment.segment_id not in read_segments]
             try:
                 for segment, following in zip_longest(remaining, remaining[1:]):
                     seen.forget_before(segment.first_position)
                     async for change in self.segment(project_id, segment, report):
                         if change.position > after and seen.is_new(change, following):
                             yield change
-                    done.add(segment.segment_id)
+                    read_segments.add(segment.segment_id)
             except _Retired:
                 continue
             return
@@ -66,36 +66,36 @@ class Reader:
         except FileNotFoundError:
             if not await self._index.is_current(project_id, segment.segment_id):
                 raise _Retired from None
-            report(self._damage(segment.path, "it is missing", lost=segment.entries))
+            report(self._damage(segment.path, "it is missing", missing=segment.entries))
             return
-        bad: list[tuple[int, BadBlock]] = []
+        bad_blocks: list[tuple[int, BadBlock]] = []
         entries = 0
         for number, block in enumerate(blocks(data)):
             try:
                 changes = await asyncio.to_thread(decode_block, data, block)
             except BadBlock as error:
-                bad.append((number, error))
+                bad_blocks.append((number, error))
                 continue
             entries += len(changes)
             for change in changes:
                 yield change
-        self._report(segment, data, bad, entries, report)
+        self._report(segment, data, bad_blocks, entries, report)
 
     def _report(
         self,
         segment: Segment,
         data: bytes,
-        bad: Sequence[tuple[int, BadBlock]],
+        bad_blocks: Sequence[tuple[int, BadBlock]],
         entries: int,
         report: Report,
     ) -> None:
-        lost = segment.entries - entries
-        if bad:
-            numbers = [number for number, _ in bad]
-            report(self._damage(segment.path, str(bad[0][1]), numbers, lost))
-        elif lost or hashlib.sha256(data).digest() != segment.sha256:
+        missing = segment.entries - entries
+        if bad_blocks:
+            numbers = [number for number, _ in bad_blocks]
+            report(self._damage(segment.path, str(bad_blocks[0][1]), numbers, missing))
+        elif missing or hashlib.sha256(data).digest() != segment.sha256:
             reason = "it differs from the file that was written"
-            report(self._damage(segment.path, reason, lost=max(lost, 0)))
+            report(self._damage(segment.path, reason, missing=max(missing, 0)))
 
     async def contents(
         self, project_id: int, hashes: Collection[str], report: Report
@@ -116,15 +116,15 @@ class Reader:
     ) -> dict[str, str]:
         segment_id, path = pack
         try:
-            texts, bad = await asyncio.to_thread(self._read_spans, path, spans)
+            texts, bad_blocks = await asyncio.to_thread(self._read_spans, path, spans)
         except FileNotFoundError:
             if not await self._index.is_current(project_id, segment_id):
                 hashes = [span.sha256.hex() for span in spans]
                 return await self.contents(project_id, hashes, report)
-            report(self._damage(path, "it is missing", lost=len(spans)))
+            report(self._damage(path, "it is missing", missing=len(spans)))
             return {}
-        if bad:
-            report(self._damage(path, str(bad[0]), lost=len(bad)))
+        if bad_blocks:
+            report(self._damage(path, str(bad_blocks[0]), missing=len(bad_blocks)))
         return texts
 
     def _read_spans(
@@ -132,27 +132,27 @@ class Reader:
     ) -> tuple[dict[str, str], list[BadBlock]]:
         decompressor = Decompressor()
         texts: dict[str, str] = {}
-        bad: list[BadBlock] = []
+        bad_blocks: list[BadBlock] = []
         runs = list(coalesced(spans))
         parts = self._storage.read_ranges(path, [(run[0].start, run[-1].end) for run in runs])
         for run, part in zip(runs, parts, strict=True):
             for span in run:
-                at = span.start - run[0].start
+                offset = span.start - run[0].start
                 try:
                     texts[span.sha256.hex()] = text_of(
-                        decompressor, part[at : at + span.size], span
+                        decompressor, part[offset : offset + span.size], span
                     )
                 except BadBlock as error:
-                    bad.append(error)
-        return texts, bad
+                    bad_blocks.append(error)
+        return texts, bad_blocks
 
     def _damage(
-        self, path: str, reason: str, numbers: Sequence[int] = (), lost: int = 0
+        self, path: str, reason: str, numbers: Sequence[int] = (), missing: int = 0
     ) -> DamagedSegment:
-        return DamagedSegment(self._storage.full(path), reason, numbers, lost)
+        return DamagedSegment(self._storage.full(path), reason, numbers, missing)
 
 
-class _Seen:
+class _OverlapFilter:
     """Detects changes that two files with overlapping ranges of positions both hold."""
 
     def __init__(self) -> None:

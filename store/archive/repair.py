@@ -47,10 +47,10 @@ class ArchiveRepair:
 
         ``unarchived``: changes, without content, that no readable file holds.
         """
-        wanted = set(paths)
+        paths_to_replace = set(paths)
         failures = []
         for segment in await self._index.segments(self._project_id):
-            if self._storage.full(segment.path) in wanted:
+            if self._storage.full(segment.path) in paths_to_replace:
                 failures += await self._replace_events(segment, unarchived)
         return failures
 
@@ -58,15 +58,15 @@ class ArchiveRepair:
         self, segment: Segment, unarchived: Sequence[LoggedChange]
     ) -> list[str]:
         span = range(segment.first_position, segment.last_position + 1)
-        whole = {change.log_position: change for change in unarchived if change.position in span}
+        intact = {change.log_position: change for change in unarchived if change.position in span}
         async for change in self._reader.segment(self._project_id, segment, _ignore):
-            whole[change.log_position] = change
-        lost = segment.entries - len(whole)
-        if lost > 0:
-            return [self._failure(segment.path, lost, "changes")]
+            intact[change.log_position] = change
+        missing = segment.entries - len(intact)
+        if missing > 0:
+            return [self._failure(segment.path, missing, "changes")]
         files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
-            await files.events(sorted(whole.values(), key=lambda change: change.log_position))
+            await files.events(sorted(intact.values(), key=lambda change: change.log_position))
             old = [segment.segment_id]
             await self._replacing.events(
                 self._project_id, old, files.files, dropped=0, complete_from=None
@@ -78,10 +78,10 @@ class ArchiveRepair:
 
         ``elsewhere``: function that looks up texts by hash (hex) outside of archive and Postgres.
         """
-        wanted = set(paths)
+        paths_to_replace = set(paths)
         failures = []
         for pack in await self._index.packs(self._project_id):
-            if self._storage.full(pack.path) in wanted:
+            if self._storage.full(pack.path) in paths_to_replace:
                 failures += await self._replace_pack(pack, elsewhere)
         return failures
 
@@ -91,9 +91,9 @@ class ArchiveRepair:
         texts = await self._reader.contents(self._project_id, hashes, _ignore)
         texts |= await self._index.references(self._project_id, hashes - texts.keys())
         texts |= await elsewhere(hashes - texts.keys())
-        lost = hashes - texts.keys()
-        if lost:
-            return [self._failure(pack.path, len(lost), "contents")]
+        missing = hashes - texts.keys()
+        if missing:
+            return [self._failure(pack.path, len(missing), "contents")]
         files = Writing(self._storage, await self._index.folder(self._project_id))
         async with self._alone(), writing(files):
             await files.contents(texts)
@@ -109,14 +109,14 @@ class ArchiveRepair:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
-        async with self._replacing.alone(self._project_id) as is_mine:
-            if not is_mine:
+        async with self._replacing.alone(self._project_id) as is_locked:
+            if not is_locked:
                 raise Unavailable("the archive is being compacted: try again later")
             yield
 
-    def _failure(self, path: str, lost: int, what: str) -> str:
+    def _failure(self, path: str, missing: int, what: str) -> str:
         return (
-            f"{self._storage.full(path)}: {lost:,} of its {what} exist nowhere else: "
+            f"{self._storage.full(path)}: {missing:,} of its {what} exist nowhere else: "
             "restore the file from a backup of the archive"
         )
 

@@ -1,4 +1,4 @@
-"""Writes new files, which become valid once they are in the index."""
+"""Writing of archive files, which become valid once they are in the index, and appending."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ EVENTS: Literal["events"] = "events"
 CONTENTS: Literal["contents"] = "contents"
 
 log = structlog.get_logger(__name__)
+
+_MAX_TRIES = 3
+_FETCHED_BYTES = 32 * 2**20
+_LONGEST_S = 1800.0
+"""Compaction treats files that are not in the index after twice this time as orphans."""
 
 
 class Writing:
@@ -115,19 +120,13 @@ async def writing(files: Writing) -> AsyncIterator[None]:
         raise
 
 
-_MAX_TRIES = 3
-_FETCHED_BYTES = 32 * 2**20
-_LONGEST_S = 1800.0
-"""Compaction treats files that are not in the index after twice this time as orphans."""
-
-
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Numbers of archived items. ``lost``: contents that events refer to, but that do not exist."""
+    """Numbers of archived items. ``missing``: contents that do not exist, but are referred to."""
 
     events: int = 0
     contents: int = 0
-    lost: int = 0
+    missing: int = 0
 
 
 class _ContentReleased(Exception):
@@ -148,43 +147,45 @@ class Appender:
             try:
                 return await self._append(project_id, claims)
             except _ContentReleased:
-                log.info("archive.append_repeated", project_id=project_id)
+                log.info("archive.append_retried", project_id=project_id)
         raise Unavailable("contents were dropped while changes that need them arrived; try again")
 
     async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()
-        relied_on = await self._index.archived(project_id, claims.contents)
+        archived_hashes = await self._index.archived(project_id, claims.contents)
         files = Writing(self._storage, await self._index.folder(project_id))
         async with writing(files):
-            await self._write(files, project_id, claims, relied_on)
+            await self._write(files, project_id, claims, archived_hashes)
             if monotonic() - began > _LONGEST_S:
                 raise Unavailable("writing to the archive took too long; it will be tried again")
-        lost = set(claims.contents) - relied_on - files.hashes
-        if lost:
-            log.warning("archive.content_lost", project_id=project_id, hashes=sorted(lost)[:20])
+        missing = set(claims.contents) - archived_hashes - files.hashes
+        if missing:
+            log.warning(
+                "archive.content_missing", project_id=project_id, hashes=sorted(missing)[:20]
+            )
         try:
-            await self._enter(project_id, files, claims, relied_on)
+            await self._enter(project_id, files, claims, archived_hashes)
         except _ContentReleased:
             await files.discard()
             raise
-        return Appended(len(claims.changes), len(files.hashes), len(lost))
+        return Appended(len(claims.changes), len(files.hashes), len(missing))
 
     async def _write(
-        self, files: Writing, project_id: int, claims: Claims, relied_on: Collection[str]
+        self, files: Writing, project_id: int, claims: Claims, archived_hashes: Collection[str]
     ) -> None:
-        inline = {name: text for name, text in claims.inline.items() if name not in relied_on}
+        inline = {name: text for name, text in claims.inline.items() if name not in archived_hashes}
         await files.contents(inline)
-        referred = set(claims.contents) - set(relied_on) - set(inline)
-        sizes = await self._index.reference_sizes(project_id, referred) if referred else {}
+        referenced = set(claims.contents) - set(archived_hashes) - set(inline)
+        sizes = await self._index.reference_sizes(project_id, referenced) if referenced else {}
         for group in _groups(sizes):
             await files.contents(await self._index.references(project_id, group))
         await files.events(sorted(claims.changes, key=lambda change: change.log_position))
 
     async def _enter(
-        self, project_id: int, files: Writing, claims: Claims, relied_on: Collection[str]
+        self, project_id: int, files: Writing, claims: Claims, archived_hashes: Collection[str]
     ) -> None:
         async with self._index.adding(project_id) as connection:
-            if await archived(connection, project_id, relied_on) != set(relied_on):
+            if await archived(connection, project_id, archived_hashes) != set(archived_hashes):
                 raise _ContentReleased
             for file in files.files:
                 await insert_file(connection, project_id, file)
@@ -195,11 +196,11 @@ class Appender:
 def _groups(sizes: Mapping[str, int]) -> list[list[str]]:
     """Names in groups of about ``_FETCHED_BYTES``, to limit the memory in use."""
     groups: list[list[str]] = [[]]
-    filled = 0
+    group_bytes = 0
     for name, size in sizes.items():
-        if groups[-1] and filled + size > _FETCHED_BYTES:
+        if groups[-1] and group_bytes + size > _FETCHED_BYTES:
             groups.append([])
-            filled = 0
+            group_bytes = 0
         groups[-1].append(name)
-        filled += size
+        group_bytes += size
     return groups if groups[-1] else []

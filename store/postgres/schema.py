@@ -62,7 +62,7 @@ async def _retry(engine: AsyncEngine) -> str:
                     await connection.execute(_LOCK_TIMEOUT)
                     return await _upgrade(connection)
         except WriteConflict as conflict:
-            log.warning("migration.gave_way", error=str(conflict))
+            log.warning("migration.postponed", error=str(conflict))
             await asyncio.sleep(_PAUSE.delay(0).total_seconds())
     raise Unavailable(
         f"migration gave up after {_TRIES} attempts: tables are locked by other sessions; try again"

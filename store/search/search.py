@@ -55,7 +55,7 @@ class _Run:
             return await search
         except _FAILURES as error:
             self.errors[name] = error
-            log.warning("search.leg_failed", retrieve=name, error=repr(error))
+            log.warning("search.retriever_failed", retrieve=name, error=repr(error))
             return otherwise
         finally:
             self.timings_ms[name] = (perf_counter() - begin) * 1000

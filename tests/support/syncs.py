@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from events.models import content_hash
-from sources import Basis, Change, Held, Listing, Report, Source, State, Sync, open_source
+from sources import (
+    Basis,
+    Change,
+    IndexedDocument,
+    Listing,
+    Report,
+    Source,
+    State,
+    Sync,
+    open_source,
+)
 from sources.types import Content, Read
 
 __all__ = ["LIMIT_BYTES", "MemorySource", "Synced", "applied", "begin", "sync"]
@@ -21,7 +31,7 @@ class Synced:
     """State after a sync, and the documents in the index."""
 
     state: State = field(default_factory=State)
-    held: Mapping[str, Held] = field(default_factory=dict)
+    indexed: Mapping[str, IndexedDocument] = field(default_factory=dict)
     report: Report = field(default_factory=Report)
     total: int = 0
 
@@ -78,7 +88,7 @@ def begin(
 ) -> Sync:
     """Begin a sync; its state goes through JSON, as in production."""
     kept = State.from_json(before.state.to_json())
-    basis = Basis.of(kept, before.held, collections, full=full)
+    basis = Basis.of(kept, before.indexed, collections, full=full)
     return Sync(source, source.list(max_bytes), basis, max_bytes, read_all=read_all)
 
 
@@ -96,20 +106,22 @@ def sync(
     report = run.report
     assert report.found == report.unchanged + report.published + report.skipped.total()
     assert len(changes) == report.published + report.deleted
-    held = applied(before.held, changes, collections)
-    return changes, Synced(run.state(), held, report, run.total)
+    indexed = applied(before.indexed, changes, collections)
+    return changes, Synced(run.state(), indexed, report, run.total)
 
 
 def applied(
-    held: Mapping[str, Held], changes: Iterable[Change], collections: tuple[str, ...] = ()
-) -> dict[str, Held]:
+    indexed: Mapping[str, IndexedDocument],
+    changes: Iterable[Change],
+    collections: tuple[str, ...] = (),
+) -> dict[str, IndexedDocument]:
     """Content of the index after the changes."""
-    after = dict(held)
+    after = dict(indexed)
     for change in changes:
         if change.old_uri is not None:
             after.pop(change.old_uri)
         if change.content is None:
             after.pop(change.uri, None)
         else:
-            after[change.uri] = Held(content_hash(change.content), collections)
+            after[change.uri] = IndexedDocument(content_hash(change.content), collections)
     return after

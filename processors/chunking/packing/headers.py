@@ -26,13 +26,13 @@ class Headers:
         self._title = one_line(title or "", _LONGEST_TITLE)
         self._longest_tokens = int(limit_tokens * SIZES.header_share)
         self._count = count
-        self._known: dict[tuple[str, ...], tuple[str, int]] = {}
+        self._cache: dict[tuple[str, ...], tuple[str, int]] = {}
 
     def of(self, labels: tuple[str, ...]) -> tuple[str, int]:
         """Return the header for the labels of enclosing units, outermost first, and its tokens."""
-        if labels not in self._known:
-            self._known[labels] = self._fit(self._parts(labels))
-        return self._known[labels]
+        if labels not in self._cache:
+            self._cache[labels] = self._fit(self._parts(labels))
+        return self._cache[labels]
 
     def _parts(self, labels: tuple[str, ...]) -> list[str]:
         repeated = bool(labels) and labels[0].casefold() == self._title.casefold()

@@ -61,14 +61,14 @@ def _word_start(text: str, low: int, high: int) -> int:
 
 
 def _halve(texts: Sequence[str], limit_tokens: int, count: CountTokens) -> list[Atom]:
-    atoms = _counted(texts, count)
+    atoms = _with_costs(texts, count)
     while any(_too_big(atom, limit_tokens) for atom in atoms):
         halves = [
             half
             for atom in atoms
             for half in (_halves(atom[0]) if _too_big(atom, limit_tokens) else (atom[0],))
         ]
-        atoms = _counted(halves, count)
+        atoms = _with_costs(halves, count)
     return atoms
 
 
@@ -81,7 +81,7 @@ def _halves(text: str) -> tuple[str, str]:
     return text[:middle], text[middle:]
 
 
-def _counted(texts: Sequence[str], count: CountTokens) -> list[Atom]:
+def _with_costs(texts: Sequence[str], count: CountTokens) -> list[Atom]:
     tokens = count(texts)
     return [
         (text, max(n, len(text) // SIZES.characters_per_token))
@@ -94,60 +94,60 @@ class _Cutter:
 
     def __init__(self, atoms: Sequence[Atom], limit_tokens: int, count: CountTokens) -> None:
         self._pending = [*reversed(atoms)]
-        self._rest = sum(cost for _, cost in atoms)
+        self._cost = sum(cost for _, cost in atoms)
         self._limit = limit_tokens
         self._count = count
 
     def parts(self) -> Iterator[str]:
         """Yield the parts in order."""
-        while self._rest > self._limit and len(self._pending) > 1:
+        while self._cost > self._limit and len(self._pending) > 1:
             yield self._part(self._parts_left())
         yield "".join(text for text, _ in reversed(self._pending))
 
     def _parts_left(self) -> int:
-        fewest = ceil(self._rest / self._limit)
-        return fewest if fewest <= _FEW_PARTS else ceil(self._rest / (self._limit * _FILLED))
+        fewest = ceil(self._cost / self._limit)
+        return fewest if fewest <= _FEW_PARTS else ceil(self._cost / (self._limit * _FILLED))
 
     def _part(self, parts: int) -> str:
         """Take the first of ``parts``: it ends at the sentence end nearest to its equal share.
 
         If the rest would not fit into the other parts after any sentence end, it ends at a word.
         """
-        share, least = self._rest / parts, self._rest - (parts - 1) * self._limit
-        taken: list[str] = []
+        share, least = (self._cost / parts, self._cost - (parts - 1) * self._limit)
+        texts: list[str] = []
         cost = 0
         while cost + self._pending[-1][1] < share:
-            cost += self._take(taken)
+            cost += self._move_atom(texts)
         after = cost + self._pending[-1][1]
         fits = after <= self._limit
         if cost < least and not fits:
-            fits = self._divided(share - cost, least - cost, self._limit - cost)
-        if not taken or (fits and (cost < least or after - share < share - cost)):
-            self._take(taken)
-        return "".join(taken)
+            fits = self._split_next(share - cost, least - cost, self._limit - cost)
+        if not texts or (fits and (cost < least or after - share < share - cost)):
+            self._move_atom(texts)
+        return "".join(texts)
 
-    def _take(self, taken: list[str]) -> int:
+    def _move_atom(self, texts: list[str]) -> int:
         text, cost = self._pending.pop()
-        self._rest -= cost
-        taken.append(text)
+        self._cost -= cost
+        texts.append(text)
         return cost
 
-    def _divided(self, share: float, least: int, most: int) -> bool:
+    def _split_next(self, share: float, least: int, most: int) -> bool:
         """Replace the next atom by two, cut at the word nearest to ``share``.
 
         Returns False if no word ends between ``least`` and ``most``.
         """
         text, cost = self._pending[-1]
         words = _WORD.findall(text)
-        sums = list(accumulate(cost for _, cost in _counted(words, self._count)))
+        sums = list(accumulate(cost for _, cost in _with_costs(words, self._count)))
         ends = [end for end in range(1, len(words)) if least <= sums[end - 1] <= most]
         if not ends:
             return False
         end = min(ends, key=lambda end: abs(sums[end - 1] - share))
         halves = ("".join(words[:end]), "".join(words[end:]))
-        head, tail = _counted(halves, self._count)
+        head, tail = _with_costs(halves, self._count)
         if head[1] > most:
             return False
         self._pending[-1:] = [tail, head]
-        self._rest += head[1] + tail[1] - cost
+        self._cost += head[1] + tail[1] - cost
         return True

@@ -1,4 +1,4 @@
-"""Outline of a document, as each chunker makes it: its units, and ranks of rows to cut at."""
+"""Outline of a document (units, and ranks of rows to cut at), and the sizes of chunks."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Packer:
                 continue
             yield from self._merged(run, owners, room)
             run = []
-            yield from self._opened(unit, owners)
+            yield from self._expanded(unit, owners)
         yield from self._merged(run, owners, room)
 
     def _merged(self, run: list[Unit], owners: tuple[Unit, ...], room: int) -> Iterator[Piece]:
@@ -98,7 +98,7 @@ class Packer:
             if last > first:
                 yield Piece(run[first].start, run[last - 1].end, owners, named)
 
-    def _opened(self, unit: Unit, owners: tuple[Unit, ...]) -> Iterator[Piece]:
+    def _expanded(self, unit: Unit, owners: tuple[Unit, ...]) -> Iterator[Piece]:
         inner = (*owners, unit) if unit.name else owners
         if unit.expand is not None and len(owners) < _DEEPEST:
             yield from self._level(unit.expand(), inner)
@@ -117,8 +117,8 @@ class Packer:
             yield Piece(unit.start + first, unit.start + last, owners)
 
     def _chunk(self, piece: Piece) -> Chunk:
-        begun = tuple(unit for unit in piece.owners if unit.start < piece.start)
-        header, header_tokens = self._header(begun)
+        continued = tuple(unit for unit in piece.owners if unit.start < piece.start)
+        header, header_tokens = self._header(continued)
         return Chunk(
             start_line=piece.start + 1,
             end_line=piece.end,

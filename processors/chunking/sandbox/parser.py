@@ -18,18 +18,18 @@ from processors.chunking.sandbox.child import OUT_OF_MEMORY
 from processors.chunking.sandbox.frames import LENGTH_BYTES, length_of
 from runtime.errors import Unavailable
 
-__all__ = ["Death", "Parser", "ParserSettings"]
+__all__ = ["ExitCause", "Parser", "ParserSettings"]
 
 _CHILD_MODULE = "processors.chunking.sandbox.child"
 _START_TIMEOUT = timedelta(seconds=15)
-_PATIENCE = 6
+_MAX_STALLED_STEPS = 6
 _LONGEST_ANSWER_BYTES = 256 * 2**20
 _BUFFER_BYTES = 2**20
-_DYING_SECONDS = 1.0
-_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+_EXIT_SECONDS = 1.0
+_PASSED_VARIABLES = ("PATH", "LANG", "LC_ALL", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 
 
-class Death(StrEnum):
+class ExitCause(StrEnum):
     """Cause of a process's end."""
 
     TIME = "time"
@@ -38,9 +38,9 @@ class Death(StrEnum):
     CRASH = "crash"
 
 
-_DEATHS: dict[int | None, Death] = {
-    -signal.SIGPROF: Death.TIME,
-    OUT_OF_MEMORY: Death.MEMORY,
+_EXIT_CAUSES: dict[int | None, ExitCause] = {
+    -signal.SIGPROF: ExitCause.TIME,
+    OUT_OF_MEMORY: ExitCause.MEMORY,
 }
 
 
@@ -152,36 +152,36 @@ class Parser:
             process.stdin.close()
         await process.communicate()
 
-    async def autopsy(self) -> Death:
+    async def diagnose(self) -> ExitCause:
         """Close a process that sent no answer, and return the cause of its end."""
         process = self._process
         if process is None or self._stuck:
             await self.close()
-            return Death.STANDSTILL if self._stuck else Death.CRASH
+            return ExitCause.STANDSTILL if self._stuck else ExitCause.CRASH
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _DYING_SECONDS)
+            await asyncio.wait_for(process.wait(), _EXIT_SECONDS)
         await self.close()
-        return _DEATHS.get(process.returncode, Death.CRASH)
+        return _EXIT_CAUSES.get(process.returncode, ExitCause.CRASH)
 
     async def _answer(self, timeout: timedelta, *, computing_counts: bool) -> bytes:
-        """Wait for an answer for up to ``_PATIENCE`` timeouts.
+        """Wait for an answer for up to ``_MAX_STALLED_STEPS`` timeouts.
 
         It waits in steps, so that a pause of the whole worker counts as one of them at most. Unless
         ``computing_counts``, a step in which the process used processor time restarts the count:
         for a document, the process ends itself when its processor time is used up.
         """
-        reading = asyncio.ensure_future(self._read())
-        used, steps = self._used_seconds(), 0
+        read = asyncio.ensure_future(self._read())
+        used_seconds, steps = self._used_seconds(), 0
         try:
-            while steps < _PATIENCE:
-                done, _ = await asyncio.wait({reading}, timeout=timeout.total_seconds())
+            while steps < _MAX_STALLED_STEPS:
+                done, _ = await asyncio.wait({read}, timeout=timeout.total_seconds())
                 if done:
-                    return reading.result()
-                before, used = used, self._used_seconds()
-                computes = used is not None and used != before
+                    return read.result()
+                previous, used_seconds = used_seconds, self._used_seconds()
+                computes = used_seconds is not None and used_seconds != previous
                 steps = 0 if computes and not computing_counts else steps + 1
         finally:
-            reading.cancel()
+            read.cancel()
         self._stuck = True
         raise EOFError("the process does not answer")
 
@@ -205,8 +205,8 @@ class Parser:
 
 def _environment() -> dict[str, str]:
     """Environment of a parser, without keys and addresses of servers."""
-    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return kept | {
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    return passed | {
         "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TOKENIZERS_PARALLELISM": "false",

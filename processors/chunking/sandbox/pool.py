@@ -13,7 +13,7 @@ from typing import Self
 import structlog
 
 from processors.chunking.sandbox.frames import chunks_from, request
-from processors.chunking.sandbox.parser import Death, Parser, ParserSettings
+from processors.chunking.sandbox.parser import ExitCause, Parser, ParserSettings
 from processors.chunking.types import Chunk, Source
 from runtime.errors import LimitExceeded, Poison, UnsupportedContent
 
@@ -29,7 +29,7 @@ _GROUP_CHARACTERS = 256 * 2**10
 
 Result = list[Chunk] | Poison
 
-_OWN_DEATHS = frozenset({Death.TIME, Death.STANDSTILL})
+_DOCUMENT_CAUSES = frozenset({ExitCause.TIME, ExitCause.STANDSTILL})
 """Causes for which the document alone is responsible, whatever its process did before."""
 
 
@@ -55,9 +55,9 @@ class ChunkingPool:
     ) -> None:
         settings = ParserSettings(timeout, memory_bytes, max_chunks, tokenizer_path, chunkers)
         self._parsers = [Parser(settings) for _ in range(processes)]
-        self._free: asyncio.LifoQueue[Parser] = asyncio.LifoQueue()
+        self._idle_parsers: asyncio.LifoQueue[Parser] = asyncio.LifoQueue()
         for parser in self._parsers:
-            self._free.put_nowait(parser)
+            self._idle_parsers.put_nowait(parser)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -103,26 +103,26 @@ class ChunkingPool:
         return [result for task in tasks for result in task.result()]
 
     async def _group(self, sources: Sequence[Source], limit_tokens: int) -> list[Result]:
-        parser = await self._free.get()
+        parser = await self._idle_parsers.get()
         try:
             results: list[Result] = []
-            again = False
+            is_retry = False
             while len(results) < len(sources):
-                new, again = await _attempt(
-                    parser, sources[len(results) :], limit_tokens, again=again
+                new, is_retry = await _attempt(
+                    parser, sources[len(results) :], limit_tokens, is_retry=is_retry
                 )
                 results += new
             return results
         finally:
-            self._free.put_nowait(parser)
+            self._idle_parsers.put_nowait(parser)
 
 
 def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
     """Split documents into runs that are sent together: short ones share a round trip."""
     start, characters = 0, 0
     for position, source in enumerate(sources):
-        full = position - start == _GROUP_DOCUMENTS or characters > _GROUP_CHARACTERS
-        if full:
+        is_full = position - start == _GROUP_DOCUMENTS or characters > _GROUP_CHARACTERS
+        if is_full:
             yield sources[start:position]
             start, characters = position, 0
         characters += len(source.content)
@@ -131,46 +131,46 @@ def _groups(sources: Sequence[Source]) -> Iterator[Sequence[Source]]:
 
 
 async def _attempt(
-    parser: Parser, sources: Sequence[Source], limit_tokens: int, *, again: bool
+    parser: Parser, sources: Sequence[Source], limit_tokens: int, *, is_retry: bool
 ) -> tuple[list[Result], bool]:
     """Cut sources in order, until all are done or one ends its process; return their results.
 
     The end of a fresh process proves that the document is responsible, and it gets an error. A
     process that has served before may have ended for another reason, for instance the memory it
     had accumulated, so the document gets no result and is tried again. Neither does it get one if
-    the process stalled, which may have other causes; then True is returned too. ``again`` says that
+    the process stalled, which may have other causes; then True is returned too. With ``is_retry``,
     the first of the sources is tried for the second time after a stall.
     """
-    stood_still = False
+    stalled = False
     await parser.start()
-    fresh = True
+    was_fresh = True
     results: list[Result] = []
     try:
         parser.send(b"".join(request(source, limit_tokens) for source in sources))
         while len(results) < len(sources):
-            fresh = parser.fresh
+            was_fresh = parser.fresh
             results.append(chunks_from(await parser.receive()))
     except (EOFError, ValueError):
-        death = await parser.autopsy()
-        log.warning("chunking.parser_died", death=death, uri=sources[len(results)].uri)
-        stood_still = death is Death.STANDSTILL and not (again and not results)
-        if not stood_still and (fresh or death in _OWN_DEATHS):
-            results.append(_verdict(death))
+        cause = await parser.diagnose()
+        log.warning("chunking.parser_ended", cause=cause, uri=sources[len(results)].uri)
+        stalled = cause is ExitCause.STANDSTILL and not (is_retry and not results)
+        if not stalled and (was_fresh or cause in _DOCUMENT_CAUSES):
+            results.append(_error_for(cause))
     finally:
         if len(results) < len(sources):
             parser.kill()
-    return results, stood_still
+    return results, stalled
 
 
-def _verdict(death: Death) -> Poison:
-    if death is Death.TIME:
+def _error_for(cause: ExitCause) -> Poison:
+    if cause is ExitCause.TIME:
         return LimitExceeded("parsing it takes too long: raise timeout in HEADRACE_CHUNKING_LIMITS")
-    if death is Death.STANDSTILL:
+    if cause is ExitCause.STANDSTILL:
         return LimitExceeded(
             "parsing it takes too long: two parser processes stalled on it; redrive it if the "
             "machine was paused, else leave this document out"
         )
-    if death is Death.MEMORY:
+    if cause is ExitCause.MEMORY:
         return LimitExceeded(
             "parsing it takes too much memory: raise memory_bytes in HEADRACE_CHUNKING_LIMITS"
         )

@@ -56,17 +56,17 @@ class WordwiseCounter:
         if len(texts) < _FEW_TEXTS:
             return [self._tokens(text) for text in texts]
         if _are_plain(texts):
-            return self._together(texts)
-        odd = [i for i, text in enumerate(texts) if not _are_plain([text])]
+            return self._count_plain_texts(texts)
+        special = [i for i, text in enumerate(texts) if not _are_plain([text])]
         plain = [*texts]
-        for i in odd:
+        for i in special:
             plain[i] = ""
-        counts = self._together(plain)
-        for i in odd:
+        counts = self._count_plain_texts(plain)
+        for i in special:
             counts[i] = self._tokens(texts[i])
         return counts
 
-    def _together(self, texts: Sequence[str]) -> list[int]:
+    def _count_plain_texts(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each of many plain texts."""
         data = f"{_BORDER}{_BORDER.join(texts)}".encode()
         borders = np.frombuffer(data, np.uint8) == 0
@@ -99,10 +99,10 @@ class WordwiseCounter:
         try:
             return list(map(self._tokens_of.__getitem__, words))
         except KeyError:
-            self._learn(words)
+            self._add_to_cache(words)
             return list(map(self._tokens_of.__getitem__, words))
 
-    def _learn(self, words: Sequence[str]) -> None:
+    def _add_to_cache(self, words: Sequence[str]) -> None:
         if len(self._tokens_of) > self._most_words:
             self._tokens_of = {_BORDER: -1}
         new = list(set(words).difference(self._tokens_of))

@@ -88,8 +88,8 @@ class LocalEmbedder:
         self._directory = locate(model_directory)
         self._model = model_name(self._directory)
         self._shape = read_shape(self._directory)
-        self._wanted = precision
-        self._lanes = threads
+        self._requested_precision = precision
+        self._parallel_batches = threads
         self._count = TokenCounter(self._directory / TOKENIZER_FILE)
         self._threads = SteppedThreads("local model", threads)
         self._engine: _Engine | None = None
@@ -134,10 +134,10 @@ class LocalEmbedder:
         if len(texts) > 1:
             # a single text, usually a question, is tokenized and encoded in one job
             await self._threads.run(self._prepare(work), urgency)
-        lanes = min(self._lanes, max(1, len(work.batches)))
+        parallel_batches = min(self._parallel_batches, max(1, len(work.batches)))
         try:
             await asyncio.gather(
-                *(self._threads.run(self._encode(work), urgency) for _ in range(lanes))
+                *(self._threads.run(self._encode(work), urgency) for _ in range(parallel_batches))
             )
         finally:
             work.batches.clear()
@@ -176,10 +176,10 @@ class LocalEmbedder:
                     self._shape,
                     load_ranges(weights_digest(self._directory)),
                 )
-                precision = resolve_precision(self._wanted, weights)
+                precision = resolve_precision(self._requested_precision, weights)
                 self._engine = _Engine(
                     load_tokenizer(self._directory / TOKENIZER_FILE, self._shape.limit_tokens),
-                    Encoder(weights, precision, self._lanes + 1),
+                    Encoder(weights, precision, self._parallel_batches + 1),
                     precision,
                 )
         return self._engine

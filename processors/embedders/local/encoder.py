@@ -137,7 +137,7 @@ def _products(weights: Weights, precision: Precision) -> Products:
 def _properties(precision: Precision, width: int, streams: int) -> dict[str, Any]:
     """Properties of the engine. With CPU pinning, two worker processes would share one core."""
     return {
-        "INFERENCE_PRECISION_HINT": _precision_of_the_rest(precision),
+        "INFERENCE_PRECISION_HINT": _base_precision(precision),
         "INFERENCE_NUM_THREADS": streams,
         "NUM_STREAMS": streams,
         "ENABLE_CPU_PINNING": False,
@@ -145,7 +145,7 @@ def _properties(precision: Precision, width: int, streams: int) -> dict[str, Any
     }
 
 
-def _precision_of_the_rest(precision: Precision) -> str:
+def _base_precision(precision: Precision) -> str:
     """Precision of attention and norms, which int8 would slow down."""
     if precision.is_int8:
         supported = supported_precisions()

@@ -97,8 +97,8 @@ class Graph:
     def _pooled(self, hidden: Any, mask: Any) -> Any:
         """Sum over the tokens; after scaling to unit length it equals their mean."""
         ops = self._ops
-        kept = ops.multiply(hidden, self._unsqueezed(mask, 2))
-        total = ops.reduce_sum(kept, self._constant(np.array([1])))
+        masked = ops.multiply(hidden, self._unsqueezed(mask, 2))
+        total = ops.reduce_sum(masked, self._constant(np.array([1])))
         return ops.normalize_l2(total, self._constant(np.array([1])), 1e-12, "add")
 
     def _linear(self, hidden: Any, *names: str) -> Any:

@@ -11,28 +11,28 @@ from runtime.errors import ConfigurationError
 
 __all__ = ["choose_precision", "fastest", "resolve_precision"]
 
-_WORDS = "embeddings.word_embeddings.weight"
+_WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _SAMPLE_ROWS = [list(range(128))] * 2
 _ROUNDS = 3
 _WORTHWHILE = 1.1
 """Speed-up that a less exact precision must have over a more exact one."""
 
 
-def resolve_precision(wanted: Precision | None, weights: Weights) -> Precision:
+def resolve_precision(requested: Precision | None, weights: Weights) -> Precision:
     """Return the precision that was asked for, or the fastest on this processor if it is None.
 
     Raises:
         ConfigurationError: the processor does not support it.
     """
-    if wanted is None:
+    if requested is None:
         return choose_precision(weights)
     supported = supported_precisions(with_ranges=weights.ranges is not None)
-    if wanted not in supported:
+    if requested not in supported:
         raise ConfigurationError(
-            f"this processor does not support {wanted}, only {', '.join(supported)}:"
+            f"this processor does not support {requested}, only {', '.join(supported)}:"
             " set HEADRACE_MODEL_PRECISION to one of them, or to auto"
         )
-    return wanted
+    return requested
 
 
 def choose_precision(weights: Weights) -> Precision:
@@ -86,9 +86,9 @@ def fastest(seconds: Mapping[Precision, float]) -> Precision:
 
 def _one_layer(weights: Weights) -> Weights:
     """Reduce weights to the embeddings of a few words and the first layer."""
-    words = weights.tensors[_WORDS][: len(_SAMPLE_ROWS[0])]
+    words = weights.tensors[_WORD_EMBEDDINGS][: len(_SAMPLE_ROWS[0])]
     return replace(
         weights,
-        tensors={**weights.tensors, _WORDS: words},
+        tensors={**weights.tensors, _WORD_EMBEDDINGS: words},
         shape=replace(weights.shape, layers=1),
     )

@@ -30,7 +30,7 @@ class _Job(Generic[T]):
     steps: Steps[T] = field(compare=False)
     loop: asyncio.AbstractEventLoop = field(compare=False)
     future: asyncio.Future[T] = field(compare=False)
-    abandoned: bool = field(default=False, compare=False)
+    is_cancelled: bool = field(default=False, compare=False)
 
 
 class SteppedThreads:
@@ -69,7 +69,7 @@ class SteppedThreads:
         try:
             return await job.future
         finally:
-            job.abandoned = True
+            job.is_cancelled = True
 
     async def close(self) -> None:
         """Stop after the running steps; unfinished jobs raise ``Unavailable``."""
@@ -117,7 +117,7 @@ class SteppedThreads:
 
     def _advance(self, job: _Job[Any]) -> bool:
         """Run one step; return whether there is more to do."""
-        if job.abandoned:
+        if job.is_cancelled:
             job.steps.close()
             return False
         try:

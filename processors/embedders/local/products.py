@@ -1,4 +1,4 @@
-"""Matrix products of the encoder's graph, one class per number format."""
+"""Matrix products of the encoder's graph by number format, and the measured ranges of int8."""
 
 from __future__ import annotations
 
@@ -28,6 +28,23 @@ _SIGNED_LEVELS = 255
 """Levels of an int8 that are symmetric about zero: -127 to 127."""
 _LEVELS = 256
 _HIGHEST = np.float32(127)
+
+RANGES_FILE = Path(__file__).with_name("ranges.safetensors")
+_WEIGHTS = "weights_sha256"
+_SCALES = ".scales"
+_BOUNDS = ".bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Range of the inputs of one product, after division by ``scales``.
+
+    ``low`` and ``high`` are float32 scalars, ``scales`` is float32 of shape (inputs,), each >= 1.
+    """
+
+    low: np.float32
+    high: np.float32
+    scales: Array
 
 
 class Products(Protocol):
@@ -82,12 +99,12 @@ class StaticProducts:
 
     def __call__(self, ops: Any, hidden: Any, weight: Array, name: str) -> Any:
         """Build the node of the product; raises ``KeyError`` for a product without a range."""
-        scope = self._ranges[name]
+        layer_range = self._ranges[name]
         # the CPU's FakeQuantize takes one range for all channels, so scaling is a separate node
-        scaled = ops.multiply(hidden, ops.constant(1 / scope.scales))
+        scaled = ops.multiply(hidden, ops.constant(1 / layer_range.scales))
         return ops.matmul(
-            _rounded(ops, scaled, scope.low, scope.high, _LEVELS),
-            _rounded_rows(ops, weight * scope.scales),
+            _rounded(ops, scaled, layer_range.low, layer_range.high, _LEVELS),
+            _rounded_rows(ops, weight * layer_range.scales),
             False,
             True,
         )
@@ -112,24 +129,6 @@ def _row_maxima(weight: Array) -> Array:
     return maxima
 
 
-RANGES_FILE = Path(__file__).with_name("ranges.safetensors")
-_WEIGHTS = "weights_sha256"
-_SCALES = ".scales"
-_BOUNDS = ".bounds"
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Range of the inputs of one product, after division by ``scales``.
-
-    ``low`` and ``high`` are float32 scalars, ``scales`` is float32 of shape (inputs,), each >= 1.
-    """
-
-    low: np.float32
-    high: np.float32
-    scales: Array
-
-
 def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, Range] | None:
     """Load ranges by the name of the layer. Returns None if they belong to other weights."""
     with safe_open(str(path), "np") as file:
@@ -143,9 +142,9 @@ def load_ranges(weights_sha256: str, path: Path = RANGES_FILE) -> Mapping[str, R
 def save_ranges(ranges: Mapping[str, Range], weights_sha256: str, path: Path) -> None:
     """Write ranges in float16, with the digest of the weights that they were measured with."""
     tensors = {}
-    for name, scope in ranges.items():
-        tensors[name + _BOUNDS] = np.array([scope.low, scope.high], np.float16)
-        tensors[name + _SCALES] = scope.scales.astype(np.float16)
+    for name, layer_range in ranges.items():
+        tensors[name + _BOUNDS] = np.array([layer_range.low, layer_range.high], np.float16)
+        tensors[name + _SCALES] = layer_range.scales.astype(np.float16)
     save_file(tensors, str(path), {_WEIGHTS: weights_sha256})
 
 

@@ -22,7 +22,7 @@ __all__ = ["Circuit", "CircuitOptions", "CircuitState", "CircuitStatus"]
 
 log = structlog.get_logger(__name__)
 
-_TELLING_SILENCE = timedelta(seconds=2)
+_FAILED_AFTER = timedelta(seconds=2)
 """A request that is cancelled after this long without a response counts as failed."""
 
 Probe = Callable[[], Awaitable[object]]
@@ -36,7 +36,7 @@ class CircuitState(StrEnum):
     OPEN = "open"
 
 
-_SHOWN = {CircuitState.CLOSED: 0.0, CircuitState.HALF_OPEN: 0.5, CircuitState.OPEN: 1.0}
+_METRIC_VALUES = {CircuitState.CLOSED: 0.0, CircuitState.HALF_OPEN: 0.5, CircuitState.OPEN: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,18 @@ class Circuit:
                 f"{self._model} is down and will be probed again soon: {self._reason}", wait
             )
 
-    async def closed(self) -> None:
+    async def wait_until_closed(self) -> None:
         """Wait until requests pass."""
         await self._closed.wait()
 
     @contextmanager
-    def watched(self, *, may_be_given_up: bool = False) -> Iterator[None]:
+    def record_outcome(self, *, may_time_out: bool = False) -> Iterator[None]:
         """Record the outcome of the request that is sent inside the ``with`` block.
 
-        ``may_be_given_up``: the caller may cancel on its own timeout, which counts as a failure.
+        ``may_time_out``: the caller may cancel on its own timeout, which counts as a failure.
         Other cancellations do not: a request of the same call failed, or the worker is ending.
         """
-        begun = monotonic()
+        began_at = monotonic()
         try:
             yield
         except (RateLimited, RequestRefused):
@@ -130,9 +130,9 @@ class Circuit:
             self._failed(str(error))
             raise
         except asyncio.CancelledError:
-            silence = monotonic() - begun
-            if may_be_given_up and silence > _TELLING_SILENCE.total_seconds():
-                self._failed(f"no response within {silence:.0f} s")
+            elapsed = monotonic() - began_at
+            if may_time_out and elapsed > _FAILED_AFTER.total_seconds():
+                self._failed(f"no response within {elapsed:.0f} s")
             raise
         self._succeeded()
 
@@ -148,7 +148,7 @@ class Circuit:
         if self.is_open:
             return
         self._closed.clear()
-        self._turn(CircuitState.OPEN)
+        self._set_state(CircuitState.OPEN)
         metrics.CIRCUITS_OPENED.inc(model=self._model)
         log.warning("circuit.opened", model=self._model, reason=reason)
         self._probing = asyncio.create_task(self._probe_until_closed(), name="circuit probe")
@@ -176,17 +176,17 @@ class Circuit:
             wait_seconds = backoff.delay(failures).total_seconds()
             self._next_probe = monotonic() + wait_seconds
             await asyncio.sleep(wait_seconds)
-            self._turn(CircuitState.HALF_OPEN)
-            if await self._answers():
+            self._set_state(CircuitState.HALF_OPEN)
+            if await self._probe_succeeds():
                 break
-            self._turn(CircuitState.OPEN)
+            self._set_state(CircuitState.OPEN)
         self._failed_at.clear()
         self._reason = ""
-        self._turn(CircuitState.CLOSED)
+        self._set_state(CircuitState.CLOSED)
         self._closed.set()
         log.warning("circuit.closed", model=self._model)
 
-    async def _answers(self) -> bool:
+    async def _probe_succeeds(self) -> bool:
         try:
             await self._probe()
         except RateLimited:
@@ -196,6 +196,6 @@ class Circuit:
             return False
         return True
 
-    def _turn(self, state: CircuitState) -> None:
+    def _set_state(self, state: CircuitState) -> None:
         self._state = state
-        metrics.CIRCUIT.set(_SHOWN[state], model=self._model)
+        metrics.CIRCUIT.set(_METRIC_VALUES[state], model=self._model)

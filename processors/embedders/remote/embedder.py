@@ -167,13 +167,13 @@ class LiteLLMEmbedder:
         batches = request_batches(counts, self._batch_texts, most_tokens)
         failed = asyncio.Event()
         tasks = [
-            asyncio.create_task(self._queued([texts[index] for index in batch], urgency, failed))
+            asyncio.create_task(self._enqueue([texts[index] for index in batch], urgency, failed))
             for batch in batches
         ]
         try:
-            return _joined(await asyncio.gather(*tasks))
+            return _concatenate(await asyncio.gather(*tasks))
         except RequestRefused as error:
-            if not await self._takes_others(str(error)):
+            if not await self._accepts_other_texts(str(error)):
                 raise
             raise UnsupportedContent(str(error)) from error
         finally:
@@ -190,7 +190,7 @@ class LiteLLMEmbedder:
             raise Unavailable(f"{self.model} is used before start()")
         return self._loaded
 
-    async def _queued(
+    async def _enqueue(
         self, texts: Sequence[str], urgency: Urgency, failed: asyncio.Event
     ) -> Embeddings:
         """Send one request when its turn comes, unless another of the same call has ``failed``."""
@@ -224,16 +224,16 @@ class LiteLLMEmbedder:
         await self._request_queue.acquire(tokens, urgency)
         self.circuit.require_closed()  # the wait may have been long
         try:
-            with self.circuit.watched(may_be_given_up=urgency is Urgency.QUERY):
+            with self.circuit.record_outcome(may_time_out=urgency is Urgency.QUERY):
                 return await self._send(texts)
         except RateLimited as error:
-            await self._request_queue.hold_back(error.retry_after or BACKOFF.delay(0))
+            await self._request_queue.block_requests(error.retry_after or BACKOFF.delay(0))
             raise
 
     async def _tokens(self, texts: Sequence[str]) -> int:
         return sum(await asyncio.to_thread(self.count_tokens, texts))
 
-    async def _takes_others(self, refusal: str) -> bool:
+    async def _accepts_other_texts(self, refusal: str) -> bool:
         """Return whether the model accepts other texts: a wrong route returns 404 for all."""
         if self._width is None:
             return False
@@ -251,7 +251,7 @@ class LiteLLMEmbedder:
         await self._send(_PROBE)
 
     async def _send(self, texts: Sequence[str]) -> Embeddings:
-        with _counted(self.model):
+        with _count_outcome(self.model):
             response = await self._provider.embed(texts)
             vectors = unit_vectors(self.model, response.data, len(texts))
             self._require_width(vectors.shape[1])
@@ -288,13 +288,13 @@ def request_batches(
 
 
 def _wait(error: Retryable, attempt: int) -> timedelta:
-    asked = error.retry_after
-    return BACKOFF.delay(attempt) if asked is None else asked + BACKOFF.delay(0)
+    retry_after = error.retry_after
+    return BACKOFF.delay(attempt) if retry_after is None else retry_after + BACKOFF.delay(0)
 
 
 @contextmanager
-def _counted(model: str) -> Iterator[None]:
-    outcome = "given_up"
+def _count_outcome(model: str) -> Iterator[None]:
+    outcome = "cancelled"
     try:
         yield
         outcome = "answered"
@@ -305,7 +305,7 @@ def _counted(model: str) -> Iterator[None]:
         metrics.MODEL_REQUESTS.inc(model=model, outcome=outcome)
 
 
-def _joined(parts: Sequence[Embeddings]) -> Embeddings:
+def _concatenate(parts: Sequence[Embeddings]) -> Embeddings:
     return Embeddings(
         np.concatenate([part.vectors for part in parts]),
         sum(part.tokens for part in parts),

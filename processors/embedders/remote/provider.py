@@ -1,4 +1,4 @@
-"""Access to LiteLLM: sends single requests and translates errors. No other module imports it."""
+"""Access to LiteLLM, which no other module imports: requests, errors, vectors, retry delays."""
 
 from __future__ import annotations
 
@@ -39,6 +39,10 @@ _OBJECT = re.compile(r" ?\w*:?<[\w.]+ object at 0x[0-9a-f]+>")
 
 _MASK = "***"
 _LONGEST_REASON = 300
+
+_TINY = 1e-12
+BACKOFF = Backoff(timedelta(milliseconds=250), timedelta(seconds=20))
+"""Delays between the attempts of one request."""
 
 
 class RequestRefused(ConfigurationError):
@@ -126,7 +130,7 @@ class Provider:
         except TimeoutError:
             raise Unavailable(f"{endpoint.model} didn't answer within {seconds:g} s") from None
         except Exception as error:
-            raise self._translated(error) from error
+            raise self._translate(error) from error
         usage = getattr(response, "usage", None)
         return Response(response.data, _count(getattr(usage, "prompt_tokens", None)))
 
@@ -140,7 +144,7 @@ class Provider:
         }
         return {name: value for name, value in options.items() if value}
 
-    def _translated(self, error: Exception) -> HeadraceError:
+    def _translate(self, error: Exception) -> HeadraceError:
         litellm, model = self._litellm, self._endpoint.model
         reason = self._reason(error)
         code = getattr(error, "status_code", None)
@@ -189,48 +193,6 @@ class Provider:
             return {}
 
 
-@cache
-def _load_litellm() -> Any:
-    """Import LiteLLM: offline, without retries of its own, silent and without callbacks."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads a price list
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file
-    import litellm  # noqa: PLC0415 - takes seconds, and many deployments never need it
-
-    litellm.DEFAULT_MAX_RETRIES = 0  # it takes max_retries=0 as "not given"
-    litellm.suppress_debug_info = True
-    litellm.turn_off_message_logging = True
-    for callbacks in ("callbacks", "input_callback", "success_callback", "failure_callback"):
-        setattr(litellm, callbacks, [])
-    for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
-    return litellm
-
-
-def _drop_empty_keys() -> None:
-    """Remove empty key variables: LiteLLM uses them as keys and fails at the first request."""
-    for name, value in list(os.environ.items()):
-        if not value.strip() and name.endswith("_KEY"):
-            del os.environ[name]
-
-
-def _count(sent: object) -> int | None:
-    """Number of tokens that a provider reports. Returns None if it is not a valid count."""
-    return sent if isinstance(sent, int) and sent > 0 else None
-
-
-def _headers(error: Exception) -> Mapping[str, str]:
-    response = getattr(error, "response", None)
-    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", {})
-
-
-def _first_line(error: Exception) -> str:
-    text = _OBJECT.sub("", str(error)).strip() or type(error).__name__
-    return text.splitlines()[0]
-
-
-_TINY = 1e-12
-
-
 def unit_vectors(
     model: str, data: Sequence[Mapping[str, Any]], texts: int
 ) -> npt.NDArray[np.float32]:
@@ -263,21 +225,6 @@ def unit_vectors(
     return np.asarray(vectors / lengths, np.float32)
 
 
-def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort by ``index``. If a provider leaves it out, the vectors are in the order of the texts."""
-    indexes = [item.get("index") for item in data]
-    if all(index is None for index in indexes):
-        return list(data)
-    by_index = dict(zip(indexes, data, strict=True))
-    if set(by_index) != set(range(len(data))):
-        raise Unavailable(f"{model} sent vectors whose indexes do not match the texts")
-    return [by_index[index] for index in range(len(data))]
-
-
-BACKOFF = Backoff(timedelta(milliseconds=250), timedelta(seconds=20))
-"""Delays between the attempts of one request."""
-
-
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     """Parse ``Retry-After`` (RFC 9110, 10.2.3), which is in seconds or a date.
 
@@ -293,11 +240,61 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     return timedelta(seconds=min(seconds, 86_400.0))
 
 
+@cache
+def _load_litellm() -> Any:
+    """Import LiteLLM: offline, without retries of its own, silent and without callbacks."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads a price list
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it reads a .env file
+    import litellm  # noqa: PLC0415 - takes seconds, and many deployments never need it
+
+    litellm.DEFAULT_MAX_RETRIES = 0  # it takes max_retries=0 as "not given"
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for callbacks in ("callbacks", "input_callback", "success_callback", "failure_callback"):
+        setattr(litellm, callbacks, [])
+    for logger in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    return litellm
+
+
+def _drop_empty_keys() -> None:
+    """Remove empty key variables: LiteLLM uses them as keys and fails at the first request."""
+    for name, value in list(os.environ.items()):
+        if not value.strip() and name.endswith("_KEY"):
+            del os.environ[name]
+
+
+def _count(reported: object) -> int | None:
+    """Number of tokens that a provider reports. Returns None if it is not a valid count."""
+    return reported if isinstance(reported, int) and reported > 0 else None
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    response = getattr(error, "response", None)
+    return getattr(error, "litellm_response_headers", None) or getattr(response, "headers", {})
+
+
+def _first_line(error: Exception) -> str:
+    text = _OBJECT.sub("", str(error)).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _in_order(model: str, data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort by ``index``. If a provider leaves it out, the vectors are in the order of the texts."""
+    indexes = [item.get("index") for item in data]
+    if all(index is None for index in indexes):
+        return list(data)
+    by_index = dict(zip(indexes, data, strict=True))
+    if set(by_index) != set(range(len(data))):
+        raise Unavailable(f"{model} sent vectors whose indexes do not match the texts")
+    return [by_index[index] for index in range(len(data))]
+
+
 def _until(date: str, now: datetime) -> timedelta | None:
     try:
-        then = parsedate_to_datetime(date)
+        moment = parsedate_to_datetime(date)
     except ValueError:
         return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return max(then - now, timedelta(0))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(moment - now, timedelta(0))

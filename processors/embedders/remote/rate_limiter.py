@@ -36,7 +36,7 @@ class RateLimiter(Protocol):
         """Acquire a request. Returns zero, or the time to wait before trying again."""
         ...
 
-    async def hold_back(self, provider: str, wait: timedelta) -> None:
+    async def block_requests(self, provider: str, wait: timedelta) -> None:
         """Block all requests to the provider for ``wait``."""
         ...
 
@@ -60,14 +60,14 @@ class RequestQueue:
             and self._rate_limiter.tokens_per_minute(self._provider) > 0
         )
 
-    def most_tokens(self, otherwise: int) -> int:
-        """Most tokens of one request: ``otherwise``, or a small part of the limit per minute."""
+    def most_tokens(self, default: int) -> int:
+        """Most tokens of one request: ``default``, or a small part of the limit per minute."""
         limit = (
             0
             if self._rate_limiter is None
             else self._rate_limiter.tokens_per_minute(self._provider)
         )
-        return min(otherwise, max(1, limit // 20)) if limit else otherwise
+        return min(default, max(1, limit // 20)) if limit else default
 
     async def acquire(self, tokens: int, urgency: Urgency) -> None:
         """Wait until the rate limiter admits a request.
@@ -78,33 +78,33 @@ class RequestQueue:
         """
         if self._rate_limiter is None:
             return
-        begun = monotonic()
-        self._waits(1)
+        began_at = monotonic()
+        self._add_waiting(1)
         try:
             await self._wait(self._rate_limiter, tokens, urgency)
         finally:
-            self._waits(-1)
-            metrics.MODEL_WAIT_SECONDS.observe(monotonic() - begun, provider=self._provider)
+            self._add_waiting(-1)
+            metrics.MODEL_WAIT_SECONDS.observe(monotonic() - began_at, provider=self._provider)
 
-    async def hold_back(self, wait: timedelta) -> None:
+    async def block_requests(self, wait: timedelta) -> None:
         """Block all workers' requests, as the provider asks for it; raises as ``acquire``."""
         if self._rate_limiter is not None:
-            await self._rate_limiter.hold_back(self._provider, wait)
+            await self._rate_limiter.block_requests(self._provider, wait)
 
     async def _wait(self, rate_limiter: RateLimiter, tokens: int, urgency: Urgency) -> None:
-        left = LONGEST_WAITS[urgency]
+        remaining = LONGEST_WAITS[urgency]
         urgent = urgency is Urgency.QUERY
         while wait := await rate_limiter.acquire(self._provider, tokens, urgent=urgent):
-            if wait > left:
+            if wait > remaining:
                 raise RateLimited(
                     f"{self._provider} is at its limit of requests or tokens for the next "
                     f"{wait.total_seconds():.1f} s",
                     wait,
                 )
-            left -= wait
+            remaining -= wait
             pause = wait * random.uniform(1, 1 + _JITTER)  # noqa: S311 - jitter needs no secrecy
             await asyncio.sleep(pause.total_seconds())
 
-    def _waits(self, more: int) -> None:
-        self._waiting += more
+    def _add_waiting(self, difference: int) -> None:
+        self._waiting += difference
         metrics.MODEL_REQUESTS_WAITING.set(self._waiting, provider=self._provider)

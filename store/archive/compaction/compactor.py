@@ -58,10 +58,10 @@ class Compactor:
         grace: timedelta,
     ) -> Compacted:
         """Compact a project's archive: see ``Archive.compact``."""
-        async with self._replacing.alone(project_id) as is_mine:
-            if not is_mine:
+        async with self._replacing.alone(project_id) as is_locked:
+            if not is_locked:
                 return Compacted()
-            removed = await self._tidy(project, project_id, datetime.now(UTC) - grace)
+            removed = await self._clean_up(project, project_id, datetime.now(UTC) - grace)
             if rejected is None:
                 rejected = await self._index.rejected(project_id)
             retention = Retention(position_at(older_than), rejected)
@@ -70,17 +70,17 @@ class Compactor:
                 project_id, self._index, self._storage, self._replacing, older_than
             )
             await contents.run()
-        done = Compacted(
+        result = Compacted(
             events.freed_bytes + contents.freed_bytes,
             events.dropped_events,
             contents.dropped_contents,
             removed,
             (*events.damaged, *contents.damaged),
         )
-        _log(project_id, done)
-        return done
+        _log(project_id, result)
+        return result
 
-    async def _tidy(self, project: str, project_id: int, before: datetime) -> int:
+    async def _clean_up(self, project: str, project_id: int, before: datetime) -> int:
         removed = await adopt_orphans(self._index, self._storage, project, project_id, before)
         return removed + await remove_retired(self._index, self._storage, project_id, before)
 
@@ -102,13 +102,13 @@ class Compactor:
         return merging
 
 
-def _log(project_id: int, done: Compacted) -> None:
+def _log(project_id: int, result: Compacted) -> None:
     log.info(
         "archive.compacted",
         project_id=project_id,
-        freed_bytes=done.freed_bytes,
-        dropped_events=done.dropped_events,
-        dropped_contents=done.dropped_contents,
+        freed_bytes=result.freed_bytes,
+        dropped_events=result.dropped_events,
+        dropped_contents=result.dropped_contents,
     )
-    for error in done.damaged:
+    for error in result.damaged:
         log.warning("archive.damaged", project_id=project_id, path=error.path, reason=error.reason)

@@ -91,7 +91,7 @@ class ContentMerging:
     dropped_contents: int = 0
     damaged: list[DamagedSegment] = field(default_factory=list)
     _may_drop: bool = True
-    _known_events: set[int] = field(default_factory=set)
+    _read_events: set[int] = field(default_factory=set)
     _old: set[bytes] = field(default_factory=set)
     _referred: set[bytes] = field(default_factory=set)
 
@@ -114,13 +114,13 @@ class ContentMerging:
     async def _learn_references(self) -> bool:
         """Read the references of new files of events; false if a file cannot be read."""
         for segment in await self.index.segments(self.project_id):
-            if segment.segment_id not in self._known_events:
+            if segment.segment_id not in self._read_events:
                 try:
                     hashes = await asyncio.to_thread(contents_of, self.storage, segment)
                 except DamagedSegment:
                     return False
                 self._referred |= hashes & self._old
-                self._known_events.add(segment.segment_id)
+                self._read_events.add(segment.segment_id)
         return True
 
     async def _plan(self, pack: PackFile) -> _Plan:
@@ -152,7 +152,7 @@ class ContentMerging:
         """Replace old files by the new ones; false if new changes need contents to be dropped."""
         old = [plan.pack.segment_id for plan in copied.old]
         for _ in range(_MAX_TRIES):
-            events = self._known_events if copied.dropped else None
+            events = self._read_events if copied.dropped else None
             try:
                 self.freed_bytes += await self.replacing.contents(
                     self.project_id, old, copied.files.files, events

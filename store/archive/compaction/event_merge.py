@@ -69,18 +69,18 @@ class EventMerging:
 
     def _learn(self, segment: Segment) -> bool:
         """Read the changes of a file; false if it is damaged or foreign and must be ignored."""
-        own = others = 0
+        project_records = others = 0
         try:
             for record, _ in read_records(self.storage, segment):
                 if record.project == self.project:
-                    own += 1
+                    project_records += 1
                     self.retention.learn(record)
                 else:
                     others += 1
         except DamagedSegment as error:
             self.damaged.append(error)
             return False
-        if others and not own:
+        if others and not project_records:
             self.foreign.append(segment)
             return False
         if others:
@@ -102,7 +102,7 @@ class EventMerging:
         files = Writing(self.storage, self.folder)
         merged = Merged()
         async with writing(files):
-            await asyncio.to_thread(files.write_lines, self._kept(group, merged))
+            await asyncio.to_thread(files.write_lines, self._retained(group, merged))
         self.freed_bytes += await self.replacing.events(
             self.project_id,
             [segment.segment_id for segment in group],
@@ -112,7 +112,7 @@ class EventMerging:
         )
         self.dropped_events += merged.dropped
 
-    def _kept(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
+    def _retained(self, group: Sequence[Segment], merged: Merged) -> Iterator[Line]:
         """Lines in log order, each once."""
         readers = [read_records(self.storage, segment) for segment in group]
         before: LogPosition | None = None

@@ -29,7 +29,7 @@ __all__ = ["Purged", "Redactor", "redacted"]
 
 """Position and partition."""
 
-_KEPT = ("project", "agent", "origin")
+_RETAINED = ("project", "agent", "origin")
 _AHEAD = timedelta(days=1)
 
 
@@ -61,11 +61,11 @@ def redacted(line: bytes, before: Mapping[DocumentKey, LogPosition]) -> bytes | 
         return None
     parsed = json.loads(line)
     data: dict[str, Any] = parsed["event"]["data"]
-    kept = {name: data[name] for name in _KEPT if name in data}
-    kept |= {"uri": data.get("old_uri") or data["uri"], "change": "delete"}
-    if kept == data:
+    retained = {name: data[name] for name in _RETAINED if name in data}
+    retained |= {"uri": data.get("old_uri") or data["uri"], "change": "delete"}
+    if retained == data:
         return None
-    parsed["event"]["data"] = kept
+    parsed["event"]["data"] = retained
     return json.dumps(parsed, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
@@ -99,8 +99,8 @@ class Redactor:
         Returns None, and does nothing, while a compaction runs. Replaced files are removed at once:
         a reader of such a file continues with its successor.
         """
-        async with self._replacing.alone(project_id) as is_mine:
-            if not is_mine:
+        async with self._replacing.alone(project_id) as is_locked:
+            if not is_locked:
                 return None
             now = datetime.now(UTC)
             await adopt_orphans(self._index, self._storage, project, project_id, now - grace)

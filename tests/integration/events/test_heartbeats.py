@@ -71,7 +71,7 @@ async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
 async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
     """A killed worker is listed with a warning, but no longer its models and providers."""
     circuit = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 1}
-    waiting = {"model_turns_waiting{provider=p}": 3}
+    waiting = {"model_requests_waiting{provider=p}": 3}
     heartbeats = Heartbeats(redis, NAMES)
     await heartbeats.beat("h:1", {"host": "h", "circuits": [circuit], "metrics": waiting})
     found = await look(redis, NAMES)

@@ -13,7 +13,7 @@ import pytest
 
 from events.models import Origin
 from runtime.errors import UsageError
-from sources import Change, Held, Skip, Why, document_changed, open_source
+from sources import Change, IndexedDocument, Reason, Skip, document_changed, open_source
 from sources.directory import DirectorySource
 from sources.files import read_marked
 from sources.git import GitSource
@@ -360,7 +360,7 @@ def test_a_file_that_becomes_a_link_while_it_is_synced_is_not_followed(tmp_path:
 def interrupted(path: Path, before: Synced) -> tuple[list[Change], Synced]:
     """Simulate a sync that is killed after publishing, before any change is applied."""
     run = begin(open_source(path), before)
-    return list(run), Synced(run.state(run.touched(0, run.total)), before.held)
+    return list(run), Synced(run.state(run.touched(0, run.total)), before.indexed)
 
 
 def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +375,7 @@ def test_a_killed_sync_is_published_over(tmp_path: Path, monkeypatch: pytest.Mon
     write_files(tmp_path, {"a": "A", "gone": "x"})
     back, second = sync(tmp_path, killed)
     assert brief(back) == [("upsert", "a"), ("upsert", "gone")]
-    assert {one.why for one in back} == {Why.INTERRUPTED}
+    assert {one.reason for one in back} == {Reason.INTERRUPTED}
     assert sync(tmp_path, second)[0] == []
 
 
@@ -406,18 +406,18 @@ def test_what_the_index_has_lost_is_published_again(tmp_path: Path) -> None:
     """Missing or different documents are published again, and unknown ones deleted."""
     write_files(tmp_path, {"a": "1", "b": "2", "c": "3"})
     _, first = sync(tmp_path, collections=("rules",))
-    held = dict(first.held)
-    del held["a"]
-    held["b"] = Held("0" * 64, ("rules",))
-    held["stray"] = Held("1" * 64)
-    changes, second = sync(tmp_path, replace(first, held=held), collections=("rules",))
+    indexed = dict(first.indexed)
+    del indexed["a"]
+    indexed["b"] = IndexedDocument("0" * 64, ("rules",))
+    indexed["stray"] = IndexedDocument("1" * 64)
+    changes, second = sync(tmp_path, replace(first, indexed=indexed), collections=("rules",))
     assert brief(changes) == [("upsert", "a"), ("upsert", "b"), ("delete", "stray")]
-    assert [one.why for one in changes] == [Why.LOST, Why.LOST, Why.DELETED]
+    assert [one.reason for one in changes] == [Reason.LOST, Reason.LOST, Reason.DELETED]
     changes, third = sync(tmp_path, second)
-    assert {one.why for one in changes} == {Why.COLLECTIONS}
+    assert {one.reason for one in changes} == {Reason.COLLECTIONS}
     assert len(changes) == 3
     assert sync(tmp_path, third)[0] == []
-    assert {one.why for one in sync(tmp_path, third, full=True)[0]} == {Why.FULL}
+    assert {one.reason for one in sync(tmp_path, third, full=True)[0]} == {Reason.FULL}
 
 
 def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,7 +438,7 @@ def test_only_files_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert brief(sync(tmp_path, first)[0]) == [("upsert", "b")]
     assert read == ["b"]
     write_files(tmp_path, {"b": "2"})
-    assert brief(list(begin(open_source(tmp_path), Synced(held=first.held)))) == []
+    assert brief(list(begin(open_source(tmp_path), Synced(indexed=first.indexed)))) == []
     assert read == ["b", "a", "b"]
 
 

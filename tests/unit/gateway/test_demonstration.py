@@ -14,7 +14,7 @@ from events.models import Citation, Kind, QueryAnswer, Scores, SearchResult
 from gateway.commands import demo
 from gateway.demonstration import ABOUT_HEADRACE, FILES, REPOSITORY, Demonstration, choose
 from runtime.errors import Unavailable
-from sources import Held, Source, open_source
+from sources import IndexedDocument, Source, open_source
 from sources.chosen_files import ChosenFiles
 from store.documents.pending import Counts
 from tests.support.chunking import cut
@@ -62,7 +62,9 @@ def test_chosen_files_of_a_source_take_the_others_away(tmp_path: Path) -> None:
     """Files that an earlier sync published and that are not chosen are deleted."""
     for name in ("chosen.md", "other.md"):
         (tmp_path / name).write_text("Herons nest in March.")
-    before = Synced(held={"former.md": Held("0" * 64), "other.md": Held("1" * 64)})
+    before = Synced(
+        indexed={"former.md": IndexedDocument("0" * 64), "other.md": IndexedDocument("1" * 64)}
+    )
     sync = begin(ChosenFiles(open_source(tmp_path), ["chosen.md", "gone.md"]), before)
     changes = {change.uri: change.change for change in sync}
     assert changes == {"chosen.md": "upsert", "former.md": "delete", "other.md": "delete"}
@@ -109,14 +111,14 @@ class Servers:
         return Counts(chunks=100, pending=self.missing, refused=0)
 
 
-async def course_of(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> tuple[demo._Course, str]:
+async def record_of(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> tuple[demo._Record, str]:
     """Run a demo with two questions; its course and output."""
-    monkeypatch.setattr(demo, "_LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(demo, "_POLL_SECONDS", 0.0)
     tools = cast("demo._Tools", SimpleNamespace(client=servers, pending=servers))
-    course, output = demo._Course(), io.StringIO()
+    record, output = demo._Record(), io.StringIO()
     about = Demonstration(cast("Source", None), "p", ("by words", "by meaning"), "more?")
-    await demo._ask_twice(tools, about, course, Console(file=output, width=200))
-    return course, output.getvalue()
+    await demo._ask_twice(tools, about, record, Console(file=output, width=200))
+    return record, output.getvalue()
 
 
 async def test_questions_are_asked_before_the_vectors_and_after(
@@ -124,14 +126,14 @@ async def test_questions_are_asked_before_the_vectors_and_after(
 ) -> None:
     """First answers are printed with the coverage; later ones with the difference."""
     servers = Servers(missing=80)
-    course, output = await course_of(servers, monkeypatch)
+    record, output = await record_of(servers, monkeypatch)
     assert servers.asked == [
         ("by words", 80),
         ("by meaning", 80),
         ("by words", 0),
         ("by meaning", 0),
     ]
-    assert [reply.answer.coverage for reply in course.last] == [1, 1]
+    assert [reply.answer.coverage for reply in record.last] == [1, 1]
     first, _, last = output.partition("all searchable by vector")
     assert first.count("20% of the chunks have vectors") == 2
     assert "before.md:1-1" in first
@@ -145,10 +147,10 @@ async def test_nothing_is_asked_again_where_nothing_was_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     servers = Servers(missing=0)
-    course, _ = await course_of(servers, monkeypatch)
+    record, _ = await record_of(servers, monkeypatch)
     assert servers.asked == [("by words", 0), ("by meaning", 0)]
-    assert course.last == course.first
-    assert course.seconds.keys() == {"answered", "vectors"}
+    assert record.last == record.first
+    assert record.seconds.keys() == {"answered", "vectors"}
 
 
 async def test_a_question_without_an_answer_yet_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,7 @@ async def test_a_question_without_an_answer_yet_says_so(monkeypatch: pytest.Monk
             answer = await super().ask(_project, question, **options)
             return answer.model_copy(update={"results": ()}) if self.missing else answer
 
-    _, output = await course_of(Wordless(missing=80), monkeypatch)
+    _, output = await record_of(Wordless(missing=80), monkeypatch)
     first, _, last = output.partition("all searchable by vector")
     assert first.count("nothing found yet") == 2
     assert "before: nothing" in last
@@ -170,7 +172,7 @@ async def test_vectors_that_never_come_end_the_demo(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(demo, "_PATIENCE_SECONDS", 0.0)
     with pytest.raises(Unavailable, match="80 chunks have no vector"):
-        await course_of(Stuck(missing=80), monkeypatch)
+        await record_of(Stuck(missing=80), monkeypatch)
 
 
 def test_next_commands_start_servers_only_where_there_are_none() -> None:

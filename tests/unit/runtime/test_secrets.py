@@ -26,7 +26,7 @@ PLANTED = 'pl4nted "s3cret"/ü+=='
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Isolate secrets and logging of each test."""
-    monkeypatch.setattr(secrets, "_known", set())
+    monkeypatch.setattr(secrets, "_secrets", set())
     monkeypatch.setattr(secrets, "_pattern", None)
     root = logging.getLogger()
     handlers, level = root.handlers, root.level

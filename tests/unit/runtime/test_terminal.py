@@ -103,10 +103,10 @@ def test_logs_are_harmless(
     monkeypatch.setattr(root, "level", root.level)
     configure_logs("json" if form == "json" else "console", "warning")
     monkeypatch.setattr(root.handlers[0], "stream", sys.stderr)
-    structlog.get_logger("ours").warning("chunking.parser_died", uri=hostile)
+    structlog.get_logger("ours").warning("chunking.parser_ended", uri=hostile)
     logging.getLogger("theirs").warning("about %s", hostile)
     structlog.get_logger("ours").warning("archiver.failed", exc_info=ValueError(hostile))
     structlog.reset_defaults()
     shown = capsys.readouterr().err
-    assert "parser_died" in shown
+    assert "parser_ended" in shown
     assert is_harmless(shown)

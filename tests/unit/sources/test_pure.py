@@ -8,17 +8,17 @@ import pytest
 from events.models import content_hash
 from runtime.errors import UsageError
 from sources.files import to_text, to_uri
-from sources.ignore_rules import IgnoreRules, MatchClock, Rules
+from sources.ignore_rules import IgnoreRules, MatchTimeLimit, Rules
 from sources.messages import document_changed
 from sources.permalinks import permalink_template
-from sources.state import GONE, State, mark_of, skip_of, want
-from sources.types import Change, Held, Skip, Why
+from sources.state import DELETED, State, mark_of, skip_of, state_of
+from sources.types import Change, IndexedDocument, Reason, Skip
 from tests.support.syncs import MemorySource, Synced, begin
 
 
-def held(**texts: str) -> Synced:
+def indexed(**texts: str) -> Synced:
     """Index that holds the texts, of a source without a stored state."""
-    return Synced(held={uri: Held(content_hash(text)) for uri, text in texts.items()})
+    return Synced(indexed={uri: IndexedDocument(content_hash(text)) for uri, text in texts.items()})
 
 
 def steps(
@@ -34,12 +34,12 @@ def steps(
 
 def test_a_first_sync_publishes_every_file_in_order() -> None:
     """A first sync publishes every file in order of uri."""
-    assert steps(held(), {"b": "2", "a": "1"}) == [("upsert", "a"), ("upsert", "b")]
+    assert steps(indexed(), {"b": "2", "a": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
 def test_edits_deletes_and_new_files_are_told_apart() -> None:
     """A sync publishes edits and new files, then deletes."""
-    assert steps(held(a="1", b="2", c="3"), {"a": "1", "b": "4", "d": "5"}) == [
+    assert steps(indexed(a="1", b="2", c="3"), {"a": "1", "b": "4", "d": "5"}) == [
         ("upsert", "b"),
         ("upsert", "d"),
         ("delete", "c"),
@@ -48,18 +48,18 @@ def test_edits_deletes_and_new_files_are_told_apart() -> None:
 
 def test_equal_texts_elsewhere_are_a_rename_and_each_old_file_is_used_once() -> None:
     """Two copies of a removed file are one rename and one new file."""
-    assert steps(held(a="1"), {"x": "1", "y": "1"}) == [("rename", "x", "a"), ("upsert", "y")]
+    assert steps(indexed(a="1"), {"x": "1", "y": "1"}) == [("rename", "x", "a"), ("upsert", "y")]
 
 
 def test_a_copy_is_not_a_rename() -> None:
     """A copy beside its original is an upsert."""
-    assert steps(held(a="1"), {"a": "1", "b": "1"}) == [("upsert", "b")]
+    assert steps(indexed(a="1"), {"a": "1", "b": "1"}) == [("upsert", "b")]
 
 
 def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
     """A similar file is a rename only if the old file was removed."""
     now = {"new": "3", "kept": "2", "other": "4"}
-    assert steps(held(old="1", kept="2"), now, {"new": "old", "other": "kept"}) == [
+    assert steps(indexed(old="1", kept="2"), now, {"new": "old", "other": "kept"}) == [
         ("rename", "new", "old"),
         ("upsert", "other"),
     ]
@@ -67,31 +67,31 @@ def test_similar_files_are_renames_only_where_the_old_one_went_away() -> None:
 
 def test_swapped_files_are_two_edits() -> None:
     """Files whose uris both existed before are edits, not renames."""
-    assert steps(held(a="1", b="2"), {"a": "2", "b": "1"}) == [("upsert", "a"), ("upsert", "b")]
+    assert steps(indexed(a="1", b="2"), {"a": "2", "b": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
 def test_changes_on_their_way_are_not_published_twice() -> None:
     """A pending change is not published again unless the file changed since."""
-    before = held(a="1", b="2", c="3")
+    before = indexed(a="1", b="2", c="3")
     state = State(
         pending={
-            "a": ("live:0:1-0", want(content_hash("4"))),
-            "b": ("live:0:2-0", GONE),
-            "c": ("live:0:3-0", GONE),
-            "d": ("live:0:3-0", want(content_hash("3"))),
+            "a": ("live:0:1-0", state_of(content_hash("4"))),
+            "b": ("live:0:2-0", DELETED),
+            "c": ("live:0:3-0", DELETED),
+            "d": ("live:0:3-0", state_of(content_hash("3"))),
         }
     )
-    run = begin(MemorySource({"a": "4", "d": "3"}), Synced(state, before.held))
+    run = begin(MemorySource({"a": "4", "d": "3"}), Synced(state, before.indexed))
     assert list(run) == []
     assert (run.report.waiting, run.report.unchanged) == (2, 0)
-    assert steps(Synced(state, before.held), {"a": "1", "d": "3"}) == [("upsert", "a")]
+    assert steps(Synced(state, before.indexed), {"a": "1", "d": "3"}) == [("upsert", "a")]
 
 
 def test_tokens_of_earlier_changes_are_settled() -> None:
     """Applied changes are dropped, refused ones kept with the reason, and vanished ones lost."""
     state = State(
         pending={uri: (f"live:0:{number}-0", uri) for number, uri in enumerate("abcd")}
-        | {"old": ("live:0:1-0", GONE)}
+        | {"old": ("live:0:1-0", DELETED)}
     )
     lost = state.resolve({"live:0:0-0"}, {"live:0:1-0": "too big"}, {"live:0:2-0"})
     assert lost == {"d"}
@@ -101,26 +101,26 @@ def test_tokens_of_earlier_changes_are_settled() -> None:
 
 def test_a_refused_change_is_published_again_once_it_differs() -> None:
     """A refused change is published again if its text changed or all is published."""
-    state = State(rejected={"a": (want(content_hash("1")), "too big")})
+    state = State(rejected={"a": (state_of(content_hash("1")), "too big")})
     run = begin(MemorySource({"a": "1"}), Synced(state))
     assert list(run) == []
     assert run.report.rejected == {"a": "too big"}
     assert run.report.unchanged == 0
     assert steps(Synced(state), {"a": "2"}) == [("upsert", "a")]
     [change] = begin(MemorySource({"a": "1"}), Synced(state), full=True)
-    assert change.why is Why.FULL
+    assert change.reason is Reason.FULL
 
 
 def test_a_preview_says_of_every_change_why() -> None:
     """A preview gives the reason of each change."""
-    before = held(same="0", edited="1", gone="2", old="3")
+    before = indexed(same="0", edited="1", gone="2", old="3")
     source = MemorySource({"same": "0", "edited": "4", "new": "5", "moved": "3"})
     run = begin(source, before, read_all=True)
-    assert [(step.uri, step.why) for step in run.steps] == [
-        ("moved", Why.RENAMED),
-        ("edited", Why.CHANGED),
-        ("new", Why.NEW),
-        ("gone", Why.DELETED),
+    assert [(step.uri, step.reason) for step in run.steps] == [
+        ("moved", Reason.RENAMED),
+        ("edited", Reason.CHANGED),
+        ("new", Reason.NEW),
+        ("gone", Reason.DELETED),
     ]
 
 
@@ -206,9 +206,9 @@ def test_permanent_links_are_made_of_the_remote(remote: str, expected: str | Non
 
 def test_the_nearest_rule_that_matches_decides() -> None:
     """Rules of inner folders override those of outer ones, as in git."""
-    clock = MatchClock()
-    top = IgnoreRules(git=Rules(["*.log", "build/", "/only-here"], clock))
-    inner = IgnoreRules(git=Rules(["!keep.log"], clock), base="inner/", above=top)
+    time_limit = MatchTimeLimit()
+    top = IgnoreRules(git=Rules(["*.log", "build/", "/only-here"], time_limit))
+    inner = IgnoreRules(git=Rules(["!keep.log"], time_limit), base="inner/", parent=top)
     assert top.ignores("a.log")
     assert top.ignores("x/build/")
     assert not top.ignores("x/build")
@@ -230,7 +230,7 @@ def test_names_that_no_uri_can_hold_are_refused() -> None:
 @pytest.mark.parametrize("line", ["!", "\\", "/\\", "![{-*]#a", ")\\-[?({-^]^", "}[\\-(b](}"])
 def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
     """Invalid rules are left out, and the others apply."""
-    rules = Rules([line, "*.log"], MatchClock())
+    rules = Rules([line, "*.log"], MatchTimeLimit())
     assert rules.verdict("a.log")
     assert rules.verdict("a.md") is None
 
@@ -239,12 +239,12 @@ def test_rules_that_make_no_sense_are_left_out(line: str) -> None:
 def test_rules_that_take_for_ever_are_refused(line: str) -> None:
     """Rules with too many stars are refused."""
     with pytest.raises(UsageError, match="stars"):
-        Rules([line], MatchClock())
+        Rules([line], MatchTimeLimit())
 
 
 def test_matching_ends_in_time() -> None:
     """Matching raises UsageError after its time limit."""
-    rules = Rules(["*a*a*b"] * 20, MatchClock(timedelta(microseconds=10)))
+    rules = Rules(["*a*a*b"] * 20, MatchTimeLimit(timedelta(microseconds=10)))
     with pytest.raises(UsageError, match="too long to match"):
         rules.verdict("a" * 100)
 
@@ -259,8 +259,8 @@ def test_a_state_survives_json() -> None:
     """A state is equal after JSON; a missing one or one of another version is empty."""
     kept = State(
         files={"a": ("1", "f" * 64), "b": ("2", mark_of(Skip.ENCODING))},
-        pending={"ü": ("live:0:1-0", want("0" * 64, ["y", "x"]))},
-        rejected={"c": (GONE, "no signature")},
+        pending={"ü": ("live:0:1-0", state_of("0" * 64, ["y", "x"]))},
+        rejected={"c": (DELETED, "no signature")},
         doubtful=frozenset({"d"}),
         commit="f" * 40,
         committed_at=7,
@@ -274,7 +274,7 @@ def test_a_state_survives_json() -> None:
 
 def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
     """Event ids differ by project and are equal for the same change."""
-    change = Change("upsert", "a", "w", Why.NEW, content="text")
+    change = Change("upsert", "a", "w", Reason.NEW, content="text")
     first = document_changed(change, "one")
     assert first.id == document_changed(change, "one").id
     assert first.id != document_changed(change, "two").id
@@ -284,7 +284,7 @@ def test_ids_differ_by_project_and_repeat_for_the_same_change() -> None:
 def test_a_prefix_stands_before_uris_and_not_in_links() -> None:
     """A permanent link contains the path in the repository, without the prefix."""
     link = "https://github.com/o/r/blob/{commit}/{path}#L{start}-L{end}"
-    change = Change("rename", "a b", "w", Why.RENAMED, "old", "text", permalink_template=link)
+    change = Change("rename", "a b", "w", Reason.RENAMED, "old", "text", permalink_template=link)
     data = document_changed(change, "one", prefix="docs/").data
     assert (data.uri, data.old_uri) == ("docs/a b", "docs/old")
     assert data.permalink_template == link.replace("{path}", "a%20b")

@@ -24,7 +24,7 @@ from gateway.sync.report import SyncReport, describe
 from gateway.sync.sync import Destination, Until, preview_sync, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import SourceBusy, SourceLost, UsageError
-from sources import Why, open_source
+from sources import Reason, open_source
 from store.generations.catalog import Recipe
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
@@ -59,7 +59,7 @@ class Syncs:
             full=full,
         )
 
-    async def preview(self, path: Path) -> list[tuple[str, Why | None]]:
+    async def preview(self, path: Path) -> list[tuple[str, Reason | None]]:
         source = open_source(path)
         _, steps = await preview_sync(
             source,
@@ -69,7 +69,7 @@ class Syncs:
             max_bytes=LIMIT_BYTES,
             show=lambda *_, **__: None,
         )
-        return [(step.uri, step.why) for step in steps]
+        return [(step.uri, step.reason) for step in steps]
 
     async def holds(self, uris: set[str]) -> bool:
         """True if the index contains exactly these documents of all sources together."""
@@ -187,10 +187,10 @@ async def test_what_was_lost_is_published_again(
         if loss == "documents":
             assert (await syncs(root)).indexed == 2, "changes of an earlier sync are waited for"
             await change_document(database, "a.md")
-            assert await syncs.preview(root) == [("a.md", Why.LOST)]
+            assert await syncs.preview(root) == [("a.md", Reason.LOST)]
             assert counts(await syncs(root)) == (1, 1, 0)
         else:
-            assert await syncs.preview(root) == [("a.md", Why.LOST), ("b.md", Why.LOST)]
+            assert await syncs.preview(root) == [("a.md", Reason.LOST), ("b.md", Reason.LOST)]
             report = await syncs(root)
             assert (report.published, report.indexed) == (2, 2)
         assert [*(await syncs.uris()).values()] == [["a.md", "b.md"]]
@@ -215,7 +215,7 @@ async def test_a_sync_that_stood_still_leaves_nothing_stale(
 ) -> None:
     """A sync that paused while another one ran fails, and no stale document stays."""
     monkeypatch.setattr(ownership, "LEASE", timedelta(milliseconds=200))
-    monkeypatch.setattr(Lease, "keep", lambda _: asyncio.Event().wait())
+    monkeypatch.setattr(Lease, "renew_until_lost", lambda _: asyncio.Event().wait())
     write_files(root, {"a.md": "one", "b.md": "one"})
     stopped, go_on = asyncio.Event(), asyncio.Event()
     publish = OperatorClient.publish_many
@@ -253,10 +253,12 @@ async def test_one_sync_of_a_source_at_a_time(
     await syncs(root, Until.PUBLISHED)
     [source] = await syncs.store.sources.list(PROJECT)
     horizon = await syncs.client.horizon()
-    taken = await syncs.store.sources.take(source, timedelta(hours=1), horizon, "me on host")
+    leased_source = await syncs.store.sources.take(
+        source, timedelta(hours=1), horizon, "me on host"
+    )
     with pytest.raises(SourceBusy, match="me on host"):
         await syncs(root, Until.PUBLISHED)
-    await syncs.store.sources.renew(taken, timedelta(milliseconds=1))
+    await syncs.store.sources.renew(leased_source, timedelta(milliseconds=1))
     assert (await syncs(root, Until.PUBLISHED)).waiting == 1
 
 
@@ -309,7 +311,7 @@ async def test_files_over_the_limit_of_events_go_by_reference(
 async def test_a_preview_publishes_nothing(syncs: Syncs, root: Path) -> None:
     """A preview publishes nothing and registers no source."""
     write_files(root, {"a.md": "one"})
-    assert await syncs.preview(root) == [("a.md", Why.NEW)]
+    assert await syncs.preview(root) == [("a.md", Reason.NEW)]
     assert await syncs.store.sources.list(PROJECT) == []
     report = await syncs(root, Until.PUBLISHED)
     assert ", 1 published, " in next(describe(report))
@@ -340,7 +342,7 @@ async def test_a_killed_sync_is_made_good(
         await syncs(root, Until.PUBLISHED)
     monkeypatch.setattr(Lease, "finish", finish)
     write_files(root, {"a.md": "one"})
-    assert await syncs.preview(root) == [("a.md", Why.INTERRUPTED)]
+    assert await syncs.preview(root) == [("a.md", Reason.INTERRUPTED)]
     async with headrace(redis_url, database), within(60):
         assert counts(await syncs(root)) == (1, 1, 0)
         assert counts(await syncs(root)) == (2, 0, 0)

@@ -71,7 +71,7 @@ async def test_what_redis_stamps_in_the_past_takes_effect_all_the_same(
             await eventually(lambda: finds(worker, "egret", "egret second"), "and the other one")
             await worker.change("a.md", "heron fourth")
             assert await finds(worker, "heron", "heron fourth")
-    moved = [one for one in logs if one["event"] == "stream.moved_on"]
+    moved = [one for one in logs if one["event"] == "stream.advanced"]
     assert [one["republished"] for one in moved] == [3 if idle else 1]
 
 

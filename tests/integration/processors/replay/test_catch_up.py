@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from events.client.client import Client
 from events.models import DocumentChange, DocumentChanged
 from events.names import Lane
-from processors.replay.generations import generation_before, return_to
+from processors.replay.generations import generation_before, switch_to
 from processors.replay.verification import NotSwitched
 from store.generations.document_positions import DocumentPosition, DocumentPositions
 from store.postgres.locks import Lock
@@ -75,7 +75,7 @@ async def test_what_is_acknowledged_during_a_replay_is_in_the_new_generation(
                 await replay(opened, chunking=chunking) for chunking in ("1:64", "1:32", "1")
             ]
             before = await generation_before(opened, "docs")
-            await return_to(opened, "docs", before, lambda _done, _total: None)
+            await switch_to(opened, "docs", before, lambda _done, _total: None)
             answered = len(generations)  # one question may be in flight
             await eventually(
                 lambda: len(generations) > answered + 1, "a later question is answered"

@@ -11,7 +11,7 @@ from processors.replay.generations import (
     find_generation,
     generation_before,
     list_generations,
-    return_to,
+    switch_to,
 )
 from processors.replay.quality_gate import Ask, EvaluationGate
 from processors.replay.replay import Replay
@@ -72,7 +72,7 @@ async def test_a_model_for_one_kind_carries_the_others_over(
         at = {"model_base_url": server.base_url, "model_api_key": server.key}
         async with tools(worker.redis_url, database, **at) as opened:
             report = await replay(opened, kind="code", model="openai/test")
-    assert (report.switched, report.bill.texts) == (True, 1)
+    assert (report.switched, report.cost.texts) == (True, 1)
     models = {row["uri"]: row["name"] for row in await rows(database, "docs", MODELS)}
     assert models.pop("greet.py") == "openai/test"
     assert len(models) == 12
@@ -135,7 +135,7 @@ async def test_rollback_brings_what_changed_since(
     await worker.change("notes/0.md", "# Note 0\n\nWritten after the switch.\n")
     await worker.change("notes/4.md", change="delete")
     await worker.change("notes/5.md", "# Five\n", change="rename", old_uri="notes/6.md")
-    returned = await return_to(opened, "docs", await generation_before(opened, "docs"), quiet)
+    returned = await switch_to(opened, "docs", await generation_before(opened, "docs"), quiet)
     assert (returned.generation, returned.caught_up) == (report.former, 4)
     assert returned.seconds < 1
     stored = await rows(
@@ -160,7 +160,7 @@ async def test_only_former_generations_can_be_switched_to(opened: OperatorTools)
     """A generation that is live, half built or unknown can't be switched to."""
     live = await opened.store.generation("docs")
     with pytest.raises(UsageError, match=f"generation {live.id} is live already"):
-        await return_to(opened, "docs", live, quiet)
+        await switch_to(opened, "docs", live, quiet)
     with pytest.raises(UsageError, match="docs has no former generation"):
         await generation_before(opened, "docs")
     with pytest.raises(UsageError, match="there is no generation 999"):
@@ -169,7 +169,7 @@ async def test_only_former_generations_can_be_switched_to(opened: OperatorTools)
         await replay(opened)
     _, half = await find_generation(opened, live.id + 1)
     with pytest.raises(UsageError, match="is half built"):
-        await return_to(opened, "docs", half, quiet)
+        await switch_to(opened, "docs", half, quiet)
 
 
 async def test_a_drop_leaves_nothing_and_can_be_begun_again(

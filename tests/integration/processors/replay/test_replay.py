@@ -57,14 +57,14 @@ async def test_it_is_told_how_many_texts_are_embedded(
     report = await work.run()
     texts = [one for one in told if one[0] == "docs: texts embedded"]
     assert texts == [("docs: texts embedded", n, 12) for n in (5, 10, 12)]
-    assert report.bill.texts == 12
+    assert report.cost.texts == 12
 
 
 async def test_the_same_index_again(opened: OperatorTools, database: Database) -> None:
     """A replay with the same recipe gives the same rows and embeds nothing."""
     before = await rows(database, "docs", STORED)
     report = await replay(opened)
-    assert (report.switched, report.bill.texts) == (True, 0)
+    assert (report.switched, report.cost.texts) == (True, 0)
     assert report.generation != report.former
     assert await rows(database, "docs", STORED) == before
     again = await replay(opened)
@@ -87,7 +87,7 @@ async def test_a_changed_model_embeds_each_text_once(
     """A new model embeds each distinct text once."""
     report = await replay(remote, model="openai/test")
     texts = asked(server)
-    assert len(texts) == len(set(texts)) == report.bill.texts == 12
+    assert len(texts) == len(set(texts)) == report.cost.texts == 12
     models = await rows(
         database,
         "docs",
@@ -106,7 +106,7 @@ async def test_a_model_that_is_not_needed_is_not_asked(
     at = {"model_base_url": server.base_url, "model_api_key": server.key}
     async with tools(worker.redis_url, database, **at) as later:
         report = await replay(later, chunking="1:512")
-    assert (report.switched, report.bill.texts) == (True, 0)
+    assert (report.switched, report.cost.texts) == (True, 0)
     assert len(server.requests) == before
 
 

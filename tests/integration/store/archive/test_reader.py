@@ -26,7 +26,7 @@ async def test_changes_come_back_in_order_with_their_contents_apart(
         logged("a", 3),
     ]
     appended = await archive.append("alpha", [changes[2], changes[0], changes[1]])
-    assert (appended.events, appended.contents, appended.lost) == (3, 2, 0)
+    assert (appended.events, appended.contents, appended.missing) == (3, 2, 0)
     found = await kept.changes()
     assert [change.log_position for change in found] == [change.log_position for change in changes]
     assert found[0].event.data.content_ref == reference_to("text of a")
@@ -77,7 +77,7 @@ async def test_content_by_reference_is_taken_along(
         logged("b", 2, content_ref=reference_to("nowhere")),
     ]
     appended = await archive.append("alpha", changes)
-    assert (appended.events, appended.contents, appended.lost) == (2, 1, 1)
+    assert (appended.events, appended.contents, appended.missing) == (2, 1, 1)
     assert await archive.content("alpha", sha256_of("long text")) == "long text"
     assert await archive.content("alpha", sha256_of("nowhere")) is None
     assert [change.event.id for change in await kept.changes()] == [

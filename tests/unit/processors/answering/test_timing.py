@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from events.models import Query, QueryRequested
-from processors.answering.timing import Abandoning, time_left
+from processors.answering.timing import TimeLimiter, time_left
 from runtime import protocol_limits
 from tests.support.waiting import within
 
@@ -68,5 +68,5 @@ async def test_work_that_clears_up_slowly_is_not_waited_for() -> None:
 
     async with within(5):
         with pytest.raises(TimeoutError):
-            await Abandoning().run(stubborn(), timedelta(milliseconds=10))
+            await TimeLimiter().run(stubborn(), timedelta(milliseconds=10))
     cleared_up.set()

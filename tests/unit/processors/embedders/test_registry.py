@@ -124,7 +124,7 @@ async def test_closing_ends_a_start_too(slow: Slow) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "asked_for", "name"),
+    ("model", "requested", "name"),
     [
         ("openai/a", None, "openai/a"),
         ("openai/a", 256, "openai/a@256"),
@@ -135,10 +135,10 @@ async def test_closing_ends_a_start_too(slow: Slow) -> None:
     ],
 )
 def test_a_width_that_is_asked_for_is_part_of_the_name(
-    model: str, asked_for: int | None, name: str
+    model: str, requested: int | None, name: str
 ) -> None:
     """A requested width is part of the name, so that vectors of two widths differ in name."""
-    assert full_name(model, Options(dimensions=asked_for)) == name
+    assert full_name(model, Options(dimensions=requested)) == name
     assert create_embedder(name, Options()).model == name
 
 

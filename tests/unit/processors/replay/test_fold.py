@@ -129,9 +129,11 @@ def test_the_content_hash_is_known_without_the_content() -> None:
     assert fold.last[DocumentKey("", "d")].content_hash is None
 
 
-@pytest.mark.parametrize(("sought", "found"), [("event-30", 30), ("other", None)])
-def test_an_event_is_found_on_the_way(sought: str, found: int | None) -> None:
-    assert folded(HISTORY, sought=sought).found == found
+@pytest.mark.parametrize(
+    ("searched_event_id", "found_position"), [("event-30", 30), ("other", None)]
+)
+def test_an_event_is_found_on_the_way(searched_event_id: str, found_position: int | None) -> None:
+    assert folded(HISTORY, searched_event_id=searched_event_id).found_position == found_position
     assert folded(HISTORY).earliest == 10
 
 
@@ -153,5 +155,5 @@ def test_the_fold_is_what_applying_one_by_one_gives(steps: list[tuple[str, str]]
         else:
             changes.append(change(position, uri, change=kind))
         oracle[uri] = (position, kind == "delete")
-    found = folded(changes[::-1])
-    assert {one.uri: (one.log_position[0], one.deleted) for one in found} == oracle
+    fold = folded(changes[::-1])
+    assert {one.uri: (one.log_position[0], one.deleted) for one in fold} == oracle

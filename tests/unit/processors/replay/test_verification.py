@@ -68,8 +68,8 @@ def test_missing_and_unknown_documents_are_told() -> None:
 
 
 def test_a_change_that_could_not_be_processed_is_told_once() -> None:
-    found = list(compare(fold(), {}, {LogPosition(10, 0): LimitExceeded("too long")}))
-    assert found == [Difference("", "a", "can't be processed: too long")]
+    differences = list(compare(fold(), {}, {LogPosition(10, 0): LimitExceeded("too long")}))
+    assert differences == [Difference("", "a", "can't be processed: too long")]
 
 
 def test_an_error_names_three_documents_and_how_many_more() -> None:

@@ -221,7 +221,7 @@ async def test_a_server_that_refuses_everything_blames_no_text(
         await embedder.embed(TEXTS, Urgency.LIVE)
     assert server.requests == [TEXTS, ["width"]]
     async with within(10):
-        await embedder.circuit.closed()
+        await embedder.circuit.wait_until_closed()
     assert len((await embedder.embed(TEXTS, Urgency.LIVE)).vectors) == len(TEXTS)
     await embedder.close()
 
@@ -330,9 +330,7 @@ async def test_a_refused_text_is_no_fault_of_the_requests_beside_it(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests that are cancelled because of a refused text do not open the circuit."""
-    monkeypatch.setattr(
-        "processors.embedders.remote.circuit_breaker._TELLING_SILENCE", timedelta(0)
-    )
+    monkeypatch.setattr("processors.embedders.remote.circuit_breaker._FAILED_AFTER", timedelta(0))
 
     async def refuse_in_a_crowd(server: ModelServer, texts: list[str]) -> Any:
         await eventually(lambda: server.in_flight == len(TEXTS), "all are in flight")
@@ -366,7 +364,7 @@ class Gate:
         await self.opened.wait()
         return timedelta()
 
-    async def hold_back(self, _: str, __: timedelta) -> None:
+    async def block_requests(self, _: str, __: timedelta) -> None:
         raise AssertionError("nobody is held back")
 
 

@@ -85,8 +85,8 @@ async def test_without_limits_nobody_waits(redis: Redis) -> None:
 async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
     """The longest Retry-After holds back all workers, up to a minute."""
     first, second = turns_at(redis), turns_at(redis)
-    await first.hold_back("voyage", timedelta(hours=6))
-    await first.hold_back("voyage", timedelta(seconds=1))
+    await first.block_requests("voyage", timedelta(hours=6))
+    await first.block_requests("voyage", timedelta(seconds=1))
     wait = await second.acquire("voyage", 1, urgent=True)
     assert LONGEST_HOLD - timedelta(seconds=5) < wait <= LONGEST_HOLD
     assert not await second.acquire("openai", 1, urgent=True)
@@ -98,7 +98,7 @@ async def test_a_wish_to_wait_holds_back_all_workers(redis: Redis) -> None:
 async def test_a_question_does_without_a_model_that_wants_a_wait(redis: Redis) -> None:
     """A question raises RateLimited at once instead of waiting for a held provider."""
     rate_limiter = turns_at(redis)
-    await rate_limiter.hold_back("voyage", timedelta(minutes=1))
+    await rate_limiter.block_requests("voyage", timedelta(minutes=1))
     begun = time.monotonic()
     with pytest.raises(RateLimited) as refused:
         await RequestQueue("voyage", rate_limiter).acquire(1, Urgency.QUERY)

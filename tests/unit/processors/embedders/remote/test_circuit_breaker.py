@@ -52,7 +52,7 @@ async def circuit_of(model: Model, options: CircuitOptions = FAST) -> AsyncItera
 
 def request(circuit: Circuit, error: BaseException | None = None) -> None:
     """Make a request that ends with the error."""
-    with contextlib.suppress(HeadraceError, asyncio.CancelledError), circuit.watched():
+    with contextlib.suppress(HeadraceError, asyncio.CancelledError), circuit.record_outcome():
         if error is not None:
             raise error
 
@@ -113,7 +113,7 @@ async def test_only_a_probe_closes_it() -> None:
         assert circuit.is_open
         model.up = True
         async with within(5):
-            await circuit.closed()
+            await circuit.wait_until_closed()
         circuit.require_closed()
         assert circuit.status.state is CircuitState.CLOSED
         assert circuit.status.failures == 0
@@ -133,7 +133,7 @@ async def test_questions_that_gave_up_open_it(monkeypatch: pytest.MonkeyPatch) -
             (5.0, True, True),
         ):
             for _ in range(FAST.failures):
-                request = circuit.watched(may_be_given_up=asked)
+                request = circuit.record_outcome(may_time_out=asked)
                 with contextlib.suppress(asyncio.CancelledError), request:
                     clock[0] += silence
                     raise asyncio.CancelledError
@@ -153,6 +153,6 @@ async def test_a_probe_that_is_refused_does_not_close_it() -> None:
     with pytest.raises(CircuitOpen, match="no such model"):
         circuit.require_closed()
     async with within(5):
-        await circuit.closed()
+        await circuit.wait_until_closed()
     assert not refusals
     await circuit.close()

@@ -10,7 +10,7 @@ import pytest
 
 from events.client.operator_client import OperatorClient
 from events.heartbeats import Heartbeat
-from gateway.sync.patience import Patience
+from gateway.sync.stall_detector import StallDetector
 from runtime.errors import ConfigurationError, Unavailable
 
 ALIVE = timedelta(seconds=1)
@@ -38,8 +38,8 @@ def beat(**state: Any) -> Heartbeat:
     return Heartbeat("w", ALIVE, {"host": "h", "pid": 7, "roles": ["indexer"], **state})
 
 
-def patience(workers: Workers, alone: timedelta = NOW, still: timedelta = NOW) -> Patience:
-    return Patience(cast("OperatorClient", workers), alone, still)
+def detector(workers: Workers, alone: timedelta = NOW, still: timedelta = NOW) -> StallDetector:
+    return StallDetector(cast("OperatorClient", workers), alone, still)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def patience(workers: Workers, alone: timedelta = NOW, still: timedelta = NOW) -
 )
 async def test_waiting_ends_with_the_reason(workers: Workers, reason: str) -> None:
     """The wait ends with its reason at the second check without progress."""
-    waiting = patience(workers)
+    waiting = detector(workers)
     await waiting.check(3, "indexer")
     with pytest.raises(Unavailable, match=reason) as caught:
         await waiting.check(3, "indexer")
@@ -69,7 +69,7 @@ async def test_waiting_ends_with_the_reason(workers: Workers, reason: str) -> No
 async def test_whatever_moves_prolongs_the_wait() -> None:
     """New outcomes and newly embedded chunks prolong the wait; other metrics do not."""
     workers = Workers([beat()])
-    waiting = patience(workers)
+    waiting = detector(workers)
     await waiting.check(1, "indexer")
     workers.cursor += 1
     await waiting.check(1, "indexer")
@@ -82,6 +82,6 @@ async def test_whatever_moves_prolongs_the_wait() -> None:
 
 async def test_a_worker_that_lives_is_waited_for_longer() -> None:
     """A running worker is waited for longer, because a slow model can keep it busy."""
-    waiting = patience(Workers([beat()]), still=timedelta(hours=1))
+    waiting = detector(Workers([beat()]), still=timedelta(hours=1))
     for _ in range(3):
         await waiting.check(1, "indexer")
