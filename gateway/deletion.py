@@ -41,9 +41,7 @@ async def delete_documents(
         return
     _, late = await until_deleted(client, list(receipts.values()), patience)
     if late:
-        raise UsageError(
-            f"{late} documents changed in the meantime and were not deleted; run the command again"
-        )
+        raise UsageError(f"{late} documents changed and were not deleted", "run the command again")
 
 
 async def find_source(sources: Sources, project: str, name: str) -> RegisteredSource:
@@ -56,7 +54,7 @@ async def find_source(sources: Sources, project: str, name: str) -> RegisteredSo
         if source.name == name:
             return source
     raise UsageError(
-        f"{project} has no source {name!r}; `headrace source list -p {project}` lists its sources"
+        f"{project} has no source {name!r}", f"`headrace source list -p {project}` lists them"
     )
 
 
@@ -72,7 +70,7 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{what}, but there is no terminal for confirmation; repeat with --yes")
+        raise UsageError(f"{what}, but there is no terminal for confirmation", "repeat with --yes")
     if not typer.confirm(printable(f"{what}. Continue?"), err=True):
         raise UsageError("not confirmed; nothing was done")
 

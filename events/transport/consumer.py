@@ -345,7 +345,7 @@ class Consumer(base.Consumer):
 
 def _group_name(topic: str) -> str:
     if topic not in GROUPS:
-        raise ConfigurationError(f"topic {topic} has no consumer group: add it to GROUPS")
+        raise ConfigurationError(f"topic {topic} has no consumer group", "add it to GROUPS")
     return GROUPS[Topic(topic)]
 
 

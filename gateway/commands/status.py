@@ -59,7 +59,7 @@ def command(
     """
     if watch:
         if project is not None:
-            raise UsageError("--watch shows streams and workers, not projects; leave out --project")
+            raise UsageError("--watch does not show projects", "leave out --project")
         every = _interval(interval)
         run_service(lambda settings, stop: _watch(settings, stop, every, json), quiet=True)
         return

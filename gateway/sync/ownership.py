@@ -124,8 +124,9 @@ async def check_owners(
         what = f"{uri} and {len(others) - 1:,} more belong" if len(others) > 1 else f"{uri} belongs"
         raise UsageError(
             f"{what} to source {_named(other)} of project {registered.project}, not to "
-            f"{_named(registered)}; sync with --prefix NAME/ or into another project, or "
-            "delete the other source (`headrace source delete`)"
+            f"{_named(registered)}",
+            "sync with --prefix NAME/ or into another project, or delete the other source "
+            "(`headrace source delete`)",
         )
 
 

@@ -21,7 +21,7 @@ _WORK = ("documents", "chunks_embedded")
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Snapshot:
     """Snapshot of the workers' progress; ``moves`` changes whenever something was done."""
 
     moves: tuple[object, ...]
@@ -60,26 +60,27 @@ class Patience:
         Raises:
             Unavailable: there was no progress for too long; the message gives the reason.
         """
-        look = await self._look(role)
-        if look.moves != self._seen:
-            self._seen = look.moves
+        snapshot = await self._snapshot(role)
+        if snapshot.moves != self._seen:
+            self._seen = snapshot.moves
             self.moved()
             return
         still = asyncio.get_running_loop().time() - self._moved_at
-        is_alone = look.is_allowed and not look.workers
+        is_alone = snapshot.is_allowed and not snapshot.workers
         if still > (self._without_worker if is_alone else self._without_movement):
-            raise Unavailable(f"{waiting:,} changes wait in the log: {_reason(look, role, still)}")
+            reason, remedy = _reason(snapshot, role, still)
+            raise Unavailable(f"{waiting:,} changes wait in the log: {reason}", remedy)
 
-    async def _look(self, role: str) -> _Look:
+    async def _snapshot(self, role: str) -> _Snapshot:
         try:
             beats = await self._client.heartbeats()
             cursors = await self._client.cursors()
         except ConfigurationError:
-            return _Look((), (), is_allowed=False)
+            return _Snapshot((), (), is_allowed=False)
         alive = [beat for beat in beats if beat.age.total_seconds() <= SILENT_SECONDS]
         done = tuple(sorted((beat.worker, _done(beat.state)) for beat in alive))
         workers = [beat for beat in alive if role in (beat.state.get("roles") or ())]
-        return _Look((cursors, done), workers)
+        return _Snapshot((cursors, done), workers)
 
 
 def _done(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
@@ -92,26 +93,27 @@ def _done(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     return (*sorted(counts), ("acknowledged", float(transport.get("acknowledged", 0))))
 
 
-def _reason(look: _Look, role: str, still: float) -> str:
-    if not look.is_allowed:
+def _reason(snapshot: _Snapshot, role: str, still: float) -> tuple[str, str]:
+    """Return the reason for a standstill of ``still`` seconds, and the remedy."""
+    if not snapshot.is_allowed:
         return (
-            f"no outcome arrived for {still:.0f} s, and this Redis user may not read heartbeats; "
-            "run `headrace access` again, or `headrace status` as another user"
+            f"no outcome arrived for {still:.0f} s, and this Redis user may not read heartbeats",
+            "run `headrace access` again, or `headrace status` as another user",
         )
-    for beat in look.workers:
+    for beat in snapshot.workers:
         for circuit in beat.state.get("circuits") or ():
             if circuit["state"] != "closed":
                 why = f" ({circuit['reason']})" if circuit["reason"] else ""
-                return f"model {circuit['model']} is down{why}; `headrace status` shows its state"
-    for beat in look.workers:
+                return f"model {circuit['model']} is down{why}", "`headrace status` shows its state"
+    for beat in snapshot.workers:
         work = {topic: count for topic, count in (beat.state.get("in_work") or {}).items() if count}
         if work:
             events = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(work.items()))
             name = f"{beat.state.get('host', '?')}:{beat.state.get('pid', '?')}"
-            return f"worker {name} has had {events} in work for {still:.0f} s; see its log"
-    if look.workers:
-        return f"workers run, but have done nothing for {still:.0f} s; run `headrace doctor`"
+            return f"worker {name} has had {events} in work for {still:.0f} s", "see its log"
+    if snapshot.workers:
+        return f"workers run, but have done nothing for {still:.0f} s", "run `headrace doctor`"
     return (
-        f"no worker ({role}) has sent a heartbeat for {still:.0f} s; "
-        "start `headrace up` or `headrace worker`"
+        f"no worker ({role}) has sent a heartbeat for {still:.0f} s",
+        "start `headrace up` or `headrace worker`",
     )

@@ -60,7 +60,7 @@ async def purge_documents(
         receipts = await publish_deletes(client, project, agent, uris)
         chunks, late = await until_deleted(client, list(receipts.values()), purge.patience)
         if late:
-            raise UsageError(f"{late} documents were changed during the purge: run it again")
+            raise UsageError(f"{late} documents were changed during the purge", "run it again")
         await until_archived(servers.redis, servers.names, receipts.values(), purge.patience)
         report = PurgeReport(project, len(uris))
         work = _Work(purge, project_id, agent, receipts, report)
@@ -215,7 +215,7 @@ class _Work:
             if done is not None:
                 return done
             if monotonic() > deadline:
-                raise Unavailable("the archive is being compacted: run the purge again later")
+                raise Unavailable("the archive is being compacted", "run the purge again later")
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _prove(self, generations: Sequence[Generation]) -> None:

@@ -61,7 +61,7 @@ async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str
         for generation in await tools.store.generations(project):
             if generation.id == generation_id:
                 return project, generation
-    raise UsageError(f"there is no generation {generation_id} (`headrace replay list` lists all)")
+    raise UsageError(f"there is no generation {generation_id}", "`headrace replay list` lists all")
 
 
 async def generation_before(tools: OperatorTools, project: str) -> Generation:
@@ -113,12 +113,13 @@ async def return_to(
 
 def _check_chosen(chosen: Generation) -> None:
     reasons = {
-        "live": "is live already",
-        "building": "is half built: `headrace replay` with the options of that replay finishes it",
-        "dropping": "is being dropped",
+        "live": ("is live already", ""),
+        "building": ("is half built", "run `headrace replay` with its options to finish it"),
+        "dropping": ("is being dropped", ""),
     }
     if chosen.state != "former":
-        raise UsageError(f"generation {chosen.id} {reasons[chosen.state]}")
+        state, remedy = reasons[chosen.state]
+        raise UsageError(f"generation {chosen.id} {state}", remedy)
 
 
 ShowDeleted = Callable[[int], None]
@@ -180,13 +181,14 @@ def _check_droppable(generation: Generation, replaced_at: datetime | None, now: 
     if generation.state == "former" and rest > timedelta():
         raise UsageError(
             f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
-            f"and queries may still read it: drop it in {rest.total_seconds():.0f} s"
+            "and queries may still read it",
+            f"drop it in {rest.total_seconds():.0f} s",
         )
 
 
 def _is_live(generation: Generation) -> UsageError:
     return UsageError(
-        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
+        f"generation {generation.id} is live", "switch to another first (`headrace replay list`)"
     )
 
 

@@ -80,9 +80,9 @@ def check_complete(
     damage = "".join(f"; {error}" for error in log.damaged.values())
     raise NotSwitched(
         f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
-        f"{{documents}}{damage}; the live generation is unchanged: publish these documents again"
-        " (`headrace doctor` shows details)",
-        [Difference.of(key, "its last change can't be read") for key in lost],
+        f"{{documents}}{damage}; the live generation is unchanged",
+        "publish these documents again (`headrace doctor` shows details)",
+        differences=[Difference.of(key, "its last change can't be read") for key in lost],
     )
 
 
@@ -109,8 +109,8 @@ async def begin_or_resume(
     if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
         raise UsageError(
             f"generation {half_built.id} of {project} is half built with other options "
-            f"({_described(half_built)}): finish it with those, "
-            f"or run `headrace replay drop {half_built.id}`"
+            f"({_described(half_built)})",
+            f"finish it with those, or run `headrace replay drop {half_built.id}`",
         )
     return half_built, True
 

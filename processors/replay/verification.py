@@ -183,11 +183,16 @@ class NotSwitched(OperatorError):
     """
 
     def __init__(
-        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
+        self,
+        message: str,
+        remedy: str = "",
+        *,
+        differences: Sequence[Difference] = (),
+        generation: int | None = None,
     ) -> None:
         self.differences = tuple(differences)
         self.generation = generation
         named = "; ".join(map(str, self.differences[:_NAMED]))
         more = len(self.differences) - _NAMED
         rest = f"; and {more:,} more" if more > 0 else ""
-        super().__init__(message.replace("{documents}", f"{named}{rest}"))
+        super().__init__(message.replace("{documents}", f"{named}{rest}"), remedy)

@@ -38,8 +38,8 @@ def server_user(needed: Sequence[Path]) -> User | None:
         entry = pwd.getpwnam(_UNPRIVILEGED)
     except KeyError:
         raise ConfigurationError(
-            f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}: "
-            "run headrace as an ordinary user"
+            f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}",
+            "run headrace as an ordinary user",
         ) from None
     closed = any(not _open_to_others(path) for path in needed)
     return User(entry.pw_uid, entry.pw_gid, reach=closed)
@@ -65,8 +65,8 @@ def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
         _make(wanted, owner)
     if not _is_private(wanted, owner):
         raise ConfigurationError(
-            f"{wanted} is accessible to other users or is not a directory of this user: "
-            "remove it, then try again"
+            f"{wanted} is accessible to other users or is not a directory of this user",
+            "remove it, then try again",
         )
     return wanted
 

@@ -50,16 +50,16 @@ async def claim_folder(database: Database, storage: Files, prefix: str, *, write
         return
     except ValidationError:
         raise ConfigurationError(
-            f"{storage.full(own.path)} is not a valid deployment marker: remove it; the next "
-            "start writes it again"
+            f"{storage.full(own.path)} is not a valid deployment marker",
+            "remove it; the next start writes it again",
         ) from None
     if (marker.prefix, marker.database) != (own.prefix, own.database):
         raise ConfigurationError(
             f"the archive {storage.full(own.deployment)} belongs to prefix {marker.prefix} and "
             f"database {marker.database}, but this is prefix {own.prefix} and database "
-            f"{own.database}, a copy: give the copy an id of its own (`headrace deployment --new`) "
-            "or, if the original is gone, let it replace the original "
-            "(`headrace deployment --adopt`)"
+            f"{own.database}, a copy",
+            "give the copy an id of its own (`headrace deployment --new`) or, if the original is "
+            "gone, let it replace the original (`headrace deployment --adopt`)",
         )
 
 

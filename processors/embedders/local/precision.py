@@ -29,8 +29,8 @@ def resolve_precision(wanted: Precision | None, weights: Weights) -> Precision:
     supported = supported_precisions(with_ranges=weights.ranges is not None)
     if wanted not in supported:
         raise ConfigurationError(
-            f"this processor does not support {wanted}, only {', '.join(supported)}:"
-            " set HEADRACE_MODEL_PRECISION to one of them, or to auto"
+            f"this processor does not support {wanted}, only {', '.join(supported)}",
+            "set HEADRACE_MODEL_PRECISION to one of them, or to auto",
         )
     return wanted
 
