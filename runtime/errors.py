@@ -76,12 +76,12 @@ class HeadraceError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened; ``str`` adds the remedy, in one line."""
+        """Description of what happened; ``str`` adds the remedy, in one line."""
         return masked(super().__str__())
 
     @property
     def remedy(self) -> str:
-        """What a person can do about it, or ''."""
+        """Advice for a person, or ''."""
         return masked(self._remedy)
 
     @property

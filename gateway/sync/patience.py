@@ -11,13 +11,14 @@ from typing import Any
 from events.client.operator_client import OperatorClient
 from events.heartbeats import Heartbeat
 from gateway.status.warnings import SILENT_SECONDS
+from runtime import metrics
 from runtime.errors import ConfigurationError, Unavailable
 
 __all__ = ["Patience"]
 
 _WITHOUT_WORKER = timedelta(minutes=1)
 _WITHOUT_MOVEMENT = timedelta(minutes=10)
-_WORK = ("documents", "chunks_embedded")
+_WORK = (metrics.DOCUMENTS, metrics.CHUNKS_EMBEDDED)
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,10 @@ class Patience:
 
 def _done(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """Counters that increase only when a worker finishes something."""
-    metrics: Mapping[str, float] = state.get("metrics") or {}
+    values: Mapping[str, float] = state.get("metrics") or {}
     transport: Mapping[str, int] = state.get("transport") or {}
-    counts = [
-        (name, float(value)) for name, value in metrics.items() if name.partition("{")[0] in _WORK
-    ]
-    return (*sorted(counts), ("acknowledged", float(transport.get("acknowledged", 0))))
+    counts = [(metric.name, sum(metric.values_in(values).values())) for metric in _WORK]
+    return (*counts, ("acknowledged", float(transport.get("acknowledged", 0))))
 
 
 def _reason(snapshot: _Snapshot, role: str, still: float) -> tuple[str, str]:
