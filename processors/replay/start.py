@@ -77,11 +77,15 @@ def check_complete(
     lost = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
     if not lost:
         return
-    damage = "".join(f"; {error}" for error in log.damaged.values())
+    damage = "".join(f"; {error.message}" for error in log.damaged.values())
+    remedies = [
+        *sorted({error.remedy for error in log.damaged.values()}),
+        "publish these documents again (`headrace doctor` shows details)",
+    ]
     raise NotSwitched(
         f"the log of {project} lacks the last change of {len(lost):,} documents that are live: "
         f"{{documents}}{damage}; the live generation is unchanged",
-        "publish these documents again (`headrace doctor` shows details)",
+        ", or ".join(remedies),
         differences=[Difference.of(key, "its last change can't be read") for key in lost],
     )
 
