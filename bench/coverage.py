@@ -65,7 +65,7 @@ async def measure(directories: Sequence[Path]) -> Report:
         UsageError: no set is named, or a set is ill-formed.
     """
     if not directories:
-        raise UsageError("name the directories of the evaluation sets to measure")
+        raise UsageError("no evaluation set is given", "name the directories of sets to measure")
     evaluation_sets = [load(directory) for directory in directories]
     figures: dict[str, float] = {}
     async with bench_stack() as stack:

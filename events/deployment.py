@@ -101,8 +101,8 @@ def check_partitions(expected: int, chosen: int | None) -> int:
     if chosen is None or chosen == expected:
         return expected
     raise ConfigurationError(
-        f"this deployment's number of partitions is {expected}, the setting says {chosen}: set "
-        f"HEADRACE_PARTITIONS={expected}, or change the deployment ({_ADOPTING})"
+        f"this deployment's number of partitions is {expected}, the setting says {chosen}",
+        f"set HEADRACE_PARTITIONS={expected}, or change the deployment ({_ADOPTING})",
     )
 
 
@@ -146,6 +146,6 @@ def _parsed(names: Names, found: bytes) -> Stamp:
         return Stamp.model_validate_json(found)
     except ValidationError:
         raise MalformedEvent(
-            f"the key {names.deployment} in Redis does not hold a deployment stamp: "
-            f"write it again ({_ADOPTING})"
+            f"the key {names.deployment} in Redis does not hold a deployment stamp",
+            f"write it again ({_ADOPTING})",
         ) from None

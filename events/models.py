@@ -493,7 +493,8 @@ def _check_size(raw: bytes) -> None:
     if len(raw) > protocol_limits.EVENT_BYTES:
         raise MalformedEvent(
             f"{len(raw):,} bytes are too many for an event "
-            f"(at most {protocol_limits.EVENT_BYTES:,}): send the content as content_ref"
+            f"(at most {protocol_limits.EVENT_BYTES:,})",
+            "send the content as content_ref",
         )
 
 
@@ -516,5 +517,5 @@ def parse_event(raw: bytes) -> Event:
     except ValidationError as error:
         raise MalformedEvent(f"not a CloudEvent: {first_problem(error)}") from None
     if kind not in EVENT_TYPES:
-        raise MalformedEvent(f"unknown event type {kind[:80]!r}; known: {', '.join(EVENT_TYPES)}")
+        raise MalformedEvent(f"unknown type {kind[:80]!r}", f"use one of {', '.join(EVENT_TYPES)}")
     return EVENT_TYPES[kind].from_bytes(raw)

@@ -49,8 +49,8 @@ class SigningKey:
         match = _KEY.fullmatch(text)
         if match is None:
             raise ConfigurationError(
-                "HEADRACE_SIGNING_KEY is not a signing key: it must be <id>:<secret>, "
-                "as `headrace keys add` prints it"
+                "HEADRACE_SIGNING_KEY is not a signing key",
+                "write <id>:<secret>, as `headrace keys add` prints it",
             )
         return cls(match[1], match[2])
 
@@ -75,8 +75,8 @@ class Keys:
             return None
         if signature is None:
             return SignatureRefused(
-                "the project takes signed changes only, and this has no signature: publish it"
-                " with HEADRACE_SIGNING_KEY set to a key of the project"
+                "the project takes signed changes only, and this has no signature",
+                "publish it with HEADRACE_SIGNING_KEY set to a key of the project",
             )
         match = _SIGNATURE.fullmatch(signature)
         if match is None:

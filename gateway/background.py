@@ -43,7 +43,7 @@ async def detach(settings: Settings, workers: int) -> None:
     owner = owner_lock(home).owner()
     if owner is not None:
         raise UsageError(
-            f"`headrace up` runs already in {home} (process {owner}); stop it with `headrace down`"
+            f"`headrace up` runs already in {home}, process {owner}", "stop it with `headrace down`"
         )
     log = home / "up.log"
     tail = LogTail(log, from_end=True)
@@ -79,7 +79,7 @@ async def bring_down(settings: Settings) -> bool:
         os.kill(owner, signal.SIGTERM)
     except PermissionError:
         raise UsageError(
-            f"`headrace up` (process {owner}) belongs to another user, who must stop it"
+            f"`headrace up` (process {owner}) belongs to another user", "ask that user to stop it"
         ) from None
     except ProcessLookupError:
         return True
@@ -90,8 +90,8 @@ async def bring_down(settings: Settings) -> bool:
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         raise ConfigurationError(
-            f"`headrace up` (process {owner}) did not end in {patience.total_seconds():.0f} s; "
-            f"see `headrace logs`, or kill it with kill -9 {owner}"
+            f"`headrace up` (process {owner}) did not end in {patience.total_seconds():.0f} s",
+            f"see `headrace logs`, or kill it with kill -9 {owner}",
         ) from None
     return True
 

@@ -120,9 +120,7 @@ async def open_publisher(
         ConfigurationError: ``durable`` is set, but Postgres is not configured.
     """
     if durable and not settings.database_url:
-        raise ConfigurationError(
-            "--durable keeps events in Postgres until they are archived; set HEADRACE_DATABASE_URL"
-        )
+        raise ConfigurationError("--durable keeps events in Postgres", "set HEADRACE_DATABASE_URL")
     async with AsyncExitStack() as exits:
         store = outbox = None
         if settings.database_url:
@@ -148,11 +146,11 @@ async def check_signing_key(settings: Settings, project: str) -> None:
     text = settings.signing_key.get_secret_value()
     if not text:
         raise UsageError(
-            f"{project} requires signed changes; set HEADRACE_SIGNING_KEY to one of its keys"
+            f"{project} requires signed changes", "set HEADRACE_SIGNING_KEY to one of its keys"
         )
     key_id = SigningKey.parse(text).id
     if key_id not in wanted:
         raise UsageError(
-            f"HEADRACE_SIGNING_KEY holds {key_id}, which is not an active key of {project}; "
-            f"use one of {', '.join(sorted(wanted))}"
+            f"HEADRACE_SIGNING_KEY holds {key_id}, which is not an active key of {project}",
+            f"use one of {', '.join(sorted(wanted))}",
         )

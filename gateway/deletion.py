@@ -44,8 +44,8 @@ async def delete_documents(
     _, superseded = await await_deletes(client, list(receipts.values()), patience)
     if superseded:
         raise UsageError(
-            f"{superseded} documents changed in the meantime and were not deleted; "
-            "run the command again"
+            f"{superseded} documents changed in the meantime and were not deleted",
+            "run the command again",
         )
 
 
@@ -59,7 +59,7 @@ async def find_source(sources: Sources, project: str, name: str) -> RegisteredSo
         if source.name == name:
             return source
     raise UsageError(
-        f"{project} has no source {name!r}; `headrace source list -p {project}` lists its sources"
+        f"{project} has no source {name!r}", f"`headrace source list -p {project}` lists them"
     )
 
 
@@ -72,7 +72,9 @@ def confirm(action: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{action}, but there is no terminal for confirmation; repeat with --yes")
+        raise UsageError(
+            f"{action}, but there is no terminal for confirmation", "repeat with --yes"
+        )
     if not typer.confirm(printable(f"{action}. Continue?"), err=True):
         raise UsageError("not confirmed; nothing was done")
 

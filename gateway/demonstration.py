@@ -145,7 +145,7 @@ def choose(path: Path | None, home: Path | None = None) -> Demonstration:
 
 def _headrace_repository() -> Source:
     if not (REPOSITORY / "pyproject.toml").is_file():
-        raise UsageError("Headrace was installed without its repository; name a directory to index")
+        raise UsageError("Headrace was installed without its repository", "name a directory")
     return open_source(REPOSITORY)
 
 

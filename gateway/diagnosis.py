@@ -82,7 +82,10 @@ async def _examine(
     settings = tools.settings
     projects = await tools.store.projects()
     if project is not None and project not in projects:
-        raise UsageError(f"no project {project}; there are: {', '.join(projects) or 'none'}")
+        remedy = (
+            f"use one of {', '.join(projects)}" if projects else "create it with `headrace sync`"
+        )
+        raise UsageError(f"there is no project {project!r}", remedy)
     environment += await check_models(await _other_models(tools, projects), model_options(settings))
     environment += await check_orphans(
         tools, settings.owner_database_url or None, projects, repair=repair

@@ -51,18 +51,21 @@ def _drop_output() -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Describe an error in one line.
+    """Describe an error in one line, of which a long message is cut but not its remedy.
 
     The base install has only the client, so a missing module leads to the extra with the rest. Any
     other error that is not a HeadraceError is a defect: the line names how to get a traceback.
     """
-    text = printable(masked(" ".join(str(error).split())))[:_LONGEST]
     if isinstance(error, HeadraceError):
-        return text
+        return "; ".join(filter(None, (_cut(error.message), _cut(error.remedy))))
+    kind, text = type(error).__name__, _cut(str(error))
     if isinstance(error, ModuleNotFoundError):
         return f"{text}; install the command line and the workers: {_INSTALL}"
-    kind = type(error).__name__
     return f"unexpected {kind}: {text or 'no message'}; HEADRACE_LOG_LEVEL=debug shows where"
+
+
+def _cut(text: str) -> str:
+    return printable(masked(" ".join(text.split())))[:_LONGEST]
 
 
 def _first_cause(error: BaseException) -> BaseException:

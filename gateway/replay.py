@@ -76,7 +76,7 @@ def print_differences(error: NotSwitched, reports: Sequence[ReplayReport], json:
             {"agent": difference.agent or None, "uri": difference.uri, "reason": difference.reason}
             for difference in error.differences
         ]
-        failure = {"error": str(error), "differences": differences}
+        failure = {"error": error.message, "remedy": error.remedy, "differences": differences}
         print_json(_joined([report.as_json() for report in reports]) | failure)
         return
     for difference in error.differences[:_SHOWN_DIFFERENCES]:

@@ -196,8 +196,8 @@ def require_database(settings: Settings) -> Settings:
     """
     if not settings.database_url:
         raise ConfigurationError(
-            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is; set both, or neither"
-            " to use the servers of `headrace up`"
+            "HEADRACE_DATABASE_URL is not set, but HEADRACE_REDIS_URL is",
+            "set both, or neither to use the servers of `headrace up`",
         )
     return settings
 

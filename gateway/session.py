@@ -179,7 +179,7 @@ def require_known(variables: Iterable[str]) -> None:
         ):
             continue
         raise UnknownSetting(
-            f"{variable} is not a setting: {_remedy(name)} docs/reference/settings.md lists all"
+            f"{variable} is not a setting", f"{_remedy(name)} docs/reference/settings.md lists all"
         )
 
 

@@ -58,10 +58,11 @@ class Texts:
         if sha256 in self.by_hash:
             return self.by_hash[sha256]
         if self.damaged:
-            raise UnsupportedContent(f"its content can't be read: {self.damaged[0]}")
+            first = self.damaged[0]
+            raise UnsupportedContent(f"its content can't be read: {first.message}", first.remedy)
         raise UnsupportedContent(
-            f"its content {sha256[:12]}… is neither in the archive nor in Postgres: "
-            f"publish it to {project} again"
+            f"its content {sha256[:12]}… is neither in the archive nor in Postgres",
+            f"publish it to {project} again",
         )
 
 

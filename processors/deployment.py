@@ -168,9 +168,10 @@ def _check_same(stamp: Stamp, database_id: str) -> None:
     if stamp.id != database_id:
         raise ConfigurationError(
             f"Redis holds the streams {stamp.prefix}:* of deployment {stamp.id[:12]}, but the "
-            f"database belongs to {database_id[:12]}: set HEADRACE_REDIS_URL and "
-            "HEADRACE_DATABASE_URL to one deployment, or HEADRACE_STREAM_PREFIX to a prefix of its "
-            "own (if the other deployment no longer exists: `headrace deployment --adopt`)"
+            f"database belongs to {database_id[:12]}",
+            "set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL to one deployment, or "
+            "HEADRACE_STREAM_PREFIX to a prefix of its own (if the other deployment no longer "
+            "exists: `headrace deployment --adopt`)",
         )
 
 
@@ -178,8 +179,9 @@ def _check_prefix(deployment: Deployment, settings: Settings) -> None:
     if deployment.prefix not in {None, settings.stream_prefix}:
         raise ConfigurationError(
             f"the database belongs to the deployment with prefix {deployment.prefix}, the setting "
-            f"says {settings.stream_prefix}: set HEADRACE_STREAM_PREFIX={deployment.prefix}, or "
-            "use another database (to change the prefix: `headrace deployment --adopt`)"
+            f"says {settings.stream_prefix}",
+            f"set HEADRACE_STREAM_PREFIX={deployment.prefix}, or use another database "
+            "(to change the prefix: `headrace deployment --adopt`)",
         )
 
 
@@ -188,6 +190,7 @@ async def _check_stranded(redis: Redis, names: Names) -> None:
     if partition is not None:
         raise ConfigurationError(
             f"changes wait in partition {partition}, and with HEADRACE_PARTITIONS="
-            f"{names.partitions} no worker would read them: run workers with "
-            f"HEADRACE_PARTITIONS={partition + 1} or more until they are processed, then lower it"
+            f"{names.partitions} no worker would read them",
+            f"run workers with HEADRACE_PARTITIONS={partition + 1} or more until they are "
+            "processed, then lower it",
         )

@@ -65,8 +65,8 @@ class Limits(EventLimits):
         most = getattr(self, name)
         if size > most:
             raise LimitExceeded(
-                f"{field}: {_shown(size, name)}, over the limit of {_shown(most, name)}; "
-                f"reduce it, or raise {name} in HEADRACE_LIMITS"
+                f"{field}: {_shown(size, name)}, over the limit of {_shown(most, name)}",
+                f"reduce it, or raise {name} in HEADRACE_LIMITS",
             )
 
 

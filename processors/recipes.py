@@ -71,7 +71,7 @@ def recipe_of(settings: Settings) -> Recipe:
     unknown = settings.models.keys() - set(Kind)
     if unknown:
         raise ConfigurationError(
-            f"HEADRACE_MODELS names the unknown kind {min(unknown)}; there are: {', '.join(Kind)}"
+            f"HEADRACE_MODELS has the unknown kind {min(unknown)}", f"use one of {', '.join(Kind)}"
         )
     options = model_options(settings)
     models = {kind: full_name(name, options) for kind, name in settings.models.items()}

@@ -250,5 +250,5 @@ async def end_orphan(pid: int, name: str, number: signal.Signals, timeout: timed
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError:
         raise ConfigurationError(
-            f"an earlier {name} (process {pid}) does not end: kill it, then try again"
+            f"an earlier {name} (process {pid}) does not end", "kill it, then try again"
         ) from None

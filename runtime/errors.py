@@ -25,7 +25,9 @@
 
 from __future__ import annotations
 
+import copyreg
 from datetime import datetime, timedelta
+from typing import Any
 
 from runtime.secrets import masked
 
@@ -55,12 +57,32 @@ __all__ = [
 class HeadraceError(Exception):
     """Root of every error that Headrace raises on purpose.
 
-    The message is one line for a person and names the remedy if one exists. It often quotes a
-    server or a library, so secrets are masked in it.
+    Args:
+        message: sentence without a full stop: what happened, with values. It often quotes a server
+            or a library, so secrets are masked when it is read.
+        remedy: what a person can do about it, without a full stop. It may be empty.
     """
 
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self._remedy = remedy
+
     def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle without ``__init__``, whose arguments differ from class to class."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
+    @property
+    def message(self) -> str:
+        """Description of what happened; ``str`` adds the remedy, in one line."""
         return masked(super().__str__())
+
+    @property
+    def remedy(self) -> str:
+        """Advice for a person, or ''."""
+        return masked(self._remedy)
 
     @property
     def code(self) -> str:
@@ -71,8 +93,10 @@ class HeadraceError(Exception):
 class Retryable(HeadraceError):
     """The same work may succeed later, after ``retry_after`` if that is known."""
 
-    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, remedy: str = "", *, retry_after: timedelta | None = None
+    ) -> None:
+        super().__init__(message, remedy)
         self.retry_after = retry_after
 
 
@@ -99,8 +123,10 @@ class LogFull(Retryable):
 class SourceBusy(Retryable):
     """Another sync, ``holder``, has the lease of the source until ``until``, or longer."""
 
-    def __init__(self, message: str, holder: str | None, until: datetime | None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, remedy: str, *, holder: str | None, until: datetime | None
+    ) -> None:
+        super().__init__(message, remedy)
         self.holder = holder
         self.until = until
 

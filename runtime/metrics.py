@@ -62,6 +62,23 @@ class Metric:
         pairs = ",".join(f"{k}={v}" for k, v in zip(self.labels, values, strict=True))
         return f"{self.name}{{{pairs}}}" if pairs else self.name
 
+    def values_in(self, values: Mapping[str, float], quantity: str = "") -> dict[str, float]:
+        """Return the values of this metric in a snapshot, also of another process, by label.
+
+        For metrics with at most one label; without one, the key is ''. ``quantity``: that of a
+        histogram, such as ``p99``.
+        """
+        after = quantity and f".{quantity}"
+        if not self.labels:
+            name = self.name + after
+            return {"": values[name]} if name in values else {}
+        before, after = f"{self.name}{{{self.labels[0]}=", "}" + after
+        return {
+            series[len(before) : -len(after)]: value
+            for series, value in values.items()
+            if series.startswith(before) and series.endswith(after)
+        }
+
     def read(self) -> dict[str, float]:
         """Return the value of each series."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ __all__ = ["make_private", "open_private"]
 _OTHERS = 0o077
 _DIRECTORY = 0o700
 _FILE = 0o600
+_REMEDY = "set HEADRACE_HOME to a directory of your own"
 
 
 def make_private(directory: Path) -> str:
@@ -28,14 +29,14 @@ def make_private(directory: Path) -> str:
         directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY)
         status = directory.stat()
     except OSError:
-        raise ConfigurationError(_unusable(directory, "can't be written to")) from None
+        raise ConfigurationError(f"{directory} can't be written to", _REMEDY) from None
     if status.st_uid != os.geteuid():
-        raise ConfigurationError(_unusable(directory, "belongs to another user"))
+        raise ConfigurationError(f"{directory} belongs to another user", _REMEDY)
     if status.st_mode & stat.S_ISVTX:
         # a directory shared by all users, such as the temporary one, must stay as it is
-        raise ConfigurationError(_unusable(directory, "is shared by all users"))
+        raise ConfigurationError(f"{directory} is shared by all users", _REMEDY)
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise ConfigurationError(_unusable(directory, "can't be written to"))
+        raise ConfigurationError(f"{directory} can't be written to", _REMEDY)
     is_corrected = _close(directory, status)
     for path in directory.iterdir():
         _close_file(path)
@@ -66,7 +67,3 @@ def _close_file(path: Path) -> None:
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)
     except FileNotFoundError:
         return
-
-
-def _unusable(directory: Path, reason: str) -> str:
-    return f"{directory} {reason}: set HEADRACE_HOME to a directory of your own"

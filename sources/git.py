@@ -168,9 +168,7 @@ class GitSource:
         try:
             output = run_git(self._root, "rev-parse", "--verify", "HEAD^{commit}")
         except GitFailed as error:
-            raise UsageError(
-                f"{self._root} has no commit to sync ({error}); commit first"
-            ) from error
+            raise UsageError(f"{self._root} has no commit ({error})", "commit first") from error
         return output.decode().strip()
 
     def _entries(self, commit: str) -> Iterator[_Entry]:
@@ -261,5 +259,5 @@ def _work_tree(path: Path) -> tuple[Path, str]:
     except GitFailed as error:
         raise UsageError(f"{path} can't be read by git: {error}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path!r} has a name that is not UTF-8: rename it") from error
+        raise UsageError(f"{path!r} has a name that is not UTF-8", "rename it") from error
     return Path(root), prefix

@@ -63,7 +63,10 @@ LARGEST_OUTPUT_BYTES = 128 * 2**20
 
 LONGEST_WAIT = timedelta(minutes=5)
 _ERROR_TEXT_BYTES = 4096
-_UNEXPECTED_END = "git ended while reading; check the repository with `git fsck`, then sync again"
+_UNEXPECTED_END = (
+    "git ended while reading",
+    "check the repository with `git fsck`, then sync again",
+)
 
 
 class GitFailed(Exception):
@@ -93,8 +96,8 @@ def run_git(directory: Path, *arguments: str) -> bytes:
         if len(output) > LARGEST_OUTPUT_BYTES:
             process.kill()
             raise UsageError(
-                f"git printed more than {LARGEST_OUTPUT_BYTES:,} bytes about {directory}; "
-                "sync a part of it, and only what you trust"
+                f"git printed more than {LARGEST_OUTPUT_BYTES:,} bytes about {directory}",
+                "sync a part of it, and only what you trust",
             )
         if process.wait():
             errors.seek(0)
@@ -126,9 +129,7 @@ def _time_limit(process: subprocess.Popen[bytes], directory: Path) -> Iterator[N
 
 
 def _timeout_error(directory: Path) -> UsageError:
-    return UsageError(
-        f"git did not finish reading {directory} in {LONGEST_WAIT}; check it with `git fsck`"
-    )
+    return UsageError(f"git did not finish reading {directory} in {LONGEST_WAIT}", "run `git fsck`")
 
 
 @contextmanager
@@ -143,7 +144,7 @@ def blob_reader(directory: Path) -> Iterator[Read]:
     ) as process:
         requests, answers = process.stdin, process.stdout
         if requests is None or answers is None:
-            raise UsageError("the pipes to git are missing; sync again")
+            raise UsageError("the pipes to git are missing", "sync again")
         try:
             yield lambda _, blob: Content(_read_blob(directory, requests, answers, blob), blob)
         finally:
@@ -155,25 +156,25 @@ def _read_blob(directory: Path, requests: IO[bytes], answers: IO[bytes], blob: s
         requests.write(f"{blob}\n".encode())
         requests.flush()
     except BrokenPipeError as error:
-        raise UsageError(_UNEXPECTED_END) from error
+        raise UsageError(*_UNEXPECTED_END) from error
     if not select([answers], [], [], LONGEST_WAIT.total_seconds())[0]:
         raise _timeout_error(directory)
     head = answers.readline().split()
     if not head:
-        raise UsageError(_UNEXPECTED_END)
+        raise UsageError(*_UNEXPECTED_END)
     if len(head) != 3 or head[1] != b"blob":
         raise OSError(f"git has no blob {blob}")
     size_bytes = int(head[2])
     raw = answers.read(size_bytes + 1)
     if len(raw) != size_bytes + 1:
-        raise UsageError(_UNEXPECTED_END)
+        raise UsageError(*_UNEXPECTED_END)
     return raw[:-1]
 
 
 def _command(directory: Path, arguments: tuple[str, ...]) -> list[str]:
     git = shutil.which("git")
     if git is None:
-        raise UsageError("git is not on the PATH; install it to sync a git repository")
+        raise UsageError("git is not on the PATH", "install it to sync a git repository")
     return [git, "-C", str(directory), *_SAFE_OPTIONS, *arguments]
 
 

@@ -56,9 +56,7 @@ class MatchTimeLimit:
         """
         self._remaining_seconds -= seconds
         if self._remaining_seconds < 0:
-            raise UsageError(
-                "the ignore rules take too long to match; use fewer rules, with fewer stars"
-            )
+            raise UsageError("the ignore rules take too long to match", "use fewer rules and stars")
 
 
 class Rules:
@@ -125,7 +123,8 @@ def _check(line: str) -> None:
     if max([*stars, parts.count("**")]) > _MOST_WILDCARDS:
         raise UsageError(
             f"the ignore rule {line[:80]!r} has more than {_MOST_WILDCARDS} stars in one part of "
-            "a path (or double stars); rewrite it with fewer"
+            "a path (or double stars)",
+            "rewrite it with fewer",
         )
 
 
@@ -152,7 +151,7 @@ class Choice:
         paths = set()
         for home in (home.resolve() for home in self.homes):
             if root.is_relative_to(home):
-                raise UsageError(f"{root} belongs to Headrace itself; name another directory")
+                raise UsageError(f"{root} belongs to Headrace itself", "name another directory")
             if home.is_relative_to(root):
                 paths.add(home.relative_to(root).as_posix())
         return frozenset(paths)

@@ -42,18 +42,18 @@ def open_source(
     """
     path = path.expanduser()
     if not path.exists():
-        raise UsageError(f"{path} doesn't exist: name a git repository or a directory")
+        raise UsageError(f"{path} doesn't exist", "name a git repository or a directory")
     if not path.is_dir():
-        raise UsageError(f"{path} is not a directory: name a git repository or a directory")
+        raise UsageError(f"{path} is not a directory", "name a git repository or a directory")
     choice = Choice(tuple(include), tuple(homes))
     for recognise in KINDS.values():
         source = recognise(path, choice)
         if source is not None:
             return _work_tree_of(source) if worktree else source
-    raise UsageError(f"{path} is not a source of any kind ({', '.join(KINDS)}); name another path")
+    raise UsageError(f"{path} is not a source ({', '.join(KINDS)})", "name another path")
 
 
 def _work_tree_of(source: Source) -> Source:
     if not isinstance(source, GitSource) or not source.has_work_tree:
-        raise UsageError(f"{source.location} has no work tree of git; leave out --worktree")
+        raise UsageError(f"{source.location} has no work tree of git", "leave out --worktree")
     return WorkTreeSource.of(source)

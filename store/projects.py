@@ -22,8 +22,8 @@ _QUERIES = named("projects")
 def unknown_project(name: str) -> UsageError:
     """Error of a command or query that names a project which does not exist."""
     return UsageError(
-        f"there is no project {name[:80]!r}: check its name, or publish to it first "
-        "(`headrace project list` lists the projects)"
+        f"there is no project {name[:80]!r}",
+        "check its name, or publish to it first (`headrace project list` lists the projects)",
     )
 
 
@@ -116,8 +116,8 @@ class Models:
         model_id, width = self._models[name]
         if dimensions is not None and width != dimensions:
             raise ConfigurationError(
-                f"{name} returned {dimensions} dimensions, but its stored vectors have {width}: "
+                f"{name} returned {dimensions} dimensions, but its stored vectors have {width}",
                 f"set HEADRACE_MODEL_DIMENSIONS to {width}, or embed the project again "
-                f"(`headrace replay --model {name}@{dimensions}`)"
+                f"(`headrace replay --model {name}@{dimensions}`)",
             )
         return model_id

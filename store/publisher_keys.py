@@ -83,7 +83,7 @@ class KeyRegister:
         async with self._database.scope(project_id) as connection:
             added = await connection.fetchval(_QUERIES["add"], project_id, key.id, key.secret)
         if added is None:
-            raise UsageError(f"{project} has, or had, a key {key.id}: choose another id")
+            raise UsageError(f"{project} has, or had, a key {key.id}", "choose another id")
 
     async def list(self, project: str) -> list[KeyRecord]:
         """All keys of a project, oldest first.
@@ -120,11 +120,12 @@ def _check_retirement(
 ) -> None:
     if key_id not in active:
         raise UsageError(
-            f"{project} has no active key {key_id[:80]!r}: "
-            f"`headrace keys list --project {project}` prints its keys"
+            f"{project} has no active key {key_id[:80]!r}",
+            f"`headrace keys list --project {project}` prints its keys",
         )
     if len(active) == 1 and not also_last:
         raise UsageError(
             f"{key_id} is the last key of {project}: without a key, anyone who can reach Redis may "
-            "change the project; add another key first, or pass --last"
+            "change the project",
+            "add another key first, or pass --last",
         )

@@ -143,15 +143,16 @@ class Sources:
             other = await connection.fetchrow(_QUERIES["conflicting"], project_id, name, source_id)
             if other is not None:
                 raise UsageError(
-                    f"another source of {project} is called {name}: choose a name with --source"
+                    f"another source of {project} is called {name}", "choose a name with --source"
                 )
             row = await connection.fetchrow(
                 _QUERIES["register"], project_id, source_id, key, name, kind, location, uri_prefix
             )
             if uri_prefix not in (None, row["uri_prefix"]):
                 raise UsageError(
-                    f"the uris of source {name} begin with {row['uri_prefix']!r}: sync it with "
-                    f"--prefix {row['uri_prefix']!r}, or under another name with --source"
+                    f"the uris of source {name} begin with {row['uri_prefix']!r}",
+                    f"sync it with --prefix {row['uri_prefix']!r}, or under another name with "
+                    "--source",
                 )
         return _registered(project, row)
 
@@ -311,7 +312,8 @@ class Sources:
         if updated is None:
             raise SourceLost(
                 f"another sync has taken over source {source.name} because this one did not renew "
-                "its lease in time: run it again"
+                "its lease in time",
+                "run it again",
             )
 
 
@@ -328,11 +330,14 @@ def source_id_of(key: str) -> str:
 
 def _busy(source: RegisteredSource, held: Mapping[str, Any] | None) -> SourceBusy | UsageError:
     if held is None:
-        return UsageError(f"source {source.name} is not registered any more: sync it again")
+        return UsageError(f"source {source.name} is not registered any more", "sync it again")
     holder, until = held["lease_holder"], held["lease_until"]
     end = "" if until is None else f" until at least {until:%H:%M:%S} UTC"
     return SourceBusy(
-        f"{holder} is syncing source {source.name}{end}: try again when it is done", holder, until
+        f"{holder} is syncing source {source.name}{end}",
+        "try again when it is done",
+        holder=holder,
+        until=until,
     )
 
 

@@ -220,7 +220,7 @@ class Store:
                 stored = await contents.read(connection, project_id, [sha256])
             if stored:
                 return stored[sha256]
-        raise UnsupportedContent(f"no content is stored under {sha256}: publish it again")
+        raise UnsupportedContent(f"no content is stored under {sha256}", "publish it again")
 
     async def statistics(self, project: str | None = None) -> list[ProjectStatistics]:
         """Counts and freshness of one project, or of all by name; empty if it is unknown."""
@@ -277,8 +277,8 @@ def _check_prepared_for(live: Generation, writes: Sequence[DocumentWrite]) -> No
     others = {write.generation_id for write in writes} - {0, live.id}
     if others:
         raise GenerationMoved(
-            f"generation {min(others)} is not live any more ({live.id} is): "
-            "prepare the changes again"
+            f"generation {min(others)} is not live any more ({live.id} is)",
+            "prepare the changes again",
         )
 
 
@@ -292,4 +292,4 @@ async def _retry_conflicts(
         except WriteConflict as error:
             log.info("write.conflict", target=target, tried=tried, error=str(error))
             await asyncio.sleep(_BACKOFF.delay(tried).total_seconds())
-    raise Unavailable(f"write conflict on {target} after {_MAX_TRIES} attempts; try again")
+    raise Unavailable(f"write conflict on {target} after {_MAX_TRIES} attempts", "try again")

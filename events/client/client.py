@@ -257,7 +257,8 @@ class Client(DocumentMethods):
         except TimeoutError:
             raise Unavailable(
                 f"{len(outcomes)} of {len(wanted)} changes have an outcome after "
-                f"{timeout.total_seconds():g} s: are workers running?"
+                f"{timeout.total_seconds():g} s",
+                "check that workers run",
             ) from None
         return outcomes
 
@@ -284,7 +285,7 @@ class Client(DocumentMethods):
                 await retrying(self._know_deployment, timeout)
         except TimeoutError:
             raise Unavailable(
-                f"Redis has not responded within {timeout.total_seconds():g} s: check that it runs"
+                f"Redis did not respond within {timeout.total_seconds():g} s", "check that it runs"
             ) from None
 
     async def _know_deployment(self) -> None:

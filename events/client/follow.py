@@ -117,7 +117,8 @@ async def follow(
         if left <= timedelta():
             raise Unavailable(
                 f"{following.waiting} changes have no outcome, and none arrived for "
-                f"{patience.total_seconds():g} s: are workers running?"
+                f"{patience.total_seconds():g} s",
+                "check that workers run",
             )
         for outcome in await following.read(min(left, LONGEST_BLOCK)):
             received_at = now()

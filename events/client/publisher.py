@@ -133,14 +133,15 @@ class Publisher:
         """
         if self._content_store is None:
             raise LimitExceeded(
-                "big content needs a content store (on the command line: set HEADRACE_DATABASE_URL)"
+                "big content needs a content store",
+                "connect the client with one (on the command line: set HEADRACE_DATABASE_URL)",
             )
         return await self._content_store.put(project, content)
 
     async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
         if self._outbox is None:
             raise ConfigurationError(
-                "events can't be published durably without an outbox: connect the client with one"
+                "events can't be published durably without an outbox", "connect the client with one"
             )
         await self._headroom.check()
         await self._outbox.keep(chunk)
@@ -212,8 +213,9 @@ class Publisher:
         if self._content_store is None:
             raise LimitExceeded(
                 f"{data.uri}: {size_bytes:,} bytes don't fit into an event (at most "
-                f"{self._inline_limit_bytes:,}): publish with a content store"
-                " (on the command line: set HEADRACE_DATABASE_URL), or as content_ref"
+                f"{self._inline_limit_bytes:,})",
+                "publish with a content store (on the command line: set HEADRACE_DATABASE_URL), "
+                "or as content_ref",
             )
         update = {
             "content": None,

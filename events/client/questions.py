@@ -91,8 +91,8 @@ class Asker:
                 reply = await reply_future
         except TimeoutError:
             raise Unavailable(
-                f"no reply within {timeout.total_seconds():g} s: is a worker running? "
-                "(`headrace worker`, or `headrace up`)"
+                f"no reply within {timeout.total_seconds():g} s",
+                "check that a worker runs (`headrace worker`, or `headrace up`)",
             ) from None
         finally:
             del self._waiting[event.id]

@@ -71,8 +71,9 @@ def connect(redis_url: str, *, blocking: bool = False) -> Redis:
     except ValueError:
         # the error is not quoted: it takes the rest of a password after a slash for the port
         raise ConfigurationError(
-            "HEADRACE_REDIS_URL is not a Redis URL: write redis://user:password@host:port/0 "
-            "(or rediss://, unix://), with %2F for a slash in the password, %23 for a #"
+            "HEADRACE_REDIS_URL is not a Redis URL",
+            "write redis://user:password@host:port/0 (or rediss://, unix://), with %2F for a slash "
+            "in the password, %23 for a #",
         ) from None
     pool.connection_class = _CANCELLABLE[pool.connection_class]
     return Redis.from_pool(pool)
@@ -107,29 +108,27 @@ def redis_errors() -> Iterator[None]:
             raise ConfigurationError(
                 f"Redis refused the credentials of HEADRACE_REDIS_URL: {_line(error)}"
             ) from error
-        raise Unavailable(f"Redis can't be reached ({_line(error)}): {_REMEDY}") from error
+        raise Unavailable(f"Redis can't be reached ({_line(error)})", _REMEDY) from error
     except exceptions.ResponseError as error:
         if isinstance(error, exceptions.ReadOnlyError) or _reply_of(error).startswith("READONLY"):
             raise Unavailable(
-                "Redis is a read-only replica: point HEADRACE_REDIS_URL at the primary"
+                "Redis is a read-only replica", "point HEADRACE_REDIS_URL at the primary"
             ) from error
         if isinstance(error, exceptions.OutOfMemoryError) or "OOM" in _reply_of(error):
             raise LogFull(
-                "Redis is at its memory limit: let the workers catch up, or raise maxmemory"
+                "Redis is at its memory limit", "let the workers catch up, or raise maxmemory"
             ) from error
         if _REFUSED_IN_SCRIPT in str(error):
             raise _refused(error) from error
         if isinstance(error, _PASSING) or _reply_of(error).startswith(_PASSING_CODES):
-            raise Unavailable(
-                f"Redis can't run the command now ({_line(error)}): {_REMEDY}"
-            ) from error
+            raise Unavailable(f"Redis can't run commands now ({_line(error)})", _REMEDY) from error
         raise
 
 
 def _refused(error: Exception) -> ConfigurationError:
     return ConfigurationError(
-        f"Redis denied permission: {_line(error)}. The role of this user is too narrow; "
-        "`headrace access` creates one user per role"
+        f"Redis denied permission: {_line(error)}",
+        "connect as a user with a wider role (`headrace access` creates one user per role)",
     )
 
 
@@ -161,8 +160,8 @@ async def check_server(client: Redis) -> ServerFacts:
     facts = ServerFacts(version, str(memory["maxmemory_policy"]), int(memory["maxmemory"]))
     if facts.maxmemory_policy != "noeviction":
         raise ConfigurationError(
-            f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams: "
-            "set it to noeviction"
+            f"Redis has maxmemory-policy {facts.maxmemory_policy}, which loses whole streams",
+            "set it to noeviction",
         )
     return facts
 

@@ -74,7 +74,8 @@ class Headroom:
         if use.share > self._up_to:
             raise LogFull(
                 f"Redis is above {self._up_to:.0%} of its memory limit of {use.limit_bytes:,} "
-                "bytes: let the workers catch up, or raise maxmemory"
+                "bytes",
+                "let the workers catch up, or raise maxmemory",
             )
         self._checked_at = now
 

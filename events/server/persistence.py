@@ -34,13 +34,13 @@ async def rewrite_files(redis: Redis, patience: timedelta) -> list[str]:
         await _command(client, "BGREWRITEAOF")
         info = await _when_idle(client, deadline)
         if info["aof_last_bgrewrite_status"] != "ok":
-            raise Unavailable("Redis failed to rewrite its log: is there room on its disk?")
+            raise Unavailable("Redis failed to rewrite its log", "check that its disk has room")
         done.append("log")
     if await _saves(client, info):
         await _command(client, "BGSAVE")
         info = await _when_idle(client, deadline)
         if info["rdb_last_bgsave_status"] != "ok":
-            raise Unavailable("Redis failed to save its snapshot: is there room on its disk?")
+            raise Unavailable("Redis failed to save its snapshot", "check that its disk has room")
         done.append("snapshot")
     return done
 
@@ -64,7 +64,7 @@ async def _when_idle(client: Any, deadline: float) -> dict[str, Any]:
         if not any(int(info[name]) for name in busy):
             return info
         if monotonic() > deadline:
-            raise Unavailable("Redis is still writing its files: run the purge again later")
+            raise Unavailable("Redis is still writing its files", "run the purge again later")
         await asyncio.sleep(_LOOK_EVERY_S)
 
 

@@ -259,7 +259,7 @@ class DeadLetters:
 
     def _streams(self, topic: str | None) -> Sequence[_Location]:
         if topic is not None and topic.removesuffix(DEAD_SUFFIX) not in GROUPS:
-            raise UsageError(f"topic {topic[:80]!r} does not exist; known: {', '.join(GROUPS)}")
+            raise UsageError(f"there is no topic {topic[:80]!r}", f"use one of {', '.join(GROUPS)}")
         topics = list(GROUPS) if topic is None else [Topic(topic.removesuffix(DEAD_SUFFIX))]
         return [
             _Location(name, partition, "")
@@ -291,6 +291,4 @@ def _letter(location: _Location, entry: Entry) -> DeadLetter:
 
 
 def _unknown(letter_id: str) -> UsageError:
-    return UsageError(
-        f"dead letter {letter_id[:80]!r} does not exist: `headrace dead list` prints all ids"
-    )
+    return UsageError(f"dead letter {letter_id[:80]!r} does not exist", "see `headrace dead list`")

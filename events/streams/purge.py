@@ -157,8 +157,9 @@ async def require_rights(redis: Redis, names: Names) -> None:
             await redis.hincrby(names.trimmed(0), Lane.LIVE, 0)
     except ConfigurationError as error:
         raise ConfigurationError(
-            "this command deletes entries of the log, which no role of Redis may do: name its "
-            f"administrator in HEADRACE_REDIS_URL for this command ({error})"
+            "this command deletes entries of the log, which no role of Redis may do "
+            f"({error.message})",
+            "name its administrator in HEADRACE_REDIS_URL for this command",
         ) from error
 
 

@@ -57,8 +57,8 @@ class Replies:
         """
         if not self._names.is_replies(reply_to, partition):
             raise MalformedEvent(
-                f"reply_to {reply_to[:80]!r} is not a reply stream: it must be "
-                f"{self._names.replies('<client>', partition)}"
+                f"reply_to {reply_to[:80]!r} is not a reply stream",
+                f"use {self._names.replies('<client>', partition)}",
             )
         body = event.to_bytes()
         return await retrying(

@@ -122,7 +122,7 @@ class App(faust.App):
         Raises:
             ConfigurationError: always.
         """
-        raise ConfigurationError("tables don't work over Redis Streams: keep state in Postgres")
+        raise ConfigurationError("tables don't work over Redis Streams", "keep state in Postgres")
 
     GlobalTable = SetTable = SetGlobalTable = Table
 

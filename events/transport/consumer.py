@@ -208,5 +208,5 @@ class Consumer(FaustConsumer):
 
 def _group_name(topic: str) -> str:
     if topic not in GROUPS:
-        raise ConfigurationError(f"topic {topic} has no consumer group: add it to GROUPS")
+        raise ConfigurationError(f"topic {topic} has no consumer group", "add it to GROUPS")
     return GROUPS[Topic(topic)]

@@ -71,7 +71,8 @@ class Options:
         for name, text in query.items():
             if name not in defaults:
                 raise ConfigurationError(
-                    f"unknown option {name!r} in the broker URL; known: {', '.join(defaults)}"
+                    f"unknown option {name!r} in the broker URL",
+                    f"use one of {', '.join(defaults)}",
                 )
             values[name] = _parse(name, text, defaults[name])
         return cls(**values)

@@ -107,8 +107,9 @@ async def _grant(settings: Settings, passwords: Path | None, *, rotate: bool) ->
     servers = configured(settings)
     if servers is None or not servers.owner_database_url:
         raise ConfigurationError(
-            "HEADRACE_REDIS_URL or HEADRACE_OWNER_DATABASE_URL is not set; set the first to Redis "
-            "as an administrator, the second to Postgres as the owner of the tables"
+            "HEADRACE_REDIS_URL or HEADRACE_OWNER_DATABASE_URL is not set",
+            "set the first to Redis as an administrator, the second to Postgres as the owner of "
+            "the tables",
         )
     async with open_redis(servers) as redis:
         version = (await check_server(redis)).version
@@ -202,8 +203,8 @@ def configured_password(role: Role, directory: Path | None) -> str:
         origin = str(file)
         if not directory.is_dir():
             raise ConfigurationError(
-                f"--passwords (HEADRACE_PASSWORDS_DIRECTORY): {directory} is not a directory; "
-                "create it, or leave the option out"
+                f"--passwords (HEADRACE_PASSWORDS_DIRECTORY): {directory} is not a directory",
+                "create it, or leave the option out",
             )
         try:
             password = file.read_text(encoding="utf-8").strip()

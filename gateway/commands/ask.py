@@ -59,7 +59,7 @@ def command(
 ) -> None:
     """Ask a question and print the best results with their citations."""
     if vectors and min_event is None:
-        raise UsageError("--vectors needs --min-event; give the token of the change to wait for")
+        raise UsageError("--vectors needs --min-event", "give the token of the change to wait for")
     filters = _filters(kinds=kind or (), collections=collection or (), uri_prefix=under)
     query = {
         "agent": agent,

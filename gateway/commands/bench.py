@@ -44,7 +44,7 @@ def command(
     if name is Measurement.COVERAGE:
         measure = partial(measure, sets or [])
     elif sets:
-        raise UsageError(f"bench {name} does not take directories; leave them out")
+        raise UsageError(f"bench {name} does not take directories", "leave them out")
     if name is Measurement.SOAK:
         measure = partial(measure, minutes, stderr().print)
     report: Report = run_client(lambda _settings: measure())

@@ -182,7 +182,8 @@ async def _wait_for_vectors(pending: PendingVectors, project: str, show: ShowPro
         elif perf_counter() - changed_at > _PATIENCE_SECONDS:
             raise Unavailable(
                 f"{counts.pending:,} chunks have no vector, and none was added for "
-                f"{_PATIENCE_SECONDS:g} s; see worker.log under HEADRACE_HOME"
+                f"{_PATIENCE_SECONDS:g} s",
+                "see worker.log under HEADRACE_HOME",
             )
         await asyncio.sleep(_POLL_SECONDS)
 

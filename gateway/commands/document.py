@@ -87,9 +87,7 @@ def show(
         lambda database: Documents(database, Projects(database)).find(project, uri, agent or "")
     )
     if text is None:
-        raise UsageError(
-            f"{project} has no document {uri!r}; `headrace document list` prints the uris"
-        )
+        raise UsageError(f"{project} has no document {uri!r}", "`headrace document list` lists all")
     if json:
         print_json(_to_json(text))
         return
@@ -199,8 +197,8 @@ async def _chosen(
     if unknown:
         more = f", and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         raise UsageError(
-            f"{project} has never had {unknown[0]!r}{more}; `headrace document list` prints uris "
-            "(for rejected documents, use purge --unknown)"
+            f"{project} has never had {unknown[0]!r}{more}",
+            "`headrace document list` prints uris (for rejected documents, use purge --unknown)",
         )
     if not indexed:
         raise UsageError(f"{project} has no document whose uri begins with {prefix!r}")

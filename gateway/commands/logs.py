@@ -54,8 +54,8 @@ async def _show(
     files = log_files(settings.home_directory, part)
     if not files:
         raise UsageError(
-            f"no log of {part or 'any process'} under {settings.home_directory}; start `headrace "
-            "up`, or set HEADRACE_HOME to the directory of a running one"
+            f"no log of {part or 'any process'} under {settings.home_directory}",
+            "start `headrace up`, or set HEADRACE_HOME to the directory of a running one",
         )
     tails = {name: LogTail(path) for name, path in files.items()}
     for name, tail in tails.items():

@@ -28,8 +28,8 @@ async def _migrate(settings: Settings) -> str:
         return await upgrade(settings.owner_database_url)
     if settings.database_url:
         raise ConfigurationError(
-            "the role in HEADRACE_DATABASE_URL can't change tables; "
-            "set HEADRACE_OWNER_DATABASE_URL to the database as the owner of its tables"
+            "the role in HEADRACE_DATABASE_URL can't change tables",
+            "set HEADRACE_OWNER_DATABASE_URL to the database as the owner of its tables",
         )
     async with stack(settings, with_worker=False) as running:
         return await upgrade(running.owner_database_url)

@@ -92,7 +92,7 @@ def _parsed(lines: BinaryIO) -> Iterator[DocumentChanged]:
             try:
                 yield DocumentChanged.from_bytes(line)
             except HeadraceError as error:
-                raise UsageError(f"line {number}: {error}") from None
+                raise UsageError(f"line {number}: {error.message}", error.remedy) from None
 
 
 def _print_receipt(receipt: Receipt, *, json: bool) -> None:
@@ -114,5 +114,6 @@ async def _wait(client: Client, receipts: list[Receipt], wait: _WaitOptions) -> 
     if rejected:
         raise UsageError(
             f"{len(rejected)} of {len(outcomes)} events were rejected, the first one because "
-            f"{rejected[0].data.problem.detail}; `headrace dead list` shows all"
+            f"{rejected[0].data.problem.detail}",
+            "`headrace dead list` shows all",
         )

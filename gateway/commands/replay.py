@@ -102,7 +102,7 @@ def replay(
     if context.invoked_subcommand is not None:
         return
     if gate is None and max_drop is not None:
-        raise UsageError("--max-drop needs --gate; name the directory with its questions")
+        raise UsageError("--max-drop needs --gate", "name the directory with its questions")
     choice = Choice(since, kind and kind.value, collection, model, chunking)
     if dry:
         plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -17,9 +17,9 @@ from gateway.clients import names_of, open_database, open_redis
 from gateway.output import print_json, stdout, table
 from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client, run_service
-from gateway.status import live_view
+from gateway.status import live_view, rows
 from gateway.status.live_view import live_tables
-from gateway.status.snapshot import archive_rows, archiver_rows, look
+from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
 from processors.recipes import recipe_of
 from runtime.embedded import find_redis
 from runtime.errors import UsageError
@@ -42,6 +42,32 @@ _MADE_BY = ("generation", "generations", "model", "models", "chunking")
 _JSON_ONLY = ("tombstones", "outcomes", "coverage")
 
 
+@dataclass(frozen=True)
+class _Project(ProjectStatistics):
+    """Counts of a project, and the recipe of its index."""
+
+    model: str
+    models: Mapping[str, str]
+    chunking: str
+
+
+@dataclass(frozen=True)
+class _Status:
+    servers: str
+    redis: str
+    snapshot: rows.Snapshot
+    archiver: Sequence[Mapping[str, Any]]
+    projects: Sequence[_Project]
+    archive: Sequence[Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        plain = asdict(self)
+        for row, project in zip(plain["projects"], self.projects, strict=True):
+            row["coverage"] = project.coverage
+        del plain["snapshot"]
+        return {**plain, **self.snapshot.to_json()}
+
+
 def command(
     project: Annotated[
         str | None, typer.Option("--project", "-p", help="Show stored data of this project only.")
@@ -59,18 +85,18 @@ def command(
     """
     if watch:
         if project is not None:
-            raise UsageError("--watch shows streams and workers, not projects; leave out --project")
+            raise UsageError("--watch does not show projects", "leave out --project")
         every = _interval(interval)
         run_service(lambda settings, stop: _watch(settings, stop, every, json), quiet=True)
         return
-    status = run_client(partial(_look, project=project))
+    status = run_client(partial(_read, project=project))
     if json:
-        print_json(status)
+        print_json(status.to_json())
     else:
         _print(stdout(), status)
 
 
-async def _look(settings: Settings, project: str | None) -> dict[str, Any]:
+async def _read(settings: Settings, project: str | None) -> _Status:
     servers = "of the settings" if settings.redis_url else "of a running `headrace up`"
     if configured(settings) is None:
         servers = "embedded, for this command only"
@@ -81,18 +107,12 @@ async def _look(settings: Settings, project: str | None) -> dict[str, Any]:
     ):
         facts = await check_server(redis)
         names = names_of(running)
-        seen = await look(redis, names)
+        snapshot = await read_snapshot(redis, names)
         archiver = await archiver_rows(redis, names)
         stored = await _stored(running, database, project)
     version = ".".join(map(str, facts.version))
     embedded = "" if settings.redis_url else f" ({find_redis().source})"
-    return {
-        "servers": servers,
-        "redis": f"{version}{embedded}",
-        **seen,
-        "archiver": archiver,
-        **stored,
-    }
+    return _Status(servers, f"{version}{embedded}", snapshot, archiver, *stored)
 
 
 async def _watch(settings: Settings, stop: asyncio.Event, every: timedelta, json: bool) -> None:
@@ -100,7 +120,7 @@ async def _watch(settings: Settings, stop: asyncio.Event, every: timedelta, json
         await check_server(redis)
         console = stdout()
         await live_view.watch(
-            partial(look, redis, names_of(running)), every, stop, console, json=json
+            partial(read_snapshot, redis, names_of(running)), every, stop, console, json=json
         )
 
 
@@ -113,44 +133,41 @@ def _interval(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-async def _stored(settings: Settings, database: Database, project: str | None) -> dict[str, Any]:
+async def _stored(
+    settings: Settings, database: Database, project: str | None
+) -> tuple[list[_Project], list[dict[str, Any]]]:
     store = Store(database, recipe_of(settings))
     projects = Projects(database)
     archive = Archive(database, projects, settings.archive_location)
     statistics = await store.statistics(project)
     if project is not None and not statistics:
         raise unknown_project(project)
-    return {
-        "projects": [await _project(store, row) for row in statistics],
-        "archive": await archive_rows(archive, PostgresOutbox(database, projects), statistics),
-    }
+    archives = await archive_rows(archive, PostgresOutbox(database, projects), statistics)
+    return [await _project(store, counts) for counts in statistics], archives
 
 
-async def _project(store: Store, statistics: ProjectStatistics) -> dict[str, Any]:
-    recipe = (await store.generation(statistics.project)).recipe
-    made_by = {"model": recipe.model, "models": dict(recipe.models), "chunking": recipe.chunking}
-    return {**dataclasses.asdict(statistics), "coverage": statistics.coverage, **made_by}
+async def _project(store: Store, counts: ProjectStatistics) -> _Project:
+    recipe = (await store.generation(counts.project)).recipe
+    models = dict(recipe.models)
+    return _Project(**asdict(counts), model=recipe.model, models=models, chunking=recipe.chunking)
 
 
-def _print(console: Console, found: dict[str, Any]) -> None:
-    console.print(f"servers: {found['servers']}; Redis {found['redis']}", markup=False)
+def _print(console: Console, status: _Status) -> None:
+    console.print(f"servers: {status.servers}; Redis {status.redis}", markup=False)
     console.print()
-    console.print(Group(*live_tables(found)))
+    console.print(Group(*live_tables(status.snapshot)))
     console.print()
-    if found["projects"]:
-        console.print(table(found["projects"], leave_out=(*_MADE_BY, *_JSON_ONLY)))
-        console.print()
-        chosen = [_picked(row, ("project", *_MADE_BY)) for row in found["projects"]]
-        console.print(table(chosen, leave_out=("models",)))
-    else:
+    if not status.projects:
         typer.echo("no projects yet: `headrace sync PATH` creates one")
         return
+    plain = status.to_json()
+    console.print(table(plain["projects"], leave_out=(*_MADE_BY, *_JSON_ONLY)))
+    console.print()
+    columns = ("project", *_MADE_BY)
+    chosen = [{column: row[column] for column in columns} for row in plain["projects"]]
+    console.print(table(chosen, leave_out=("models",)))
     console.print()
     console.print("archive:")
-    console.print(table(found["archiver"], leave_out=("partition",)))
+    console.print(table(plain["archiver"], leave_out=("partition",)))
     console.print()
-    console.print(table(found["archive"], leave_out=("files", "raw_bytes", "whole_from")))
-
-
-def _picked(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    return {column: row[column] for column in columns}
+    console.print(table(plain["archive"], leave_out=("files", "raw_bytes", "whole_from")))

@@ -115,7 +115,7 @@ def command(
     files are left out: see "What a sync leaves out" in docs/how-to/sync.md.
     """
     if source == "":
-        raise UsageError("--source is empty; give the source a name")
+        raise UsageError("--source is empty", "give the source a name")
     until = Until.VECTORS if vectors else Until.KEYWORDS if wait else Until.PUBLISHED
     destination = Destination(project, tuple(collection or ()), lane, source, prefix)
     request = _Request(path, destination, until, full, worktree, tuple(include or ()))

@@ -81,7 +81,7 @@ def _home_lock(home: Path) -> Iterator[None]:
     owner = lock.owner()
     if owner is not None:
         raise UsageError(
-            f"`headrace up` runs already in {home} (process {owner}); stop it with `headrace down`"
+            f"`headrace up` runs already in {home}, process {owner}", "stop it with `headrace down`"
         )
     lock.acquire()
     try:

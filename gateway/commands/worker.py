@@ -58,8 +58,8 @@ async def _work(
     effective = configured(settings)
     if effective is None:
         raise ConfigurationError(
-            "a worker needs servers; run `headrace up`, "
-            "or set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL"
+            "a worker needs servers",
+            "run `headrace up`, or set HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL",
         )
     if concurrency is not None:
         effective = _with_concurrency(effective, concurrency)

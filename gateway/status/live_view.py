@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,45 +13,68 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from events.server.memory import MemoryUse
 from gateway.output import print_json, printable, table
+from gateway.status import rows
+from runtime import metrics
 from runtime.errors import Retryable
 from runtime.lifespan import wait_or_stop
 
-__all__ = ["Rates", "line", "live_tables", "watch"]
+__all__ = ["Rates", "Update", "line", "live_tables", "watch"]
 
-Look = Callable[[], Awaitable[dict[str, Any]]]
-Show = Callable[[dict[str, Any]], None]
-_RATES = {"changes_per_s": "documents", "questions_per_s": "queries"}
+_RATES = {"changes_per_s": metrics.DOCUMENTS, "questions_per_s": metrics.QUERIES}
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of the view: a snapshot and its rates, or the reason why there is none."""
+
+    at: str
+    snapshot: rows.Snapshot | None = None
+    rates: Mapping[str, float | None] = field(default_factory=dict)
+    unreachable: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as ``status --watch --json`` prints them."""
+        if self.snapshot is None:
+            return {"at": self.at, "unreachable": self.unreachable}
+        return {"at": self.at, **self.snapshot.to_json(), **self.rates}
+
+
+ReadSnapshot = Callable[[], Awaitable[rows.Snapshot]]
+Show = Callable[[Update], None]
 
 
 async def watch(
-    look: Look, every: timedelta, stop: asyncio.Event, console: Console, *, json: bool
+    read: ReadSnapshot, every: timedelta, stop: asyncio.Event, console: Console, *, json: bool
 ) -> None:
     """Read and show the status until ``stop`` is set; an outage of Redis is shown as such."""
     if json:
-        await _repeat(look, every, stop, print_json)
+        await _repeat(read, every, stop, lambda update: print_json(update.to_json()))
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False, screen=True) as live:
-            await _repeat(look, every, stop, lambda seen: live.update(_view(seen), refresh=True))
+            await _repeat(
+                read, every, stop, lambda update: live.update(_view(update), refresh=True)
+            )
     else:
-        await _repeat(look, every, stop, lambda seen: console.print(line(seen), markup=False))
+        await _repeat(read, every, stop, lambda update: console.print(line(update), markup=False))
 
 
-async def _repeat(look: Look, every: timedelta, stop: asyncio.Event, show: Show) -> None:
+async def _repeat(read: ReadSnapshot, every: timedelta, stop: asyncio.Event, show: Show) -> None:
     rates = Rates()
     while not stop.is_set():
-        show(await _seen(look, rates))
+        show(await _update(read, rates))
         await wait_or_stop(stop, every)
 
 
-async def _seen(look: Look, rates: Rates) -> dict[str, Any]:
-    at = datetime.now().astimezone()
-    seen: dict[str, Any] = {"at": at.isoformat(timespec="seconds")}
+async def _update(read: ReadSnapshot, rates: Rates) -> Update:
+    now = datetime.now().astimezone()
+    at = now.isoformat(timespec="seconds")
     try:
-        status = await look()
+        snapshot = await read()
     except Retryable as error:
-        return {**seen, "unreachable": str(error)}
-    return {**seen, **status, **rates.since_last(status["workers"], at)}
+        return Update(at, unreachable=str(error))
+    return Update(at, snapshot, rates.since_last(snapshot.workers, now))
 
 
 @dataclass
@@ -61,13 +84,13 @@ class Rates:
     _at: datetime | None = None
     _counts: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
-    def since_last(self, workers: list[dict[str, Any]], at: datetime) -> dict[str, float | None]:
+    def since_last(self, workers: Sequence[rows.Worker], at: datetime) -> dict[str, float | None]:
         """Rates by name, None at the first call. The counts of a new worker begin at 0."""
         counts: defaultdict[tuple[str, str], float] = defaultdict(float)
         for worker in workers:
             for rate, metric in _RATES.items():
                 # in a container, a killed worker and its successor have the same name
-                counts[worker["worker"], rate] += _total(worker["metrics"], metric)
+                counts[worker.worker, rate] += sum(metric.values_in(worker.metrics).values())
         before, self._counts = self._counts, counts
         began, self._at = self._at, at
         if began is None:
@@ -79,83 +102,79 @@ class Rates:
         return {rate: round(count / seconds, 1) for rate, count in more.items()}
 
 
-def _total(metrics: Mapping[str, float], name: str) -> float:
-    return sum(value for series, value in metrics.items() if series.startswith(f"{name}{{"))
-
-
-def line(seen: Mapping[str, Any]) -> str:
-    """Format a status as one line."""
-    if "unreachable" in seen:
-        return printable(f"{seen['at']} {seen['unreachable']}")
-    streams = seen["streams"]
-    ages = [stream["oldest_unacknowledged_s"] or 0.0 for stream in streams]
-    lags = [stream["lag"] for stream in streams]
+def line(update: Update) -> str:
+    """Format an update as one line."""
+    snapshot = update.snapshot
+    if snapshot is None:
+        return printable(f"{update.at} {update.unreachable}")
+    streams = snapshot.streams
+    lags = [stream.lag for stream in streams if stream.lag is not None]
+    ages = [stream.oldest_unacknowledged or timedelta() for stream in streams]
     parts = [
-        f"lag {'unknown' if None in lags else sum(lags)}",
-        f"pending {sum(stream['pending'] for stream in streams)}",
-        f"oldest {max(ages, default=0.0):.1f} s",
-        f"dead {sum(stream['dead_letters'] for stream in streams)}",
-        f"workers {len(seen['workers'])}",
-        *(f"{_shown(seen[rate])} {rate.removesuffix('_per_s')}/s" for rate in _RATES),
-        *(f"warning: {warning}" for warning in seen["warnings"]),
+        f"lag {sum(lags) if len(lags) == len(streams) else 'unknown'}",
+        f"pending {sum(stream.pending for stream in streams)}",
+        f"oldest {max(ages, default=timedelta()).total_seconds():.1f} s",
+        f"dead {sum(stream.dead_letters for stream in streams)}",
+        f"workers {len(snapshot.workers)}",
+        *_rates(update),
+        *(f"warning: {warning}" for warning in snapshot.warnings),
     ]
-    return printable(f"{seen['at']} {'; '.join(parts)}")
+    return printable(f"{update.at} {'; '.join(parts)}")
 
 
-def _shown(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate:.1f}"
+def _rates(update: Update) -> Iterator[str]:
+    for name, rate in update.rates.items():
+        yield f"{'-' if rate is None else f'{rate:.1f}'} {name.removesuffix('_per_s')}/s"
 
 
-def _view(seen: dict[str, Any]) -> Group:
-    if "unreachable" in seen:
-        return Group(Text(line(seen), style="red"))
-    rates = ", ".join(f"{_shown(seen[rate])} {rate.removesuffix('_per_s')}/s" for rate in _RATES)
-    return Group(Text(f"{seen['at']}  {rates}  (Ctrl-C ends)"), Text(), *live_tables(seen))
+def _view(update: Update) -> Group:
+    if update.snapshot is None:
+        return Group(Text(line(update), style="red"))
+    head = Text(f"{update.at}  {', '.join(_rates(update))}  (Ctrl-C ends)")
+    return Group(head, Text(), *live_tables(update.snapshot))
 
 
 _ROLES = 4
 _MB = 2**20
 
-Row = Mapping[str, Any]
 
-
-def live_tables(found: Row) -> Iterator[RenderableType]:
+def live_tables(snapshot: rows.Snapshot) -> Iterator[RenderableType]:
     """Tables of streams, workers, models and providers (if any), then memory and warnings."""
-    yield table(found["streams"])
+    yield table([rows.stream_row(stream) for stream in snapshot.streams])
     yield Text()
-    if found["workers"]:
-        yield table([_worker(worker) for worker in found["workers"]])
+    if snapshot.workers:
+        yield table([_worker(worker) for worker in snapshot.workers])
     else:
         yield Text("no worker runs")
-    for rows in (found["models"], found["providers"]):
-        if rows:
+    for group in (snapshot.models, snapshot.providers):
+        if group:
             yield Text()
-            yield table(rows, leave_out=("reason",))
+            yield table([asdict(row) for row in group], leave_out=("reason",))
     yield Text()
-    yield Text(_memory(found["memory"]))
-    for warning in found["warnings"]:
+    yield Text(_memory(snapshot.memory))
+    for warning in snapshot.warnings:
         yield Text(f"warning: {printable(warning)}", style="yellow")
 
 
-def _worker(row: Row) -> dict[str, Any]:
-    roles: Sequence[str] = row["roles"]
+def _worker(worker: rows.Worker) -> dict[str, Any]:
+    """Columns of the table."""
     return {
-        "worker": row["worker"],
-        "roles": "all" if len(roles) >= _ROLES else ", ".join(roles),
-        "version": row["version"],
-        "silent_s": row["silent_s"],
-        "in_work": sum(row["in_work"].values()),
-        "in_flight": sum(row["in_flight"].values()),
-        "done": row["done"],
-        "retried": row["retried"],
-        "dead": row["dead"],
-        "MB": None if row["memory_bytes"] is None else row["memory_bytes"] // _MB,
-        "lag_ms": round(row["loop_lag_s"] * 1000),
+        "worker": worker.worker,
+        "roles": "all" if len(worker.roles) >= _ROLES else ", ".join(worker.roles),
+        "version": worker.version,
+        "silent_s": worker.silent_s,
+        "in_work": sum(worker.in_work.values()),
+        "in_flight": sum(worker.in_flight.values()),
+        "done": worker.done,
+        "retried": worker.retried,
+        "dead": worker.dead,
+        "MB": None if worker.memory_bytes is None else worker.memory_bytes // _MB,
+        "lag_ms": round(worker.loop_lag_s * 1000),
     }
 
 
-def _memory(memory: Row) -> str:
-    used = f"memory of Redis: {memory['used_bytes'] / _MB:,.0f} MB"
-    if memory["limit_bytes"] is None:
+def _memory(memory: MemoryUse) -> str:
+    used = f"memory of Redis: {memory.used_bytes / _MB:,.0f} MB"
+    if not memory.limit_bytes:
         return f"{used}, without a limit"
-    return f"{used} of {memory['limit_bytes'] / _MB:,.0f} MB ({memory['share']:.0%})"
+    return f"{used} of {memory.limit_bytes / _MB:,.0f} MB ({memory.share:.0%})"

@@ -1,10 +1,10 @@
-"""Snapshot of a deployment: streams, memory, workers, models, providers and warnings."""
+"""rows.Snapshot of a deployment: streams, memory, workers, models, providers and warnings."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,97 +14,57 @@ from events.heartbeats import Heartbeat, Heartbeats
 from events.names import Names
 from events.rate_limits import read_held
 from events.server.memory import read_memory
-from events.streams.backlog import ARCHIVERS, Backlog, read_backlog
+from events.streams.backlog import ARCHIVERS, read_backlog
 from events.streams.trim import read_trimmed
+from gateway.status import rows
 from gateway.status.warnings import SILENT_SECONDS, alarms
+from runtime.metrics import MODEL_REQUESTS_WAITING, MODEL_WAIT_SECONDS
 from store.archive import Archive
 from store.outbox import PostgresOutbox
 from store.statistics import ProjectStatistics
 
-__all__ = [
-    "archive_rows",
-    "archiver_rows",
-    "look",
-    "model_rows",
-    "provider_rows",
-    "stream_row",
-    "worker_rows",
-]
+__all__ = ["archive_rows", "archiver_rows", "model_rows", "read_snapshot", "worker_row"]
 
 
-async def look(redis: Redis, names: Names) -> dict[str, Any]:
+async def read_snapshot(redis: Redis, names: Names) -> rows.Snapshot:
     """Read the state of a deployment from Redis, in a few round trips.
 
     Raises:
         Unavailable: Redis can't be reached.
     """
-    memory = await read_memory(redis)
-    backlog = await read_backlog(redis, names)
     beats = await Heartbeats(redis, names).read()
     alive = [beat for beat in beats if beat.age.total_seconds() <= SILENT_SECONDS]
-    snapshot = {
-        "streams": [stream_row(stream) for stream in backlog],
-        "memory": {
-            "used_bytes": memory.used_bytes,
-            "limit_bytes": memory.limit_bytes or None,
-            "share": round(memory.share, 3),
-            "refuses_changes": memory.refuses_changes,
-            "refuses_questions": memory.refuses_questions,
-        },
-        "workers": worker_rows(beats),
-        "models": model_rows(alive),
-        "providers": await provider_rows(redis, names, alive),
-    }
-    return snapshot | {"warnings": alarms(snapshot)}
+    snapshot = rows.Snapshot(
+        await read_backlog(redis, names),
+        await read_memory(redis),
+        [worker_row(beat) for beat in beats],
+        model_rows(alive),
+        await _read_providers(redis, names, alive),
+    )
+    return replace(snapshot, warnings=alarms(snapshot))
 
 
-def stream_row(backlog: Backlog) -> dict[str, Any]:
-    """Row of ``status`` for one stream."""
-    age = backlog.oldest_unacknowledged
-    return {
-        "topic": backlog.topic.value,
-        "partition": backlog.partition,
-        "lag": backlog.lag,
-        "pending": backlog.pending,
-        "oldest_unacknowledged_s": None if age is None else round(age.total_seconds(), 3),
-        "dead_letters": backlog.dead_letters,
-    }
-
-
-_OF_PROVIDER = re.compile(r"(model_requests_waiting|model_wait_seconds)\{provider=([^}]*)\}(.*)")
-_CLOSED = "closed"
-
-Row = dict[str, Any]
-
-
-def worker_rows(beats: Sequence[Heartbeat]) -> list[Row]:
-    """Identity, in-flight events and counters of each worker.
-
-    A worker of another version may report fewer fields; the others are None, 0 or ''.
-    """
-    return [_worker(beat) for beat in beats]
-
-
-def _worker(beat: Heartbeat) -> Row:
+def worker_row(beat: Heartbeat) -> rows.Worker:
+    """Row of ``status`` for one worker."""
     state = beat.state
     transport: Mapping[str, int] = state.get("transport") or {}
-    return {
-        "worker": f"{state.get('host', '?')}:{state.get('pid', '?')}",
-        "roles": list(state.get("roles") or ()),
-        "version": str(state.get("version", "")),
-        "up_s": _up_seconds(state.get("started_at")),
-        "silent_s": round(beat.age.total_seconds(), 1),
-        "in_work": dict(state.get("in_work") or {}),
-        "in_flight": dict(state.get("in_flight") or {}),
-        "memory_bytes": state.get("memory_bytes"),
-        "loop_lag_s": float(state.get("loop_lag_s") or 0),
-        "done": transport.get("acknowledged", 0),
-        "retried": transport.get("retried", 0),
-        "taken_over": transport.get("reclaimed", 0),
-        "leases_lost": transport.get("leases_lost", 0),
-        "dead": transport.get("dead", 0),
-        "metrics": dict(state.get("metrics") or {}),
-    }
+    return rows.Worker(
+        worker=f"{state.get('host', '?')}:{state.get('pid', '?')}",
+        roles=list(state.get("roles") or ()),
+        version=str(state.get("version", "")),
+        up_s=_up_seconds(state.get("started_at")),
+        silent_s=round(beat.age.total_seconds(), 1),
+        in_work=dict(state.get("in_work") or {}),
+        in_flight=dict(state.get("in_flight") or {}),
+        memory_bytes=state.get("memory_bytes"),
+        loop_lag_s=float(state.get("loop_lag_s") or 0),
+        done=transport.get("acknowledged", 0),
+        retried=transport.get("retried", 0),
+        taken_over=transport.get("reclaimed", 0),
+        leases_lost=transport.get("leases_lost", 0),
+        dead=transport.get("dead", 0),
+        metrics=dict(state.get("metrics") or {}),
+    )
 
 
 def _up_seconds(started_at: object) -> float | None:
@@ -116,59 +76,47 @@ def _up_seconds(started_at: object) -> float | None:
         return None
 
 
-def model_rows(beats: Sequence[Heartbeat]) -> list[Row]:
-    """For each remote model, the number of workers whose circuit is not closed, and the reason."""
+_CLOSED = "closed"
+
+
+def model_rows(beats: Sequence[Heartbeat]) -> list[rows.Model]:
+    """Rows of ``status`` for all remote models that these workers use."""
     circuits: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for beat in beats:
         for circuit in beat.state.get("circuits") or ():
             circuits[str(circuit["model"])].append(circuit)
-    return [_model(model, rows) for model, rows in sorted(circuits.items())]
+    return [_model(model, states) for model, states in sorted(circuits.items())]
 
 
-def _model(model: str, rows: Sequence[Mapping[str, Any]]) -> Row:
-    down = [row for row in rows if row["state"] != _CLOSED]
-    return {
-        "model": model,
-        "workers": len(rows),
-        "down_in": len(down),
-        "failures": sum(int(row["failures"]) for row in rows),
-        "next_probe_s": min((float(row["next_probe_s"]) for row in down), default=None),
-        "reason": next((str(row["reason"]) for row in down if row["reason"]), ""),
-    }
+def _model(model: str, circuits: Sequence[Mapping[str, Any]]) -> rows.Model:
+    down = [circuit for circuit in circuits if circuit["state"] != _CLOSED]
+    return rows.Model(
+        model=model,
+        workers=len(circuits),
+        down_in=len(down),
+        failures=sum(int(circuit["failures"]) for circuit in circuits),
+        next_probe_s=min((float(row["next_probe_s"]) for row in down), default=None),
+        reason=next((str(row["reason"]) for row in down if row["reason"]), ""),
+    )
 
 
-async def provider_rows(redis: Redis, names: Names, beats: Sequence[Heartbeat]) -> list[Row]:
-    """For each provider, its pause, and the number and duration of waits for its rate limits.
-
-    Raises:
-        Unavailable: Redis can't be reached.
-    """
-    providers: defaultdict[str, dict[str, float]] = defaultdict(lambda: {"waiting": 0, "p99_s": 0})
+async def _read_providers(
+    redis: Redis, names: Names, beats: Sequence[Heartbeat]
+) -> list[rows.Provider]:
+    waiting: defaultdict[str, float] = defaultdict(float)
+    p99_s: defaultdict[str, float] = defaultdict(float)
     for beat in beats:
-        for name, value in (beat.state.get("metrics") or {}).items():
-            _add(providers, name, float(value))
-    held = await read_held(redis, names, sorted(providers))
+        metrics = beat.state.get("metrics") or {}
+        for provider, requests in MODEL_REQUESTS_WAITING.values_in(metrics).items():
+            waiting[provider] += requests
+        for provider, seconds in MODEL_WAIT_SECONDS.values_in(metrics, "p99").items():
+            p99_s[provider] = max(p99_s[provider], seconds)
+    providers = sorted({*waiting, *p99_s})
+    held_s = await read_held(redis, names, providers)
     return [
-        {
-            "provider": provider,
-            "held_s": held[provider],
-            "waiting": int(values["waiting"]),
-            "turn_p99_s": round(values["p99_s"], 3),
-        }
-        for provider, values in sorted(providers.items())
+        rows.Provider(provider, held_s[provider], int(waiting[provider]), round(p99_s[provider], 3))
+        for provider in providers
     ]
-
-
-def _add(found: Mapping[str, dict[str, float]], name: str, value: float) -> None:
-    match = _OF_PROVIDER.fullmatch(name)
-    if match is None:
-        return
-    metric, provider, part = match.groups()
-    values = found[provider]
-    if metric == "model_requests_waiting":
-        values["waiting"] += value
-    elif part == ".p99":
-        values["p99_s"] = max(values["p99_s"], value)
 
 
 async def archiver_rows(redis: Redis, names: Names) -> list[dict[str, Any]]:
@@ -185,9 +133,7 @@ async def archiver_rows(redis: Redis, names: Names) -> list[dict[str, Any]]:
             "partition": stream.partition,
             "lag": stream.lag,
             "pending": stream.pending,
-            "oldest_unarchived_s": None
-            if stream.oldest_unacknowledged is None
-            else round(stream.oldest_unacknowledged.total_seconds(), 3),
+            "oldest_unarchived_s": rows.rounded_seconds(stream.oldest_unacknowledged),
             "kept": stream.length,
             "trimmed": trimmed[stream.topic.lane, stream.partition],
         }
@@ -206,14 +152,14 @@ async def archive_rows(
     Raises:
         Unavailable: Postgres can't be reached.
     """
-    rows = []
+    archives = []
     for project in projects:
         statistics = await archive.statistics(project.project)
         if statistics is None:
             continue
         beginning = statistics.beginning
         each = statistics.stored_bytes / project.documents if project.documents else None
-        rows.append(
+        archives.append(
             {
                 "project": project.project,
                 "changes": statistics.events,
@@ -228,4 +174,4 @@ async def archive_rows(
                 "outbox": await outbox.count(project.project),
             }
         )
-    return rows
+    return archives

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+
+from events.server.memory import MemoryUse
+from events.streams.backlog import Backlog
+from gateway.status import rows
 
 __all__ = ["SILENT_SECONDS", "alarms"]
 
@@ -13,90 +16,87 @@ SILENT_SECONDS = 10.0
 _LATE_SECONDS = 1.0
 _READERS = {"document.changed": "indexer", "document.chunked": "embedder", "query": "answerer"}
 
-Row = Mapping[str, Any]
 
-
-def alarms(found: Row) -> list[str]:
-    """Warnings about a result of ``look``, the worst first."""
-    workers: Sequence[Row] = found["workers"]
-    alive = [worker for worker in workers if worker["silent_s"] <= SILENT_SECONDS]
+def alarms(snapshot: rows.Snapshot) -> list[str]:
+    """Warnings about a snapshot, the worst first."""
+    alive = [worker for worker in snapshot.workers if worker.silent_s <= SILENT_SECONDS]
     return [
-        *_memory(found["memory"]),
-        *_nobody(found["streams"], alive),
-        *_silent(workers),
-        *_models(found["models"]),
-        *_providers(found["providers"]),
-        *_dead(found["streams"]),
+        *_memory(snapshot.memory),
+        *_missing_roles(snapshot.streams, alive),
+        *_silent(snapshot.workers),
+        *_models(snapshot.models),
+        *_providers(snapshot.providers),
+        *_dead_letters(snapshot.streams),
         *_late(alive),
         *_versions(alive),
     ]
 
 
-def _memory(memory: Row) -> Iterator[str]:
-    if memory["refuses_questions"]:
+def _memory(memory: MemoryUse) -> Iterator[str]:
+    if memory.refuses_questions:
         yield (
-            f"Redis is at {memory['share']:.0%} of its memory limit, so changes and questions are "
+            f"Redis is at {memory.share:.0%} of its memory limit, so changes and questions are "
             "refused; raise maxmemory"
         )
-    elif memory["refuses_changes"]:
+    elif memory.refuses_changes:
         yield (
-            f"Redis is at {memory['share']:.0%} of its memory limit, so changes are refused; "
+            f"Redis is at {memory.share:.0%} of its memory limit, so changes are refused; "
             "let the workers catch up, shorten HEADRACE_STREAM_RETENTION, or raise maxmemory"
         )
 
 
-def _nobody(streams: Sequence[Row], alive: Sequence[Row]) -> Iterator[str]:
+def _missing_roles(streams: Sequence[Backlog], alive: Sequence[rows.Worker]) -> Iterator[str]:
     for family, role in _READERS.items():
-        waiting = [stream for stream in streams if stream["topic"].startswith(family)]
-        waits = any(stream["oldest_unacknowledged_s"] is not None for stream in waiting)
-        if waits and not any(role in worker["roles"] for worker in alive):
+        waiting = [stream for stream in streams if stream.topic.startswith(family)]
+        waits = any(stream.oldest_unacknowledged is not None for stream in waiting)
+        if waits and not any(role in worker.roles for worker in alive):
             yield f"events are waiting, but no {role} runs; start `headrace worker --only {role}`"
 
 
-def _silent(workers: Sequence[Row]) -> Iterator[str]:
+def _silent(workers: Sequence[rows.Worker]) -> Iterator[str]:
     for worker in workers:
-        if worker["silent_s"] > SILENT_SECONDS:
-            silence = f"{worker['silent_s']:.0f} s"
-            yield f"worker {worker['worker']} has been silent for {silence}: it was killed or hangs"
+        if worker.silent_s > SILENT_SECONDS:
+            silence = f"{worker.silent_s:.0f} s"
+            yield f"worker {worker.worker} has been silent for {silence}: it was killed or hangs"
 
 
-def _models(models: Sequence[Row]) -> Iterator[str]:
+def _models(models: Sequence[rows.Model]) -> Iterator[str]:
     for model in models:
-        if model["down_in"]:
-            where = f"{model['down_in']} of {model['workers']} workers"
+        if model.down_in:
+            where = f"{model.down_in} of {model.workers} workers"
             yield (
-                f"model {model['model']} is down for {where}: vectors wait, keyword search works: "
-                f"{model['reason']}"
+                f"model {model.model} is down for {where}: vectors wait, keyword search works: "
+                f"{model.reason}"
             )
 
 
-def _providers(providers: Sequence[Row]) -> Iterator[str]:
+def _providers(providers: Sequence[rows.Provider]) -> Iterator[str]:
     for provider in providers:
-        if provider["held_s"]:
-            left = f"{provider['held_s']:.0f} s left"
-            yield f"requests to provider {provider['provider']} are paused: {left}"
-        elif provider["waiting"]:
-            waiting = f"{provider['waiting']:.0f} requests wait"
-            yield f"{waiting} for the rate limit of provider {provider['provider']}"
+        if provider.held_s:
+            left = f"{provider.held_s:.0f} s left"
+            yield f"requests to provider {provider.provider} are paused: {left}"
+        elif provider.waiting:
+            waiting = f"{provider.waiting} requests wait"
+            yield f"{waiting} for the rate limit of provider {provider.provider}"
 
 
-def _dead(streams: Sequence[Row]) -> Iterator[str]:
-    count = sum(stream["dead_letters"] for stream in streams)
+def _dead_letters(streams: Sequence[Backlog]) -> Iterator[str]:
+    count = sum(stream.dead_letters for stream in streams)
     if count:
         yield f"{count} dead letters; run `headrace dead list`"
 
 
-def _late(alive: Sequence[Row]) -> Iterator[str]:
+def _late(alive: Sequence[rows.Worker]) -> Iterator[str]:
     for worker in alive:
-        if worker["loop_lag_s"] > _LATE_SECONDS:
-            lag = f"{worker['loop_lag_s']:.1f} s"
+        if worker.loop_lag_s > _LATE_SECONDS:
+            lag = f"{worker.loop_lag_s:.1f} s"
             yield (
-                f"worker {worker['worker']}: event loop was blocked for {lag}; "
+                f"worker {worker.worker}: event loop was blocked for {lag}; "
                 "the host may be short of CPU"
             )
 
 
-def _versions(alive: Sequence[Row]) -> Iterator[str]:
-    versions = sorted({str(worker["version"]) for worker in alive})
+def _versions(alive: Sequence[rows.Worker]) -> Iterator[str]:
+    versions = sorted({worker.version for worker in alive})
     if len(versions) > 1:
         yield f"workers of several versions run: {', '.join(versions)}"

@@ -125,8 +125,9 @@ async def check_owners(
         subject = f"{uri} and {more:,} more belong" if more else f"{uri} belongs"
         raise UsageError(
             f"{subject} to source {_describe(other)} of project {registered.project}, not to "
-            f"{_describe(registered)}; sync with --prefix NAME/ or into another project, or "
-            "delete the other source (`headrace source delete`)"
+            f"{_describe(registered)}",
+            "sync with --prefix NAME/ or into another project, or delete the other source "
+            "(`headrace source delete`)",
         )
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from events.client.operator_client import OperatorClient
 from events.heartbeats import Heartbeat
 from gateway.status.warnings import SILENT_SECONDS
+from runtime import metrics
 from runtime.errors import ConfigurationError, Unavailable
 
 __all__ = ["StallDetector"]
 
 _WITHOUT_WORKER = timedelta(minutes=1)
 _WITHOUT_PROGRESS = timedelta(minutes=10)
-_WORK_METRICS = ("documents", "chunks_embedded")
+_WORK_METRICS = (metrics.DOCUMENTS, metrics.CHUNKS_EMBEDDED)
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ class StallDetector:
         idle_seconds = asyncio.get_running_loop().time() - self._progressed_at
         has_no_worker = progress.is_allowed and not progress.workers
         if idle_seconds > (self._without_worker if has_no_worker else self._without_progress):
-            reason = _reason(progress, role, idle_seconds)
-            raise Unavailable(f"{waiting:,} changes wait in the log: {reason}")
+            reason, remedy = _reason(progress, role, idle_seconds)
+            raise Unavailable(f"{waiting:,} changes wait in the log: {reason}", remedy)
 
     async def _read_progress(self, role: str) -> _Progress:
         try:
@@ -85,29 +86,25 @@ class StallDetector:
 
 def _finished(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """Counters that increase only when a worker finishes something."""
-    metrics: Mapping[str, float] = state.get("metrics") or {}
+    values: Mapping[str, float] = state.get("metrics") or {}
     transport: Mapping[str, int] = state.get("transport") or {}
-    counts = [
-        (name, float(value))
-        for name, value in metrics.items()
-        if name.partition("{")[0] in _WORK_METRICS
-    ]
-    return (*sorted(counts), ("acknowledged", float(transport.get("acknowledged", 0))))
+    counts = [(metric.name, sum(metric.values_in(values).values())) for metric in _WORK_METRICS]
+    return (*counts, ("acknowledged", float(transport.get("acknowledged", 0))))
 
 
-def _reason(progress: _Progress, role: str, idle_seconds: float) -> str:
+def _reason(progress: _Progress, role: str, idle_seconds: float) -> tuple[str, str]:
+    """Return the reason for a stall, and the remedy."""
     if not progress.is_allowed:
         return (
-            f"no outcome arrived for {idle_seconds:.0f} s, and this Redis user may not read "
-            "heartbeats; run `headrace access` again, or `headrace status` as another user"
+            f"no outcome arrived for {idle_seconds:.0f} s, and heartbeats are not readable",
+            "run `headrace access` again, or `headrace status` as another user",
         )
     for heartbeat in progress.workers:
         for circuit in heartbeat.state.get("circuits") or ():
             if circuit["state"] != "closed":
                 reason = f" ({circuit['reason']})" if circuit["reason"] else ""
-                return (
-                    f"model {circuit['model']} is down{reason}; `headrace status` shows its state"
-                )
+                model = f"model {circuit['model']} is down{reason}"
+                return model, "`headrace status` shows its state"
     for heartbeat in progress.workers:
         work = {
             topic: count for topic, count in (heartbeat.state.get("in_work") or {}).items() if count
@@ -115,10 +112,11 @@ def _reason(progress: _Progress, role: str, idle_seconds: float) -> str:
         if work:
             events = ", ".join(f"{count:,} of {topic}" for topic, count in sorted(work.items()))
             name = f"{heartbeat.state.get('host', '?')}:{heartbeat.state.get('pid', '?')}"
-            return f"worker {name} has had {events} in work for {idle_seconds:.0f} s; see its log"
+            return f"worker {name} has had {events} in work for {idle_seconds:.0f} s", "see its log"
     if progress.workers:
-        return f"workers run, but have done nothing for {idle_seconds:.0f} s; run `headrace doctor`"
+        stall = f"workers run, but have done nothing for {idle_seconds:.0f} s"
+        return stall, "run `headrace doctor`"
     return (
-        f"no worker ({role}) has sent a heartbeat for {idle_seconds:.0f} s; "
-        "start `headrace up` or `headrace worker`"
+        f"no worker ({role}) has sent a heartbeat for {idle_seconds:.0f} s",
+        "start `headrace up` or `headrace worker`",
     )

@@ -102,7 +102,9 @@ class Freshness:
         pause = FIRST_POLL_SECONDS
         while monotonic() + pause <= deadline:
             if await wait_or_stop(self._ending, timedelta(seconds=pause)):
-                raise WorkerEnding("this worker is shutting down: another one answers the question")
+                raise WorkerEnding(
+                    "this worker is shutting down, and another one answers the question"
+                )
             if await self._is_applied(key, vectors=vectors):
                 return True
             pause = min(pause * 1.5, LONGEST_POLL_SECONDS)

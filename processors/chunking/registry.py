@@ -53,8 +53,9 @@ class Chunking:
         if parts is None or int(parts["version"]) not in _SUPPORTED_VERSIONS:
             versions = ", ".join(map(str, _SUPPORTED_VERSIONS))
             raise UsageError(
-                f"no chunking {text!r}: name one of the versions {versions}, "
-                f"optionally with the most tokens of a chunk, as in {CHUNKING_VERSION}:128"
+                f"no chunking {text!r}",
+                f"name one of the versions {versions}, optionally with the most tokens of a chunk, "
+                f"as in {CHUNKING_VERSION}:128",
             )
         limit = None if parts["limit"] is None else int(parts["limit"])
         if limit is not None and limit < SIZES.minimum_tokens:
@@ -83,9 +84,7 @@ def chunk(source: Source, limit_tokens: int, count: CountTokens) -> list[Chunk]:
     chunker = CHUNKERS.get(source.kind)
     if chunker is None:
         kinds = ", ".join(CHUNKERS)
-        raise UnsupportedContent(
-            f"no chunker for kind {source.kind!r}: publish it as one of {kinds}"
-        )
+        raise UnsupportedContent(f"no chunker for {source.kind!r}", f"publish it as one of {kinds}")
     return chunker(source, limit_tokens, count)
 
 

@@ -180,6 +180,6 @@ class Resolver:
     def _check_size(self, data: DocumentChange, size: int) -> None:
         if size > self._max_document_bytes:
             raise LimitExceeded(
-                f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}; "
-                "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES"
+                f"{data.uri}: {size:,} bytes, over the limit of {self._max_document_bytes:,}",
+                "split it, or raise HEADRACE_MAX_DOCUMENT_BYTES",
             )

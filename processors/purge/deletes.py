@@ -85,6 +85,7 @@ async def await_archived(
         if monotonic() > deadline:
             raise Unavailable(
                 f"after {patience.total_seconds():.0f} s some older changes are not both indexed "
-                "and archived: see `headrace status`, and run the purge again"
+                "and archived",
+                "see `headrace status`, and run the purge again",
             )
         await asyncio.sleep(_POLL_SECONDS)

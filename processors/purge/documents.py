@@ -60,7 +60,9 @@ async def purge_documents(
         receipts = await publish_deletes(client, project, agent, uris)
         chunks, superseded = await await_deletes(client, list(receipts.values()), purge.patience)
         if superseded:
-            raise UsageError(f"{superseded} documents were changed during the purge: run it again")
+            raise UsageError(
+                f"{superseded} documents were changed during the purge", "run it again"
+            )
         await await_archived(servers.redis, servers.names, receipts.values(), purge.patience)
         report = PurgeReport(project, len(uris))
         work = _DocumentPurge(purge, project_id, agent, receipts, report)
@@ -216,7 +218,7 @@ class _DocumentPurge:
             if purged is not None:
                 return purged
             if monotonic() > deadline:
-                raise Unavailable("the archive is being compacted: run the purge again later")
+                raise Unavailable("the archive is being compacted", "run the purge again later")
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _check_removed(self, generations: Sequence[Generation]) -> None:

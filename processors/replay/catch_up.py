@@ -83,7 +83,9 @@ class CatchUp:
             return False
         if behind:
             await self._build(behind, lambda _done, _total: None)
-            self._require(not await self._behind(), "it could not be caught up: try again")
+            if await self._behind():
+                name = f"generation {self.builder.generation.id}"
+                raise NotSwitched(f"{name} could not be caught up", "try again")
         return True
 
     async def _behind(self) -> list[DocumentPosition]:
@@ -102,11 +104,11 @@ class CatchUp:
         if refused:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
-                [
+                differences=[
                     Difference.of(change.key, str(self.builder.refused[change.log_position]))
                     for change in refused
                 ],
-                self.builder.generation.id,
+                generation=self.builder.generation.id,
             )
 
     async def _find(self, behind: Sequence[DocumentPosition]) -> dict[DocumentKey, LastChange]:
@@ -139,14 +141,14 @@ class CatchUp:
         return NotSwitched(
             self._message("are newer in the live generation than in the log")
             + (f" ({damage})" if damage else ""),
-            [
+            differences=[
                 Difference.of(
                     stored_position.key,
                     str(self.builder.refused.get(stored_position.log_position, reason)),
                 )
                 for stored_position in missing
             ],
-            self.builder.generation.id,
+            generation=self.builder.generation.id,
         )
 
     def _message(self, reason: str) -> str:
@@ -154,10 +156,6 @@ class CatchUp:
             f"generation {self.builder.generation.id} of {self.log.project} was not made live: "
             f"documents {reason}: {{documents}}"
         )
-
-    def _require(self, condition: bool, message: str) -> None:
-        if not condition:
-            raise NotSwitched(f"generation {self.builder.generation.id}: {message}")
 
 
 async def make_live(
@@ -189,7 +187,8 @@ async def make_live(
         await asyncio.sleep(PAUSE_SECONDS)
     raise Unavailable(
         f"generation {generation.id} of {project} could not be made live: the write load is too "
-        "high; try again when fewer changes arrive"
+        "high",
+        "try again when fewer changes arrive",
     )
 
 

@@ -94,7 +94,7 @@ async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str
         for generation in await tools.store.generations(project):
             if generation.id == generation_id:
                 return project, generation
-    raise UsageError(f"there is no generation {generation_id} (`headrace replay list` lists all)")
+    raise UsageError(f"there is no generation {generation_id}", "`headrace replay list` lists all")
 
 
 async def generation_before(tools: OperatorTools, project: str) -> Generation:
@@ -195,12 +195,13 @@ async def list_generations(tools: OperatorTools, project: str | None) -> list[Li
 
 def _check_switchable(generation: Generation) -> None:
     reasons = {
-        "live": "is live already",
-        "building": "is half built: `headrace replay` with the options of that replay finishes it",
-        "dropping": "is being dropped",
+        "live": ("is live already", ""),
+        "building": ("is half built", "run `headrace replay` with its options to finish it"),
+        "dropping": ("is being dropped", ""),
     }
     if generation.state != "former":
-        raise UsageError(f"generation {generation.id} {reasons[generation.state]}")
+        state, remedy = reasons[generation.state]
+        raise UsageError(f"generation {generation.id} {state}", remedy)
 
 
 async def _drop_rows(database: Database, generation: Generation, progress: ShowDeleted) -> int:
@@ -236,11 +237,12 @@ def _check_droppable(generation: Generation, replaced_at: datetime | None, now: 
     if generation.state == "former" and remaining > timedelta():
         raise UsageError(
             f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
-            f"and queries may still read it: drop it in {remaining.total_seconds():.0f} s"
+            "and queries may still read it",
+            f"drop it in {remaining.total_seconds():.0f} s",
         )
 
 
 def _live_error(generation: Generation) -> UsageError:
     return UsageError(
-        f"generation {generation.id} is live: switch to another one first (`headrace replay list`)"
+        f"generation {generation.id} is live", "switch to another first (`headrace replay list`)"
     )

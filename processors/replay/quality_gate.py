@@ -51,7 +51,8 @@ class EvaluationGate:
         if not live_score:
             raise UsageError(
                 f"the quality gate has no baseline: the live index of {project} returns none of "
-                "the expected documents (the gate's document ids must be uris of documents)"
+                "the expected documents",
+                "use uris of documents as the gate's document ids",
             )
         return GateScores(
             live=live_score,

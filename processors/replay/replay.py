@@ -168,7 +168,7 @@ class Replay:
                 not_copied |= copied_keys - self._builder.stored.keys()
                 if len(missing) > FEW_DOCUMENTS or copied_keys - self._builder.stored.keys():
                     await self._log.read_new(self._fold)
-        raise Unavailable("changes arrive faster than they can be indexed: try again later")
+        raise Unavailable("changes arrive faster than they can be indexed", "try again later")
 
     async def _embed(self) -> None:
         """Embed the texts that have no vector yet."""
@@ -204,10 +204,10 @@ class Replay:
         if not verification.matches_log:
             raise NotSwitched(
                 f"generation {generation.id} of {self._project} differs from the log, and was not "
-                f"made live: {{documents}}; run `headrace replay drop {generation.id}`, and replay "
-                "again",
-                verification.differences,
-                generation.id,
+                "made live: {documents}",
+                f"run `headrace replay drop {generation.id}`, and replay again",
+                differences=verification.differences,
+                generation=generation.id,
             )
         failpoint("replay.verified")
 

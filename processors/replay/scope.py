@@ -76,12 +76,12 @@ def choose_recipe(live_recipe: Recipe, choice: Choice, full_name: Callable[[str]
     """
     if choice.model and (choice.since or choice.collection):
         raise UsageError(
-            "--model applies to all documents, or to those of a --kind: "
-            "leave out --from and --collection"
+            "--model applies to all documents, or to those of a --kind",
+            "leave out --from and --collection",
         )
     if choice.chunking and choice.is_partial:
         raise UsageError(
-            "--chunking applies to all documents: leave out --from, --kind and --collection"
+            "--chunking applies to all documents", "leave out --from, --kind and --collection"
         )
     chunking = str(Chunking.parse(choice.chunking or live_recipe.chunking))
     model, models = _models(live_recipe, choice, full_name)
@@ -116,15 +116,15 @@ def choose_scope(choice: Choice, fold: Fold, beginning: int | None, now: datetim
         return Scope(None, choice.kind, choice.collection)
     instant = instant_of(choice.since)
     if instant is not None and instant > now + _CLOCK_MARGIN:
-        raise UsageError(f"--from {choice.since} lies in the future: name an earlier time")
+        raise UsageError(f"--from {choice.since} lies in the future", "name an earlier time")
     position = fold.found_position if instant is None else _position_of(instant)
     if position is None:
         raise UsageError(
-            f"no event {choice.since!r} is in the log of this project: "
-            "name the id of one of its events, or a time such as 2026-01-31T12:00:00Z"
+            f"no event {choice.since!r} is in the log of this project",
+            "name the id of one of its events, or a time such as 2026-01-31T12:00:00Z",
         )
     if beginning is None or position < beginning:
-        raise UsageError(f"--from {choice.since}: {_beginning_text(beginning)}")
+        raise _too_early(choice.since, beginning)
     return Scope(position, choice.kind, choice.collection)
 
 
@@ -142,10 +142,12 @@ def _position_of(instant: datetime) -> int:
     return LogPosition.of_entry(Lane.BULK, 0, f"{milliseconds}-0").position
 
 
-def _beginning_text(beginning: int | None) -> str:
+def _too_early(since: str, beginning: int | None) -> UsageError:
     if beginning is None:
-        return "the log of this project is empty"
+        return UsageError(f"--from {since}: the log of this project is empty")
     milliseconds = int(LogPosition(beginning, 0).entry_id.partition("-")[0])
     begin_time = datetime.fromtimestamp(milliseconds / 1000, UTC)
     instant = begin_time.isoformat(timespec="milliseconds")
-    return f"the log begins later, at {instant}: name that time, or replay all without --from"
+    return UsageError(
+        f"--from {since}: the log begins later, at {instant}", "name that time, or leave out --from"
+    )

@@ -77,12 +77,16 @@ def check_complete(
     missing = fold.older_than({key: stored_position.rank for key, stored_position in live.items()})
     if not missing:
         return
-    damage = "".join(f"; {error}" for error in log.damaged.values())
+    damage = "".join(f"; {error.message}" for error in log.damaged.values())
+    remedies = [
+        *sorted({error.remedy for error in log.damaged.values()}),
+        "publish these documents again (`headrace doctor` shows details)",
+    ]
     raise NotSwitched(
         f"the log of {project} lacks the last change of {len(missing):,} documents that are live: "
-        f"{{documents}}{damage}; the live generation is unchanged: publish these documents again"
-        " (`headrace doctor` shows details)",
-        [Difference.of(key, "its last change can't be read") for key in missing],
+        f"{{documents}}{damage}; the live generation is unchanged",
+        ", or ".join(remedies),
+        differences=[Difference.of(key, "its last change can't be read") for key in missing],
     )
 
 
@@ -109,8 +113,8 @@ async def begin_or_resume(
     if half_built.recipe != recipe or dict(half_built.scope) != scope.as_json():
         raise UsageError(
             f"generation {half_built.id} of {project} is half built with other options "
-            f"({_describe_options(half_built)}): finish it with those, "
-            f"or run `headrace replay drop {half_built.id}`"
+            f"({_describe_options(half_built)})",
+            f"finish it with those, or run `headrace replay drop {half_built.id}`",
         )
     return half_built, True
 

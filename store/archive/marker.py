@@ -52,16 +52,16 @@ async def claim_folder(database: Database, storage: Files, prefix: str, *, write
         return
     except ValidationError:
         raise ConfigurationError(
-            f"{storage.full(expected.path)} is not a valid deployment marker: remove it; the next "
-            "start writes it again"
+            f"{storage.full(expected.path)} is not a valid deployment marker",
+            "remove it; the next start writes it again",
         ) from None
     if (marker.prefix, marker.database) != (expected.prefix, expected.database):
         raise ConfigurationError(
             f"the archive {storage.full(expected.deployment)} belongs to prefix {marker.prefix} "
             f"and database {marker.database}, but this is prefix {expected.prefix} and database "
-            f"{expected.database}, a copy: give the copy an id of its own "
-            "(`headrace deployment --new`) or, if the original is gone, let it replace the "
-            "original (`headrace deployment --adopt`)"
+            f"{expected.database}, a copy",
+            "give the copy an id of its own (`headrace deployment --new`) or, if the original is "
+            "gone, let it replace the original (`headrace deployment --adopt`)",
         )
 
 

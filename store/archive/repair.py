@@ -111,7 +111,7 @@ class ArchiveRepair:
     async def _alone(self) -> AsyncIterator[None]:
         async with self._replacing.alone(self._project_id) as is_locked:
             if not is_locked:
-                raise Unavailable("the archive is being compacted: try again later")
+                raise Unavailable("the archive is being compacted", "try again later")
             yield
 
     def _failure(self, path: str, missing: int, what: str) -> str:

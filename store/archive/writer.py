@@ -148,7 +148,7 @@ class Appender:
                 return await self._append(project_id, claims)
             except _ContentReleased:
                 log.info("archive.append_retried", project_id=project_id)
-        raise Unavailable("contents were dropped while changes that need them arrived; try again")
+        raise Unavailable("contents were dropped while changes that need them arrived", "try again")
 
     async def _append(self, project_id: int, claims: Claims) -> Appended:
         began = monotonic()

@@ -104,7 +104,7 @@ class BulkWriter:
             added = await fence.advance(connection, self._generation_id, agent, revisions)
             stored = [uri for uri in revisions if uri not in added or not added[uri].created]
             if stored:
-                raise DocumentsInTheWay(_in_the_way(stored))
+                raise DocumentsInTheWay(_in_the_way(stored), "list again what is missing")
             ids |= {
                 DocumentKey(agent, uri): document.document_id for uri, document in added.items()
             }
@@ -175,4 +175,4 @@ def _text(chunk_id: int, write: DocumentWrite, chunk: ChunkWrite) -> ChunkText:
 
 def _in_the_way(uris: Sequence[str]) -> str:
     examples = ", ".join(uris[:_NAMED_IN_ERRORS])
-    return f"another writer stored {len(uris)} documents ({examples}): list again what is missing"
+    return f"another writer stored {len(uris)} documents ({examples})"

@@ -135,6 +135,6 @@ def _conflict(
         return None
     name = names.get(origin.source, origin.source)
     return SourceConflict(
-        f"{part.uri} is a document of source {names[owner]}, so source {name} may not change it: "
-        "sync one of them with --prefix"
+        f"{part.uri} is a document of source {names[owner]}, so source {name} may not change it",
+        "sync one of them with --prefix",
     )

@@ -112,7 +112,7 @@ async def enter_live(connection: asyncpg.Connection, project_id: int) -> Generat
 def _existing(row: asyncpg.Record | None) -> asyncpg.Record:
     """Raise ProjectGone if a project has no live generation."""
     if row is None:
-        raise ProjectGone("the project was just deleted: try again")
+        raise ProjectGone("the project was just deleted", "try again")
     return row
 
 

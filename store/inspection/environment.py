@@ -68,8 +68,7 @@ def probe(url: str) -> None:
     try:
         if files.read(path) != _PROBE:
             raise Unavailable(
-                f"{files.full(path)} was read back with other content than written: check the "
-                "storage"
+                f"{files.full(path)} was read back with other content", "check the storage"
             )
     finally:
         files.remove(path)

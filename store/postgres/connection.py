@@ -114,17 +114,18 @@ def explained() -> Iterator[None]:
         yield
     except _NOT_MIGRATED as error:
         raise ConfigurationError(
-            f"the database lacks what this version needs ({error}): run `headrace migrate`"
+            f"the database lacks what this version needs ({error})", "run `headrace migrate`"
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(
-            f"Postgres denied permission: {error}. HEADRACE_DATABASE_URL must name a user with the "
-            "required role (`headrace access` creates one user per role)"
+            f"Postgres denied permission: {error}",
+            "name a user with the required role in HEADRACE_DATABASE_URL (`headrace access` "
+            "creates one user per role)",
         ) from error
     except _REFUSED as error:
         raise ConfigurationError(
-            f"Postgres rejected the session: {error}; check HEADRACE_DATABASE_URL and run "
-            "`headrace migrate`"
+            f"Postgres rejected the session: {error}",
+            "check HEADRACE_DATABASE_URL and run `headrace migrate`",
         ) from error
     except _CONFLICTS as error:
         raise WriteConflict(f"conflict with another writer in Postgres: {error}") from error
@@ -158,15 +159,16 @@ def _valid_url() -> Iterator[None]:
 def no_postgres_url() -> ConfigurationError:
     """Error for an invalid URL; it quotes nothing of it, because that may contain a password."""
     return ConfigurationError(
-        "HEADRACE_DATABASE_URL is not a Postgres URL: write "
-        "postgresql://user:password@host:port/name, with %2F for a slash in a password, %23 for a #"
+        "HEADRACE_DATABASE_URL is not a Postgres URL",
+        "write postgresql://user:password@host:port/name, with %2F for a slash in a password, "
+        "%23 for a #",
     )
 
 
 def _unavailable(error: BaseException) -> Unavailable:
     reason = str(error) or type(error).__name__
     if isinstance(error, asyncpg.DiskFullError):
-        return Unavailable(f"Postgres has no room left ({reason}): free space on its disk")
+        return Unavailable(f"Postgres has no room left ({reason})", "free space on its disk")
     return Unavailable(
-        f"Postgres can't be reached ({reason}): check that it runs, and HEADRACE_DATABASE_URL"
+        f"Postgres can't be reached ({reason})", "check that it runs, and HEADRACE_DATABASE_URL"
     )

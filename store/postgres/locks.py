@@ -95,11 +95,12 @@ class Lock(IntEnum):
 
 
 class HeldLock:
-    """A lock that is held as long as its connection lives."""
+    """A lock that ``holder`` holds as long as its connection lives. ``remedy``: after its loss."""
 
-    def __init__(self, connection: asyncpg.Connection, lost: str) -> None:
+    def __init__(self, connection: asyncpg.Connection, holder: str, remedy: str = "") -> None:
         self._connection = connection
-        self._lost = lost
+        self._holder = holder
+        self._remedy = remedy
 
     def check(self) -> None:
         """Raise Unavailable if the connection is known to be lost. Sends nothing to the server.
@@ -108,7 +109,8 @@ class HeldLock:
             Unavailable: the connection is lost, and another process may hold the lock.
         """
         if _is_lost(self._connection):
-            raise Unavailable(self._lost)
+            message = f"{self._holder} lost its lock because its connection to Postgres broke"
+            raise Unavailable(message, self._remedy)
 
     async def prove(self) -> None:
         """Make sure that the lock is held, by a query to the server.
@@ -141,14 +143,9 @@ async def replay_lock(database: Database, project: str, project_id: int) -> Asyn
         Lock.REPLAY.holding(connection, project_id) as is_held,
     ):
         if not is_held:
-            raise UsageError(
-                f"project {project} is being replayed by another process: wait until that is done"
-            )
-        yield HeldLock(
-            connection,
-            f"the replay of {project} lost its lock because its connection to Postgres "
-            "broke; nothing was switched: run it again to resume it",
-        )
+            raise UsageError(f"{project} is being replayed by another process", "wait for its end")
+        remedy = "run it again to resume it; nothing was switched"
+        yield HeldLock(connection, f"the replay of {project}", remedy)
 
 
 @asynccontextmanager
@@ -163,5 +160,4 @@ async def archiver_lock(database: Database, deployment: str) -> AsyncIterator[He
         database.connection() as connection,
         Lock.ARCHIVER.holding(connection, key) as is_held,
     ):
-        lost = "the archiver lost its lock because its connection to Postgres broke: it will retry"
-        yield HeldLock(connection, lost) if is_held else None
+        yield HeldLock(connection, "the archiver") if is_held else None

@@ -198,9 +198,7 @@ async def _pool(
         )
     except ValueError as error:
         if "unknown type" in str(error):
-            raise ConfigurationError(
-                "the database has no pgvector: run `headrace migrate`"
-            ) from error
+            raise ConfigurationError("Postgres lacks pgvector", "run `headrace migrate`") from error
         raise no_postgres_url() from None
 
 
@@ -219,5 +217,6 @@ async def _check_role(connection: asyncpg.Connection) -> None:
     if reason is not None:
         raise ConfigurationError(
             f"the Postgres role {row['name']} {reason.replace('_', ' ')}, so it is not bound by "
-            "row-level security: set HEADRACE_WORKER_ROLE=headrace_worker"
+            "row-level security",
+            "set HEADRACE_WORKER_ROLE=headrace_worker",
         )

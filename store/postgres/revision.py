@@ -65,7 +65,8 @@ def refuse_flawed(schema: Schema) -> None:
         ConfigurationError: the schema is not usable; the message names the remedy.
     """
     if schema.flaw is not None:
-        raise ConfigurationError("the database schema is at {}: {}".format(*schema.flaw))
+        detail, remedy = schema.flaw
+        raise ConfigurationError(f"the database schema is at {detail}", remedy)
 
 
 async def read_schema(connection: asyncpg.Connection) -> Schema:

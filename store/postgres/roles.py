@@ -61,11 +61,11 @@ async def set_passwords(owner_url: str, passwords: Mapping[str, str]) -> None:
                 )
     except asyncpg.InsufficientPrivilegeError as error:
         raise ConfigurationError(
-            f"Postgres denied permission: {error}. HEADRACE_OWNER_DATABASE_URL must name a "
-            "superuser, or the user that created these roles"
+            f"Postgres denied permission: {error}",
+            "name a superuser in HEADRACE_OWNER_DATABASE_URL, or the user that created these roles",
         ) from None
     except asyncpg.UndefinedObjectError as error:
-        raise ConfigurationError(f"{error}: run `headrace migrate` first") from None
+        raise ConfigurationError(str(error), "run `headrace migrate` first") from None
     except asyncpg.PostgresError:
         with explained():
             raise

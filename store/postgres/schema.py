@@ -64,9 +64,7 @@ async def _retry(engine: AsyncEngine) -> str:
         except WriteConflict as conflict:
             log.warning("migration.postponed", error=str(conflict))
             await asyncio.sleep(_PAUSE.delay(0).total_seconds())
-    raise Unavailable(
-        f"migration gave up after {_TRIES} attempts: tables are locked by other sessions; try again"
-    )
+    raise Unavailable(f"migration gave up after {_TRIES} attempts: tables are locked", "try again")
 
 
 @contextmanager

@@ -61,8 +61,7 @@ class Rewriter:
         """
         if not owner_url:
             raise ConfigurationError(
-                "purging rewrites tables, which requires their owner: set "
-                "HEADRACE_OWNER_DATABASE_URL"
+                "purging requires the owner of the tables", "set HEADRACE_OWNER_DATABASE_URL"
             )
         connection = await connect(owner_url)
         try:
@@ -71,7 +70,8 @@ class Rewriter:
             if foreign:
                 raise ConfigurationError(
                     "purging rewrites tables, but the user in HEADRACE_OWNER_DATABASE_URL does not "
-                    f"own {foreign[0]['relname']}: set it to the URL of the owner"
+                    f"own {foreign[0]['relname']}",
+                    "set it to the URL of the owner",
                 )
             yield cls(connection)
         finally:

@@ -93,8 +93,7 @@ class Search:
             generation = await catalog.find(connection, project_id, generation_id)
         if generation is None:
             raise UsageError(
-                f"project {project} has no generation {generation_id}: "
-                "`headrace replay list` shows its generations"
+                f"project {project} has no generation {generation_id}", "see `headrace replay list`"
             )
         return generation
 

@@ -143,9 +143,7 @@ class VectorIndexes:
             return
         async with self._builder(generation_id, wait=True) as builder:
             if builder is None:
-                raise Unavailable(
-                    f"an index of generation {generation_id} is being built: try again later"
-                )
+                raise Unavailable(f"generation {generation_id} is being indexed", "try again later")
             for row in rows:
                 await builder.drop(project_id, row["name"])
 

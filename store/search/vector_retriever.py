@@ -154,9 +154,9 @@ class StoredModels:
         if unlike and len(unlike) == len(stored):
             raise ConfigurationError(
                 f"project {project} was embedded by {_list(stored)}, but the query by "
-                f"{_list({name: len(vector) for name, vector in vectors.items()})}: "
+                f"{_list({name: len(vector) for name, vector in vectors.items()})}",
                 "set HEADRACE_MODEL_DIMENSIONS to the width of the project, or embed its documents "
-                f"again (`headrace replay --project {project} --model NAME`)"
+                f"again (`headrace replay --project {project} --model NAME`)",
             )
         return unlike
 

@@ -110,4 +110,4 @@ async def test_access_that_cannot_be_made(admin: Cli) -> None:
         assert name in (await admin("access", **{name: value})).line
     no_owner = admin.environment["HEADRACE_DATABASE_URL"]
     line = (await admin("access", HEADRACE_OWNER_DATABASE_URL=no_owner)).line
-    assert "must name a superuser" in line
+    assert "name a superuser in HEADRACE_OWNER_DATABASE_URL" in line

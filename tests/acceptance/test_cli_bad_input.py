@@ -26,14 +26,14 @@ def cli(redis_url: str, database: Database, tmp_path: Path) -> Cli:
 async def test_path_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
     """The error names the path and says that it must be a repository or a directory."""
     line = (await cli.typed("sync", str(tmp_path / "nowhere"))).line
-    assert "nowhere doesn't exist: name a git repository or a directory" in line
+    assert "nowhere doesn't exist; name a git repository or a directory" in line
 
 
 async def test_file_is_no_source(cli: Cli, tmp_path: Path) -> None:
     """The error says that a git repository or a directory is needed."""
     (tmp_path / "one.md").write_text("# One")
     line = (await cli("sync", str(tmp_path / "one.md"))).line
-    assert "is not a directory: name a git repository or a directory" in line
+    assert "is not a directory; name a git repository or a directory" in line
 
 
 async def test_directory_that_is_no_repository_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:

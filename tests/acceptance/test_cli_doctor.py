@@ -82,4 +82,4 @@ async def test_what_is_not_fit_is_said(cli: Cli) -> None:
 
 async def test_an_unknown_project(cli: Cli) -> None:
     """The error lists the projects that exist."""
-    assert "there are: notes" in (await cli("doctor", "--project", "nots")).line
+    assert "use one of notes" in (await cli("doctor", "--project", "nots")).line

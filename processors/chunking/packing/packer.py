@@ -167,6 +167,6 @@ def _halved(chunk: Chunk) -> Iterator[Chunk]:
         yield replace(chunk, content=chunk.content[half:])
     else:
         raise LimitExceeded(
-            "one character with its header exceeds the model's limit of tokens: use a model with a "
-            "higher limit"
+            "one character with its header exceeds the model's limit of tokens",
+            "use a model with a higher limit",
         )

@@ -84,8 +84,8 @@ def _work(chunk: Any, body: bytes, count: CountTokens, max_chunks: int) -> dict[
 def _bounded(chunks: list[Chunk], most: int) -> list[Chunk]:
     if len(chunks) > most:
         raise LimitExceeded(
-            f"{len(chunks):,} chunks, over the limit of {most:,}; split the document, "
-            "or raise chunks in HEADRACE_CHUNKING_LIMITS"
+            f"{len(chunks):,} chunks, over the limit of {most:,}",
+            "split the document, or raise chunks in HEADRACE_CHUNKING_LIMITS",
         )
     return chunks
 

@@ -63,9 +63,9 @@ def result_message(chunks: list[Chunk]) -> dict[str, Any]:
 
 def error_message(error: Exception) -> dict[str, Any]:
     """Build the answer to a request that failed."""
-    kind = error.code if isinstance(error, Poison) else UnsupportedContent.__name__
-    text = str(error) if isinstance(error, Poison) else f"cannot be parsed: {error!r:.300}"
-    return {"error": kind, "message": text}
+    if not isinstance(error, Poison):
+        error = UnsupportedContent(f"cannot be parsed: {error!r:.300}")
+    return {"error": error.code, "message": error.message, "remedy": error.remedy}
 
 
 def chunks_from(body: bytes) -> list[Chunk] | Poison:
@@ -77,7 +77,8 @@ def chunks_from(body: bytes) -> list[Chunk] | Poison:
     try:
         message = json.loads(body)
         if "error" in message:
-            return _POISONS.get(message["error"], UnsupportedContent)(str(message["message"]))
+            kind = _POISONS.get(message["error"], UnsupportedContent)
+            return kind(str(message["message"]), str(message["remedy"]))
         return [_chunk(row) for row in message["chunks"]]
     except (TypeError, KeyError) as error:
         raise ValueError(f"not an answer: {error!r}") from None

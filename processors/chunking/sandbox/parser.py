@@ -97,7 +97,7 @@ class Parser:
         except EOFError:
             await self.close()
             raise Unavailable(
-                "a parser process did not start: check the tokenizer's path and the memory limit"
+                "a parser process did not start", "check the tokenizer's path and the memory limit"
             ) from None
         except BaseException:
             self.kill()
@@ -115,7 +115,7 @@ class Parser:
             )
         except OSError as error:
             raise Unavailable(
-                f"no parser process can be started ({error}): free memory or end other processes"
+                f"no parser process can be started ({error})", "free memory or end other processes"
             ) from error
 
     def send(self, requests: bytes) -> None:

@@ -164,14 +164,14 @@ async def _attempt(
 
 def _error_for(cause: ExitCause) -> Poison:
     if cause is ExitCause.TIME:
-        return LimitExceeded("parsing it takes too long: raise timeout in HEADRACE_CHUNKING_LIMITS")
+        return LimitExceeded("parsing takes too long", "raise timeout in HEADRACE_CHUNKING_LIMITS")
     if cause is ExitCause.STANDSTILL:
         return LimitExceeded(
-            "parsing it takes too long: two parser processes stalled on it; redrive it if the "
-            "machine was paused, else leave this document out"
+            "parsing takes too long: two parser processes stalled on it",
+            "redrive it if the machine was paused, else leave this document out",
         )
     if cause is ExitCause.MEMORY:
         return LimitExceeded(
-            "parsing it takes too much memory: raise memory_bytes in HEADRACE_CHUNKING_LIMITS"
+            "parsing takes too much memory", "raise memory_bytes in HEADRACE_CHUNKING_LIMITS"
         )
-    return UnsupportedContent("it crashes its parser: leave this document out")
+    return UnsupportedContent("it crashes its parser", "leave this document out")

@@ -75,14 +75,14 @@ class Environment:
             finally:
                 await redis.aclose()
         except HeadraceError as error:
-            return [_unreachable("redis", error)]
+            return [_failed("redis", error, "check its settings")]
         return list(check_redis(facts))
 
     async def _postgres(self, ahead: dict[str, float]) -> list[Condition]:
         try:
             facts = await postgres_facts(self.database_url, self.worker_role)
         except HeadraceError as error:
-            return [_unreachable("postgres", error)]
+            return [_failed("postgres", error, "check its settings")]
         ahead["Postgres"] = facts.clock - time.time()
         return list(check_postgres(facts))
 
@@ -97,9 +97,9 @@ class Environment:
         return conditions
 
 
-def _unreachable(name: str, error: HeadraceError) -> Condition:
-    detail, _, remedy = str(error).rpartition(": ")
-    return Condition.problem(name, detail or str(error), remedy or "check its settings")
+def _failed(name: str, error: HeadraceError, remedy: str) -> Condition:
+    """Condition of a part that failed; ``remedy`` replaces that of the error if it has none."""
+    return Condition.problem(name, error.message, error.remedy or remedy)
 
 
 _NOTICEABLE_S = 1.0
@@ -158,8 +158,7 @@ async def check_archive_storage(url: str) -> Condition:
     try:
         await asyncio.to_thread(probe, url)
     except (ConfigurationError, Unavailable) as error:
-        detail, _, remedy = str(error).partition(": ")
-        return Condition.problem(name, detail, remedy or "check HEADRACE_ARCHIVE_URL")
+        return _failed(name, error, "check HEADRACE_ARCHIVE_URL")
     return Condition.ok(name, f"{url} can be read and written")
 
 
@@ -181,8 +180,7 @@ def _judge(model: str, options: ModelOptions) -> Condition:
         plain = _DIMENSIONS.sub("", model)
         Provider(Endpoint(plain, options.api_key, options.base_url))
     except ConfigurationError as error:
-        detail, _, remedy = str(error).rpartition(": ")
-        return Condition.problem(name, detail or str(error), remedy)
+        return _failed(name, error, "check HEADRACE_MODEL and HEADRACE_MODELS")
     return Condition.ok(name, "its provider is known, and a key is set")
 
 

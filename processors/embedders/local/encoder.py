@@ -130,7 +130,7 @@ def _products(weights: Weights, precision: Precision) -> Products:
     if precision is Precision.INT8:
         return RowProducts()
     if weights.ranges is None:
-        raise ConfigurationError("int8-static needs the packaged weights: choose int8")
+        raise ConfigurationError("int8-static needs the packaged weights", "choose int8")
     return StaticProducts(weights.ranges)
 
 

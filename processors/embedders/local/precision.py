@@ -29,8 +29,8 @@ def resolve_precision(requested: Precision | None, weights: Weights) -> Precisio
     supported = supported_precisions(with_ranges=weights.ranges is not None)
     if requested not in supported:
         raise ConfigurationError(
-            f"this processor does not support {requested}, only {', '.join(supported)}:"
-            " set HEADRACE_MODEL_PRECISION to one of them, or to auto"
+            f"this processor does not support {requested}, only {', '.join(supported)}",
+            "set HEADRACE_MODEL_PRECISION to one of them, or to auto",
         )
     return requested
 

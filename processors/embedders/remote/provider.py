@@ -149,12 +149,12 @@ class Provider:
         reason = self._reason(error)
         code = getattr(error, "status_code", None)
         if code in _WRONG_KEY:
-            return ConfigurationError(f"{model} refused the key: set {self._key_names()}")
+            return ConfigurationError(f"{model} refused the key", f"set {self._key_names()}")
         if isinstance(error, litellm.RateLimitError):
             wait = retry_after(_headers(error), datetime.now(UTC))
-            return RateLimited(f"{model} is rate-limited: {reason}", wait)
+            return RateLimited(f"{model} is rate-limited: {reason}", retry_after=wait)
         if code in _REFUSALS:
-            return RequestRefused(f"{model} refused the request, check its name: {reason}")
+            return RequestRefused(f"{model} refused the request: {reason}", "check its name")
         return Unavailable(f"{model} can't be reached: {reason}")
 
     def _reason(self, error: Exception) -> str:
@@ -172,7 +172,9 @@ class Provider:
 
     def _require_key(self) -> None:
         if self._key_variables and not self._endpoint.base_url:
-            raise ConfigurationError(f"{self._endpoint.model} needs a key: set {self._key_names()}")
+            raise ConfigurationError(
+                f"{self._endpoint.model} needs a key", f"set {self._key_names()}"
+            )
 
     def _key_names(self) -> str:
         return " or ".join(["HEADRACE_MODEL_API_KEY", *self._key_variables])
@@ -183,7 +185,7 @@ class Provider:
             return str(self._litellm.get_llm_provider(model)[1])
         except Exception as error:
             raise ConfigurationError(
-                f"no provider is known for the model {model}: name it as <provider>/<model>"
+                f"no provider is known for the model {model}", "name it as <provider>/<model>"
             ) from error
 
     def _model_info(self) -> Mapping[str, Any]:

@@ -99,7 +99,7 @@ class RequestQueue:
                 raise RateLimited(
                     f"{self._provider} is at its limit of requests or tokens for the next "
                     f"{wait.total_seconds():.1f} s",
-                    wait,
+                    retry_after=wait,
                 )
             remaining -= wait
             pause = wait * random.uniform(1, 1 + _JITTER)  # noqa: S311 - jitter needs no secrecy

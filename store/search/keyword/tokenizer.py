@@ -176,8 +176,8 @@ def require_known_terms(project: str, generation: Generation) -> None:
     if version != TOKENS_VERSION:
         raise ConfigurationError(
             f"generation {generation.id} of {project} has keyword terms of version {version}, but "
-            f"this Headrace produces version {TOKENS_VERSION}: run `headrace replay "
-            f"--project {project}`, or use the Headrace that built it"
+            f"this Headrace produces version {TOKENS_VERSION}",
+            f"run `headrace replay --project {project}`, or use the Headrace that built it",
         )
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from events.heartbeats import FORGET_AFTER, Heartbeat, Heartbeats
 from events.names import Names
-from gateway.status.snapshot import look
+from gateway.status.snapshot import read_snapshot
 from processors.embedders.hash_embedder import HASHING_MODEL
 from tests.support.databases import Database
 from tests.support.running import headrace
@@ -74,17 +74,17 @@ async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
     waiting = {"model_requests_waiting{provider=p}": 3}
     heartbeats = Heartbeats(redis, NAMES)
     await heartbeats.beat("h:1", {"host": "h", "circuits": [circuit], "metrics": waiting})
-    found = await look(redis, NAMES)
-    assert [row["down_in"] for row in found["models"]] == [1]
-    assert [row["waiting"] for row in found["providers"]] == [3]
+    found = await read_snapshot(redis, NAMES)
+    assert [row.down_in for row in found.models] == [1]
+    assert [row.waiting for row in found.providers] == [3]
 
     told = json.loads(await redis.hget(NAMES.workers, "h:1") or "")
     long_ago = told | {"at_ms": told["at_ms"] - 20_000}
     await redis.hset(NAMES.workers, "h:1", json.dumps(long_ago))
-    found = await look(redis, NAMES)
-    assert found["models"] == found["providers"] == []
-    assert len(found["workers"]) == 1
-    [warning] = found["warnings"]
+    found = await read_snapshot(redis, NAMES)
+    assert (found.models, found.providers) == ([], [])
+    assert len(found.workers) == 1
+    [warning] = found.warnings
     assert "has been silent" in warning
 
 

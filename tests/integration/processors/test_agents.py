@@ -304,7 +304,7 @@ async def test_a_day_of_retry_after_does_not_close_the_window(
         nonlocal tries
         tries += 1
         if tries == 1:
-            raise RateLimited("tomorrow", timedelta(days=1))
+            raise RateLimited("tomorrow", retry_after=timedelta(days=1))
 
     await publish(own_client, "event")
     async with batches(own_redis.url, handle):

@@ -116,7 +116,7 @@ async def test_a_conflict_is_rejected_with_both_names(
         assert isinstance(refused, DocumentRejected)
         assert refused.data.problem.type == "SourceConflict"
         assert refused.data.problem.detail == (
-            "a.md is a document of source guide, so source code may not change it: "
+            "a.md is a document of source guide, so source code may not change it; "
             "sync one of them with --prefix"
         )
         gone = await worker.change("a.md", change="delete", origin=guide.origin)

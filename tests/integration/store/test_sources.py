@@ -64,7 +64,7 @@ async def test_names_and_prefixes_are_not_taken_over(sources: Sources) -> None:
     await sources.finish(taken, {}, None)
     with pytest.raises(UsageError, match="another source of alpha is called docs"):
         await registered(sources, key="another")
-    with pytest.raises(UsageError, match="begin with 'docs/': sync it with --prefix 'docs/'"):
+    with pytest.raises(UsageError, match="begin with 'docs/'; sync it with --prefix 'docs/'"):
         await registered(sources, uri_prefix="")
     assert (await registered(sources)).uri_prefix == "docs/"
 

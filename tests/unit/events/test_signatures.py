@@ -31,7 +31,7 @@ def test_a_signature_is_what_any_language_makes() -> None:
 @pytest.mark.parametrize(
     ("signature", "reason"),
     [
-        (None, "has no signature: publish it with HEADRACE_SIGNING_KEY set"),
+        (None, "has no signature; publish it with HEADRACE_SIGNING_KEY set"),
         (b"", "does not have the form v1:"),
         (b"\xff\x00", "does not have the form v1:"),
         (signature_of(EVENT)[:-1], "does not have the form v1:"),

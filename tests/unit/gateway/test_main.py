@@ -86,4 +86,4 @@ def test_an_unknown_setting_is_wrong_usage() -> None:
     """An unknown setting is reported in one line with exit code 2."""
     done = run(*START, "status", HEADRACE_MODLE="x")
     assert done.returncode == 2
-    assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting: did you mean")
+    assert done.stderr.startswith("headrace: HEADRACE_MODLE is not a setting; did you mean")

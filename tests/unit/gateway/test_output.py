@@ -13,7 +13,7 @@ from events.names import Topic
 from events.streams.backlog import Backlog
 from gateway.answer_view import print_answer, print_results
 from gateway.output import print_json, printable, table
-from gateway.status.snapshot import stream_row
+from gateway.status.rows import stream_row
 
 
 @pytest.mark.parametrize(

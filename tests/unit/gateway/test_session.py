@@ -74,7 +74,7 @@ def test_a_number_is_the_limit_of_every_provider(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_variable_that_is_no_setting(variable: str, remedy: str) -> None:
     """A variable that is not a setting is an error with a suggestion."""
-    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting: {remedy}")):
+    with pytest.raises(UnknownSetting, match=re.escape(f"{variable} is not a setting; {remedy}")):
         require_known(["PATH", "HEADRACE_HOME", variable])
 
 

@@ -26,7 +26,7 @@ def test_the_recipe_of_the_settings_names_models_in_full() -> None:
 
 def test_a_model_for_a_kind_that_does_not_exist_is_refused() -> None:
     """The error lists the kinds."""
-    with pytest.raises(ConfigurationError, match=r"unknown kind cod; there are: code"):
+    with pytest.raises(ConfigurationError, match=r"unknown kind cod; use one of code"):
         recipe_of(Settings(models={"cod": "local/hash-384"}))
 
 

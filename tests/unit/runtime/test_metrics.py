@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.metrics import Counter, Histogram
+from runtime.metrics import Counter, Gauge, Histogram
 
 
 def test_counter_splits_by_label() -> None:
@@ -48,3 +48,19 @@ def test_histogram_takes_extremes() -> None:
     histogram.observe(0)
     histogram.observe(1e9)
     assert histogram.read()["answer_seconds.count"] == 2
+
+
+def test_values_are_read_from_the_snapshot_of_another_process() -> None:
+    """Metrics whose names begin alike are kept apart."""
+    waiting = Gauge("waiting", "", "provider")
+    seconds = Histogram("waiting_seconds", "", "provider")
+    total = Counter("waiting_total", "")
+    waiting.set(3, provider="a}b=c")
+    waiting.set(4, provider="d")
+    seconds.observe(0, provider="d")
+    total.inc(5)
+    snapshot = waiting.read() | seconds.read() | total.read()
+    assert waiting.values_in(snapshot) == {"a}b=c": 3, "d": 4}
+    assert seconds.values_in(snapshot, "count") == {"d": 1}
+    assert total.values_in(snapshot) == {"": 5}
+    assert total.values_in({}) == {}

@@ -139,7 +139,7 @@ async def test_silence_ends_at_the_deadline_and_names_the_cure(
     redis: Redis, redis_url: str
 ) -> None:
     async with Client.connect(redis_url) as client:
-        with pytest.raises(Unavailable, match="is a worker running"):
+        with pytest.raises(Unavailable, match="check that a worker runs"):
             await client.ask("p", "anyone?", timeout=timedelta(milliseconds=50))
         assert client._asker.statistics()["waiting"] == 0
 

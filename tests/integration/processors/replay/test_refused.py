@@ -60,7 +60,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
         ({"chunking": "1:128", "kind": "code"}, UsageError, "--chunking applies to all"),
         ({"model": HASHING, "collection": "c"}, UsageError, "leave out --from"),
         ({"collection": "nobody"}, UsageError, "in the collection 'nobody'"),
-        ({"model": "openai/other"}, ConfigurationError, "needs a key: set HEADRACE_MODEL_API_KEY"),
+        ({"model": "openai/other"}, ConfigurationError, "needs a key; set HEADRACE_MODEL_API_KEY"),
         ({"model": "nonsense"}, ConfigurationError, "no provider is known"),
         ({"model": "local/other"}, ConfigurationError, "no local model local/other"),
     ],

@@ -164,7 +164,7 @@ async def test_a_source_never_touches_the_documents_of_another(
     applied = [one for batch in batches for one in await store.apply(batch)]
     assert [one.outcome for one in applied[-5:]] == [*["rejected"] * 4, "indexed"]
     assert str(applied[4].conflict) == (
-        "a is a document of source docs, so source code may not change it: "
+        "a is a document of source docs, so source code may not change it; "
         "sync one of them with --prefix"
     )
     assert await texts(worker) == {"a": ["of docs"], "b": ["of code"], "z": ["of code now"]}

@@ -193,7 +193,7 @@ async def test_a_database_that_shuts_out_this_version_is_refused(database: Fresh
             await refused
         assert str(error.value) == (
             "the database schema is at revision 9999, which needs a version that knows 9998, and "
-            f"this one ends at {head_revision()}: upgrade headrace"
+            f"this one ends at {head_revision()}; upgrade headrace"
         )
 
 

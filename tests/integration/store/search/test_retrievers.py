@@ -199,7 +199,7 @@ async def test_a_word_that_lives_no_more_is_no_correction(index: Index) -> None:
 async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Index) -> None:
     """The error for an unknown project names no other project."""
     await index.write("a", "text", project="known-one")
-    with pytest.raises(UsageError, match=r"no project 'p': .*headrace project list") as refused:
+    with pytest.raises(UsageError, match=r"no project 'p'; .*headrace project list") as refused:
         await index.candidates("x")
     assert "known-one" not in str(refused.value)
 

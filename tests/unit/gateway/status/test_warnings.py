@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from events.heartbeats import Heartbeat
+from events.names import Topic
 from events.server.memory import MemoryUse
-from gateway.status.live_view import Rates, line
-from gateway.status.snapshot import model_rows, worker_rows
+from events.streams.backlog import Backlog
+from gateway.status.live_view import Rates, Update, line
+from gateway.status.rows import Model, Provider, Snapshot, Worker
+from gateway.status.snapshot import model_rows, worker_row
 from gateway.status.warnings import alarms
 
 
-def stream(topic: str = "document.changed.live", **changed: Any) -> dict[str, Any]:
-    row = {"lag": 0, "pending": 0, "oldest_unacknowledged_s": None, "dead_letters": 0}
-    return {"topic": topic, "partition": 0, **row, **changed}
+def stream(topic: Topic = Topic.CHANGED_LIVE, **changed: Any) -> Backlog:
+    return replace(Backlog(topic, 0, 0, 0, 0, None, 0), **changed)
 
 
-def worker(**changed: Any) -> dict[str, Any]:
+def worker(**changed: Any) -> Worker:
     roles = ["answerer", "archiver", "embedder", "indexer"]
     state = {"host": "h", "pid": 1, "roles": roles, "version": "1"}
     beat = Heartbeat("h:1:a", timedelta(seconds=1), state)
-    return worker_rows([beat])[0] | changed
+    return replace(worker_row(beat), **changed)
 
 
-def seen(**changed: Any) -> dict[str, Any]:
-    memory = {"share": 0.0, "refuses_changes": False, "refuses_questions": False}
-    well = {"streams": [stream()], "memory": memory, "workers": [worker()]}
-    return {**well, "models": [], "providers": [], **changed}
+def seen(**changed: Any) -> Snapshot:
+    memory = MemoryUse(0, 0)
+    return replace(Snapshot([stream()], memory, [worker()], [], []), **changed)
 
 
 def test_nothing_is_said_where_all_is_well() -> None:
@@ -38,18 +40,18 @@ def test_nothing_is_said_where_all_is_well() -> None:
     assert alarms(seen(workers=[])) == []
 
 
-WAITS = stream(oldest_unacknowledged_s=3.0)
-CHUNKED = stream("document.chunked.bulk", oldest_unacknowledged_s=3.0)
-ASKED = stream("query.requested", oldest_unacknowledged_s=3.0)
-FULL = {"share": 0.93, "refuses_changes": True, "refuses_questions": False}
-CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
+WAITS = stream(oldest_unacknowledged=timedelta(seconds=3))
+CHUNKED = stream(Topic.CHUNKED_BULK, oldest_unacknowledged=timedelta(seconds=3))
+ASKED = stream(Topic.QUERY, oldest_unacknowledged=timedelta(seconds=3))
+FULL = MemoryUse(93, 100)
+CIRCUIT = Model("m", 2, 1, 5, None, "status 500")
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
         ({"memory": FULL}, "93%"),
-        ({"memory": FULL | {"refuses_questions": True}}, "changes and questions are refused"),
+        ({"memory": MemoryUse(97, 100)}, "changes and questions are refused"),
         ({"streams": [WAITS], "workers": []}, "--only indexer"),
         ({"streams": [WAITS], "workers": [worker(roles=["answerer"])]}, "--only indexer"),
         ({"streams": [CHUNKED], "workers": [worker(roles=["indexer"])]}, "--only embedder"),
@@ -59,8 +61,8 @@ CIRCUIT = {"model": "m", "workers": 2, "down_in": 1, "reason": "status 500"}
         ({"workers": [worker(loop_lag_s=2.5)]}, "2.5 s"),
         ({"workers": [worker(), worker(version="2")]}, "several versions run: 1, 2"),
         ({"models": [CIRCUIT]}, "down for 1 of 2 workers: vectors wait"),
-        ({"providers": [{"provider": "p", "held_s": 9.0, "waiting": 0}]}, "9 s left"),
-        ({"providers": [{"provider": "p", "held_s": 0.0, "waiting": 4}]}, "4 requests wait"),
+        ({"providers": [Provider("p", 9.0, 0, 0.0)]}, "9 s left"),
+        ({"providers": [Provider("p", 0.0, 4, 0.0)]}, "4 requests wait"),
     ],
 )
 def test_each_trouble_is_one_line(changed: dict[str, Any], words: str) -> None:
@@ -93,14 +95,14 @@ def test_a_model_is_told_once_for_all_workers() -> None:
         for n, circuit in enumerate([closed, down])
     ]
     [row] = model_rows(beats)
-    assert (row["workers"], row["down_in"], row["reason"]) == (2, 1, "500")
-    assert row["next_probe_s"] == 2.5
+    assert (row.workers, row.down_in, row.reason) == (2, 1, "500")
+    assert row.next_probe_s == 2.5
 
 
 def test_a_worker_of_another_version_may_tell_less() -> None:
     """Values missing from a heartbeat are shown as unknown."""
-    row = worker_rows([Heartbeat("h:1", timedelta(), {"pid": 7, "started_at": "soon"})])[0]
-    assert (row["worker"], row["up_s"], row["memory_bytes"]) == ("?:7", None, None)
+    row = worker_row(Heartbeat("h:1", timedelta(), {"pid": 7, "started_at": "soon"}))
+    assert (row.worker, row.up_s, row.memory_bytes) == ("?:7", None, None)
 
 
 def test_rates_are_those_of_all_workers_together() -> None:
@@ -109,7 +111,7 @@ def test_rates_are_those_of_all_workers_together() -> None:
 
     def look(at_seconds: int, **documents: float) -> dict[str, float | None]:
         rows = [
-            {"worker": name, "metrics": {"documents{outcome=indexed}": count}}
+            worker(worker=name, metrics={"documents{outcome=indexed}": count})
             for name, count in documents.items()
         ]
         return rates.since_last(rows, began + timedelta(seconds=at_seconds))
@@ -125,7 +127,7 @@ def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
     shown: list[float | None] = []
     for seconds, count in enumerate([0, 20, 40]):
         rows = [
-            {"worker": "h:1", "metrics": {"documents{outcome=indexed}": done}}
+            worker(worker="h:1", metrics={"documents{outcome=indexed}": done})
             for done in (count, 500)
         ]
         at = began + timedelta(seconds=seconds)
@@ -136,8 +138,8 @@ def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
 def test_a_line_has_all_that_matters() -> None:
     """A line of the watch contains the main figures, and no control characters."""
     rates = {"changes_per_s": 1.5, "questions_per_s": None}
-    found = seen(streams=[stream(lag=3, oldest_unacknowledged_s=2.0), stream(lag=None)])
-    shown = line({"at": "now", **found, **rates, "warnings": ["red\x1b[31m"]})
+    streams = [stream(lag=3, oldest_unacknowledged=timedelta(seconds=2)), stream(lag=None)]
+    shown = line(Update("now", seen(streams=streams, warnings=["red\x1b[31m"]), rates))
     assert shown.startswith("now lag unknown; pending 0; oldest 2.0 s; dead 0; workers 1; 1.5")
     assert "\x1b" not in shown
-    assert "can't" in line({"at": "now", "unreachable": "Redis can't be reached"})
+    assert "can't" in line(Update("now", unreachable="Redis can't be reached"))

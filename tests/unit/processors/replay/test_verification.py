@@ -74,7 +74,7 @@ def test_a_change_that_could_not_be_processed_is_told_once() -> None:
 
 def test_an_error_names_three_documents_and_how_many_more() -> None:
     differences = [Difference("ada" if n else "", f"{n}.md", "gone") for n in range(5)]
-    error = NotSwitched("not switched: {documents}!", differences, 7)
+    error = NotSwitched("not switched: {documents}!", differences=differences, generation=7)
     assert str(error) == (
         "not switched: 0.md: gone; 1.md (private to ada): gone; 2.md (private to ada): gone;"
         " and 2 more!"

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from processors.doctor.checks.environment import check_clocks, check_packages, check_room
+from processors.doctor.checks.environment import (
+    check_archive_storage,
+    check_clocks,
+    check_packages,
+    check_room,
+)
 from processors.doctor.checks.postgres_server import check_postgres
 from processors.doctor.checks.redis_server import check_redis
 from processors.doctor.findings import State
@@ -114,3 +119,13 @@ def test_room(free: int, state: State, tmp_path: Path, monkeypatch: pytest.Monke
 def test_packages() -> None:
     """The packages of the test environment pass the check."""
     assert {one.state for one in check_packages()} == {State.OK}
+
+
+async def test_an_archive_that_cannot_be_written(tmp_path: Path) -> None:
+    """The detail quotes the whole error, although it has colons, and the remedy is its own."""
+    (tmp_path / "file").write_text("not a directory")
+    condition = await check_archive_storage(str(tmp_path / "file" / "archive"))
+    assert condition.state is State.PROBLEM
+    assert "can't be written (" in condition.detail
+    assert condition.detail.endswith(")")
+    assert condition.remedy.startswith("check the free space of the archive's storage")

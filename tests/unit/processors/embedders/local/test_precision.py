@@ -44,7 +44,7 @@ def test_a_precision_that_the_processor_lacks_is_refused(monkeypatch: pytest.Mon
     )
     weights = Weights({}, read_shape(locate(None)))
     assert resolve_precision(INT8, weights) is INT8
-    with pytest.raises(ConfigurationError, match=r"only f32, int8: set HEADRACE_MODEL_PREC"):
+    with pytest.raises(ConfigurationError, match=r"only f32, int8; set HEADRACE_MODEL_PREC"):
         resolve_precision(BF16, weights)
 
 
