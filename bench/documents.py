@@ -9,8 +9,7 @@ from hashlib import sha256
 
 from bench.corpus import python_files, topical_vector
 from events.models import content_hash
-from events.names import Lane
-from events.positions import LogPosition
+from events.names import Lane, LogPosition
 from processors.chunking import chunk
 from processors.chunking.types import Chunk, CountTokens, Source
 from runtime.settings import LOCAL_MODEL

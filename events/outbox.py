@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from events.names import Lane
-from events.positions import LARGEST_SEQUENCE, LogPosition
+from events.names import LARGEST_SEQUENCE, Lane, LogPosition
 
 __all__ = ["AssignedPosition", "KeptEvent", "Outbox", "WaitingEvent"]
 

@@ -19,9 +19,9 @@ from processors.deployment import compare
 from processors.recipes import recipe_of
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from runtime.settings import Settings
+from store.generations.catalog import Projects
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.publisher_keys import PublisherKeys
 from store.store import Store
 

@@ -12,11 +12,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from faust.types import TP
 
-from events.names import DEAD_SUFFIX, GROUPS, Topic
-from events.positions import LogPosition
+from events.names import DEAD_SUFFIX, GROUPS, LogPosition, Topic
 from events.signatures import SIGNATURE_FIELD
 from events.transport import App, InFlightEntry, kept_position
-from events.transport.in_flight import EVENT_FIELD, letter_of
+from events.transport.consumer_group import EVENT_FIELD, letter_of
 from runtime.errors import MalformedEvent, Poison
 
 __all__ = ["Deliveries", "Delivery", "Settlement", "deliveries_of"]

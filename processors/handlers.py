@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-
-from structlog.contextvars import bound_contextvars
 
 from events.models import DocumentChanged, DocumentChunked, Event, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
 from processors.wiring.worker import Services
 
-__all__ = ["HANDLERS", "SUBSCRIPTIONS", "Handler"]
+__all__ = ["SUBSCRIPTIONS", "Handler", "handlers_of"]
 
-Handler = Callable[[Services, Sequence[Delivery[Any]]], Awaitable[None]]
-
-
-async def index_documents(
-    services: Services, deliveries: Sequence[Delivery[DocumentChanged]]
-) -> None:
-    """Make changes searchable by keyword, or refuse them with a reason."""
-    await services.indexing.run(deliveries)
-
-
-async def embed_documents(
-    services: Services, deliveries: Sequence[Delivery[DocumentChunked]]
-) -> None:
-    """Make documents searchable by vector too."""
-    await services.embedding.run(deliveries)
-
-
-async def answer_queries(
-    services: Services, deliveries: Sequence[Delivery[QueryRequested]]
-) -> None:
-    """Send one reply to each question."""
-    for delivery in deliveries:
-        with bound_contextvars(query_id=delivery.event.id, project=delivery.event.data.project):
-            await services.answering.run(delivery)
-
-
-HANDLERS: dict[type[Event], Handler] = {
-    DocumentChanged: index_documents,
-    DocumentChunked: embed_documents,
-    QueryRequested: answer_queries,
-}
+Handler = Callable[[Sequence[Delivery[Any]]], Awaitable[None]]
 
 SUBSCRIPTIONS: dict[Topic, type[Event]] = {
     Topic.CHANGED_LIVE: DocumentChanged,
@@ -53,3 +21,12 @@ SUBSCRIPTIONS: dict[Topic, type[Event]] = {
     Topic.CHUNKED_BULK: DocumentChunked,
     Topic.QUERY: QueryRequested,
 }
+
+
+def handlers_of(services: Services) -> Mapping[type[Event], Handler]:
+    """Return the handler of each event: it takes a batch of deliveries and settles each."""
+    return {
+        DocumentChanged: services.indexing.run,  # searchable by keyword, or refused with a reason
+        DocumentChunked: services.embedding.run,  # searchable by vector too
+        QueryRequested: services.answering.run_all,  # one reply to each question
+    }

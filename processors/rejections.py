@@ -19,8 +19,7 @@ from events.models import (
     QueryFailed,
     QueryFailedData,
 )
-from events.names import Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Topic
 from events.streams.dead_letters import DeadLetter, storable
 from events.streams.replies import Replies
 from processors.admission import KeyRing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from functools import partial
 
 import structlog
 from redis.exceptions import RedisError
@@ -15,10 +14,10 @@ from events.names import Names, Topic
 from events.server.acl import require_reading
 from events.server.connection import connect
 from events.transport import App, Options, run_app
+from processors.admission import Limits
 from processors.agents import batch_agent
-from processors.handlers import HANDLERS, SUBSCRIPTIONS
+from processors.handlers import SUBSCRIPTIONS, handlers_of
 from processors.heartbeat import HeartbeatSender
-from processors.limits import Limits
 from processors.wiring.pipelines import WAITING_PER_WORKING, archiving_of
 from processors.wiring.servers import deployment_watch, open_servers
 from processors.wiring.worker import Services, open_services
@@ -175,7 +174,7 @@ def _subscribe(app: App, topic: Topic, services: Services, settings: Settings) -
         app,
         topic,
         decode=Limits.of(settings).decoder(event),
-        handle=partial(HANDLERS[event], services),
+        handle=handlers_of(services)[event],
         max_size=size,
         within=patience,
         concurrency=concurrency,

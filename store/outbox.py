@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from events.names import Lane
+from events.names import Lane, LogPosition
 from events.outbox import AssignedPosition, KeptEvent, WaitingEvent
-from events.positions import LogPosition
 from store.documents import ledger
+from store.generations.catalog import Projects
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.projects import Projects
 
 __all__ = ["PostgresOutbox"]
 

@@ -10,10 +10,10 @@ import asyncpg
 
 from events.signatures import Keys, SigningKey
 from runtime.errors import UsageError
+from store.generations.catalog import Projects
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.projects import Projects
 
 __all__ = ["KeyRecord", "KeyRegister", "PublisherKeys"]
 

@@ -15,12 +15,12 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import SourceBusy, SourceLost, UsageError
+from store.generations.catalog import Projects
 from store.postgres.locks import Lock
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.projects import Projects
 
 __all__ = [
     "Handled",

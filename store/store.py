@@ -11,19 +11,18 @@ from typing import Any
 import structlog
 
 from events.models import ContentReference, Problem
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import Unavailable, UnsupportedContent
 from runtime.intervals import Backoff
 from store import statistics
-from store.documents import contents, embeddings, ledger
+from store.documents import chunks, contents, ledger
 from store.documents.transaction import write_batch
 from store.generations import catalog
-from store.generations.catalog import Generation, Recipe
+from store.generations.catalog import Generation, Models, Projects, Recipe
 from store.generations.switch import GenerationMoved
 from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
-from store.projects import Models, Projects
 from store.sources import Sources
 from store.statistics import ProjectStatistics
 from store.types import Applied, DocumentWrite, Vector
@@ -96,7 +95,7 @@ class Store:
         if project_id is None or not hashes:
             return {}
         async with self._database.scope(project_id) as connection:
-            return await embeddings.cached(connection, project_id, model, hashes)
+            return await chunks.cached(connection, project_id, model, hashes)
 
     async def known_hashes(self, project: str, model: str, hashes: Sequence[bytes]) -> set[bytes]:
         """Return the content hashes whose vectors are cached."""
@@ -104,7 +103,7 @@ class Store:
         if project_id is None or not hashes:
             return set()
         async with self._database.scope(project_id) as connection:
-            return await embeddings.known_hashes(connection, project_id, model, hashes)
+            return await chunks.known_hashes(connection, project_id, model, hashes)
 
     async def apply(
         self, writes: Sequence[DocumentWrite], *, may_be_late: bool = True

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
-from events.positions import LogPosition, Rank, rank_of
+from events.names import LogPosition, Rank, rank_of
 from runtime.errors import SourceConflict
 
 __all__ = [

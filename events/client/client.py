@@ -26,8 +26,7 @@ from events.models import (
 )
 from events.names import Lane, Names
 from events.outbox import Outbox
-from events.server.connection import connect
-from events.server.retry import retrying
+from events.server.connection import connect, retrying
 from events.signatures import SigningKey
 from runtime.errors import Unavailable
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from events.client.outcomes import Outcome, Outcomes
 from events.client.publisher import Receipt
 from events.models import DocumentEmbedded, DocumentIndexed
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.server.connection import LONGEST_BLOCK
 from events.streams.entries import order
 from runtime.errors import Unavailable

@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from events.client.client import Client
 from events.client.follow import Following
 from events.heartbeats import Heartbeat, Heartbeats
-from events.names import Lane
-from events.positions import LARGEST_SEQUENCE, LogPosition
-from events.server.connection import redis_errors
-from events.server.retry import retrying
+from events.names import LARGEST_SEQUENCE, Lane, LogPosition
+from events.server.connection import redis_errors, retrying
 from events.streams.presence import present_changes, read_cursors
 
 __all__ = ["OperatorClient"]

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from redis.asyncio import Redis
 
 from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, parse_event
-from events.names import Names, Topic
-from events.positions import LogPosition
-from events.server.retry import retrying
+from events.names import LogPosition, Names, Topic
+from events.server.connection import retrying
 from events.streams.entries import Entry, entries_of
 from runtime.errors import MalformedEvent
 

@@ -14,8 +14,7 @@ from redis.exceptions import NoScriptError
 from events.models import ContentReference, DocumentChanged, content_hash
 from events.names import Lane, Names, Topic
 from events.outbox import AssignedPosition, KeptEvent, Outbox
-from events.server.memory import Headroom
-from events.server.retry import PATIENCE, retrying
+from events.server.connection import PATIENCE, Headroom, retrying
 from events.server.scripts import PublishOnce
 from events.signatures import SigningKey
 from runtime.errors import ConfigurationError, LimitExceeded

@@ -24,9 +24,13 @@ from events.models import (
     parse_event,
 )
 from events.names import Names, Topic
-from events.server.connection import LONGEST_BLOCK, redis_errors
-from events.server.memory import QUESTIONS_UP_TO, Headroom
-from events.server.retry import retrying
+from events.server.connection import (
+    LONGEST_BLOCK,
+    QUESTIONS_UP_TO,
+    Headroom,
+    redis_errors,
+    retrying,
+)
 from events.streams.entries import Entry, entries_of
 from runtime import protocol_limits
 from runtime.errors import HeadraceError, MalformedEvent, Retryable, Unavailable, UsageError

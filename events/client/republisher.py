@@ -10,11 +10,9 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.client.publisher import REMEMBER, Receipt
-from events.names import ARCHIVER, Names, Topic
+from events.names import ARCHIVER, LogPosition, Names, Topic
 from events.outbox import WaitingEvent
-from events.positions import LogPosition
-from events.server.memory import Headroom
-from events.server.retry import retrying
+from events.server.connection import Headroom, retrying
 from events.server.scripts import Republish
 from events.streams.groups import reached, read_watermark
 from runtime.errors import MalformedEvent

@@ -1,13 +1,20 @@
-"""Connections to Redis: no hidden retries, bounded waits, Headrace's own errors."""
+"""Connections to Redis: no hidden retries, bounded waits, Headrace's own errors.
+
+``retrying`` repeats idempotent operations, and ``Headroom`` refuses work near the memory limit.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import TypeVar
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
@@ -21,9 +28,23 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from runtime.errors import ConfigurationError, LogFull, Unavailable
+from runtime.intervals import Backoff
 from runtime.secrets import masked
 
-__all__ = ["LONGEST_BLOCK", "ServerFacts", "check_server", "connect", "redis_errors"]
+__all__ = [
+    "CHANGES_UP_TO",
+    "LONGEST_BLOCK",
+    "PATIENCE",
+    "QUESTIONS_UP_TO",
+    "Headroom",
+    "MemoryUse",
+    "ServerFacts",
+    "check_server",
+    "connect",
+    "read_memory",
+    "redis_errors",
+    "retrying",
+]
 
 LONGEST_BLOCK = timedelta(seconds=2)
 _COMMAND_TIMEOUT = timedelta(seconds=5)
@@ -214,3 +235,116 @@ _CANCELLABLE: dict[type[AbstractConnection], type[AbstractConnection]] = {
 def _times_cancelled() -> int:
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+PATIENCE = timedelta(seconds=10)
+_BACKOFF = Backoff(timedelta(milliseconds=50), timedelta(seconds=1))
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+async def retrying(
+    operation: Callable[[], Awaitable[Result]], patience: timedelta = PATIENCE
+) -> Result:
+    """Run an idempotent operation until Redis answers, for at most ``patience``.
+
+    The delays double from 50 ms to 1 s, with jitter, so that clients don't reconnect all at once.
+
+    Raises:
+        Unavailable: Redis still can't be reached.
+        LogFull, ConfigurationError: see ``redis_errors``; these are not retried.
+    """
+    deadline = asyncio.get_running_loop().time() + patience.total_seconds()
+    failures = 0
+    while True:
+        try:
+            with redis_errors():
+                return await operation()
+        except Unavailable as error:
+            delay_seconds = _BACKOFF.delay(failures).total_seconds()
+            if asyncio.get_running_loop().time() + delay_seconds > deadline:
+                raise
+            values = {"error": str(error), "delay_seconds": delay_seconds}
+            log.warning("redis.retry", extra=values)
+        await asyncio.sleep(delay_seconds)
+        failures += 1
+
+
+CHANGES_UP_TO = 0.9
+QUESTIONS_UP_TO = 0.95
+"""Shares of Redis' memory limit; above them, outcomes and replies still have room."""
+
+_HEADROOM_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Memory use of Redis; ``limit_bytes`` is 0 if it has no limit."""
+
+    used_bytes: int
+    limit_bytes: int
+
+    @property
+    def share(self) -> float:
+        """Used share of the limit; 0 without a limit."""
+        return self.used_bytes / self.limit_bytes if self.limit_bytes else 0.0
+
+    @property
+    def refuses_changes(self) -> bool:
+        """True if publishers get ``LogFull``."""
+        return self.share > CHANGES_UP_TO
+
+    @property
+    def refuses_questions(self) -> bool:
+        """True if queries get ``LogFull`` too."""
+        return self.share > QUESTIONS_UP_TO
+
+
+class Headroom:
+    """Refuses new work while Redis still has room for the workers' writes.
+
+    ``up_to`` is the share of the memory limit above which it refuses.
+    """
+
+    def __init__(
+        self, redis: Redis, patience: timedelta = PATIENCE, up_to: float = CHANGES_UP_TO
+    ) -> None:
+        self._redis = redis
+        self._patience = patience
+        self._up_to = up_to
+        self._checked_at = -math.inf
+
+    async def check(self) -> None:
+        """Check that Redis has room; it is queried at most once a second.
+
+        Raises:
+            LogFull: Redis is near its memory limit.
+            Unavailable: Redis could not be reached for as long as ``patience``.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._checked_at + _HEADROOM_SECONDS:
+            return
+        use = await retrying(partial(_read, self._redis), self._patience)
+        if use.share > self._up_to:
+            raise LogFull(
+                f"Redis is above {self._up_to:.0%} of its memory limit of {use.limit_bytes:,} "
+                "bytes",
+                "let the workers catch up, or raise maxmemory",
+            )
+        self._checked_at = now
+
+
+async def read_memory(redis: Redis) -> MemoryUse:
+    """Read the memory use of Redis.
+
+    Raises:
+        Unavailable: Redis can't be reached.
+    """
+    with redis_errors():
+        return await _read(redis)
+
+
+async def _read(redis: Redis) -> MemoryUse:
+    memory = await redis.info("memory")
+    return MemoryUse(int(memory["used_memory"]), int(memory["maxmemory"]))

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.entries import preceding
 from runtime.errors import MalformedEvent
 

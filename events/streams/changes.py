@@ -10,8 +10,7 @@ import structlog
 from redis.asyncio import Redis
 
 from events.models import DocumentChanged
-from events.names import Names
-from events.positions import LogPosition, Rank, StreamKey, change_streams, kept_position, rank_of
+from events.names import LogPosition, Names, Rank, StreamKey, change_streams, kept_position, rank_of
 from events.server.connection import redis_errors
 from events.signatures import SIGNATURE_FIELD
 from events.streams.entries import Entry, entries_of

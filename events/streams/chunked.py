@@ -8,9 +8,8 @@ from functools import partial
 from redis.asyncio import Redis
 
 from events.models import DocumentChunked
-from events.names import Lane, Names, Topic
-from events.positions import LogPosition
-from events.server.retry import retrying
+from events.names import Lane, LogPosition, Names, Topic
+from events.server.connection import retrying
 
 __all__ = ["ChunkedStreams"]
 

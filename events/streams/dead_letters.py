@@ -11,8 +11,7 @@ from typing import Self
 from redis.asyncio import Redis
 from redis.typing import EncodableT, FieldT
 
-from events.names import DEAD_SUFFIX, GROUPS, Names, Topic
-from events.positions import LogPosition
+from events.names import DEAD_SUFFIX, GROUPS, LogPosition, Names, Topic
 from events.server.connection import redis_errors
 from events.server.scripts import Redrive
 from events.signatures import LONGEST_SIGNATURE, SIGNATURE_FIELD

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from events.positions import LARGEST_SEQUENCE
+from events.names import LARGEST_SEQUENCE
 
 __all__ = ["Entry", "entries_of", "following", "is_absent", "order", "preceding"]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Names, Topic
-from events.positions import LogPosition, change_streams
+from events.names import GROUPS, LogPosition, Names, Topic, change_streams
 from events.server.connection import redis_errors
 from events.streams.entries import is_absent, order, preceding
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Names
-from events.positions import LogPosition, StreamKey, change_streams
+from events.names import GROUPS, LogPosition, Names, StreamKey, change_streams
 from events.server.connection import redis_errors
 from events.server.scripts import Present
 from events.streams.entries import is_absent, order

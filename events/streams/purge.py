@@ -19,8 +19,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentRejected, QueryAnswered
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import DocumentKey, LogPosition, kept_position
+from events.names import GROUPS, DocumentKey, Lane, LogPosition, Names, Topic, kept_position
 from events.server.connection import redis_errors
 from events.streams.entries import Entry, entries_of
 from events.streams.trim import trim_handled

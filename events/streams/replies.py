@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 
 from events.models import QueryAnswered, QueryFailed
 from events.names import GROUPS, Names, Topic
-from events.server.retry import retrying
+from events.server.connection import retrying
 from events.server.scripts import ReplyOnce
 from runtime.errors import MalformedEvent
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
-from events.positions import change_streams
+from events.names import ARCHIVER, GROUPS, Lane, Names, Topic, change_streams
 from events.server.connection import redis_errors
 from events.streams.entries import following, order
 from events.streams.groups import read_groups

@@ -14,10 +14,10 @@ return by takeover. The option ``consumer`` keeps a name over restarts; only one
 may then use it.
 """
 
-from events.positions import kept_position
+from events.names import kept_position
 from events.transport.app import App, run_app
+from events.transport.consumer_group import InFlightEntry, InFlightMessage
 from events.transport.driver import Transport, register
-from events.transport.in_flight import InFlightEntry, InFlightMessage
 from events.transport.options import Options
 from events.transport.subscription import Statistics
 

@@ -13,8 +13,8 @@ import structlog
 from faust.tables.manager import TableManager
 from yarl import URL
 
+from events.transport.consumer_group import InFlightEntry
 from events.transport.driver import register
-from events.transport.in_flight import InFlightEntry
 from events.transport.options import Options
 from events.transport.subscription import OnDead
 from runtime.errors import ConfigurationError, Unavailable

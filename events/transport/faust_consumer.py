@@ -16,7 +16,7 @@ from typing import Any
 from faust.transport import base
 from faust.types import TP
 
-from events.transport.in_flight import InFlightEntry, InFlightMessage
+from events.transport.consumer_group import InFlightEntry, InFlightMessage
 
 __all__ = ["AckLog", "FaustConsumer", "NoOffsets"]
 

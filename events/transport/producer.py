@@ -15,7 +15,7 @@ from faust.types import TP, RecordMetadata
 from mode.utils.futures import done_future
 
 from events.server.connection import connect, redis_errors
-from events.transport.in_flight import EVENT_FIELD, InFlightEntry
+from events.transport.consumer_group import EVENT_FIELD, InFlightEntry
 
 __all__ = ["Producer"]
 

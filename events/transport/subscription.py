@@ -16,8 +16,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
 from events.streams.dead_letters import DeadLetter
-from events.transport.consumer_group import Group
-from events.transport.in_flight import InFlightEntry, letter_of
+from events.transport.consumer_group import Group, InFlightEntry, letter_of
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 

@@ -31,7 +31,7 @@ from processors.recipes import recipe_of
 from runtime.errors import Unavailable
 from runtime.settings import Settings
 from store.documents.pending import PendingVectors
-from store.projects import Projects
+from store.generations.catalog import Projects
 from store.store import Store
 
 __all__ = ["command"]

@@ -25,8 +25,8 @@ from processors.purge.documents import Purge, PurgeReport, purge_documents
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.documents.reader import Documents, DocumentText, ListedDocument
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.sources import Sources
 
 __all__ = ["command"]

@@ -16,8 +16,8 @@ from gateway.servers import stack
 from gateway.session import JsonOption, run_client
 from processors.recipes import recipe_of
 from runtime.settings import Settings
+from store.generations.catalog import Projects
 from store.postgres.roles import OPERATOR
-from store.projects import Projects
 from store.publisher_keys import KeyRecord, KeyRegister
 
 __all__ = ["command"]

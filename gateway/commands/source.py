@@ -15,8 +15,8 @@ from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.recipes import recipe_of
 from runtime.settings import Settings
+from store.generations.catalog import Projects
 from store.postgres.roles import OPERATOR
-from store.projects import Projects
 from store.sources import RegisteredSource, Sources
 
 __all__ = ["command"]

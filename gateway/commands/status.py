@@ -25,9 +25,9 @@ from runtime.embedded import find_redis
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from store.archive import Archive
+from store.generations.catalog import Projects, unknown_project
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.projects import Projects, unknown_project
 from store.statistics import ProjectStatistics
 from store.store import Store
 

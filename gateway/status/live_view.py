@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from events.server.memory import MemoryUse
+from events.server.connection import MemoryUse
 from gateway.output import print_json, printable, table
 from gateway.status import rows
 from runtime import metrics

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from events.server.memory import MemoryUse
+from events.server.connection import MemoryUse
 from events.streams.backlog import Backlog
 
 __all__ = ["Model", "Provider", "Snapshot", "Worker", "rounded_seconds", "stream_row"]

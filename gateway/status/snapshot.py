@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from events.heartbeats import Heartbeat, Heartbeats
 from events.names import Names
 from events.rate_limits import read_held
-from events.server.memory import read_memory
+from events.server.connection import read_memory
 from events.streams.backlog import ARCHIVERS, read_backlog
 from events.streams.trim import read_trimmed
 from gateway.status import rows

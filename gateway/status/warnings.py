@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from events.server.memory import MemoryUse
+from events.server.connection import MemoryUse
 from events.streams.backlog import Backlog
 from gateway.status import rows
 

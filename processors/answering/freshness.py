@@ -9,7 +9,7 @@ from datetime import timedelta
 from time import monotonic
 
 from events.models import Query
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime import metrics
 from runtime.errors import WorkerEnding
 from runtime.lifespan import wait_or_stop

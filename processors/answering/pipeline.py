@@ -7,13 +7,14 @@ chunks are searched, and its rows are cited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from events.models import (
     Problem,
@@ -25,6 +26,7 @@ from events.models import (
     QueryRequested,
 )
 from events.streams.replies import Replies
+from processors.admission import Limits
 from processors.answering.freshness import Freshness, FreshnessSnapshot
 from processors.answering.fusion import fuse
 from processors.answering.query_text import searchable
@@ -32,7 +34,6 @@ from processors.answering.query_vectors import QueryVectors
 from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
-from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from runtime import metrics, protocol_limits
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
@@ -91,6 +92,13 @@ class Answering:
         self._limits = limits or Limits()
         self._slots = asyncio.Semaphore(concurrency)
         self._limiter = TimeLimiter()
+
+    async def run_all(self, deliveries: Sequence[Delivery[QueryRequested]]) -> None:
+        """Answer queries one after the other; raises as ``run``."""
+        for delivery in deliveries:
+            query = delivery.event.data
+            with bound_contextvars(query_id=delivery.event.id, project=query.project):
+                await self.run(delivery)
 
     async def run(self, delivery: Delivery[QueryRequested]) -> None:
         """Answer one query, or reply with an error. Exactly one reply per query is recorded.

@@ -11,8 +11,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from events.names import ARCHIVER, Names
-from events.positions import StreamKey, change_streams
+from events.names import ARCHIVER, Names, StreamKey, change_streams
 from events.server.connection import redis_errors
 from events.streams.changes import StreamedChange, streamed_change
 from events.streams.entries import Entry

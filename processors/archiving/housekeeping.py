@@ -19,8 +19,8 @@ from runtime import metrics
 from runtime.lifespan import wait_or_stop
 from store.archive import Archive
 from store.documents.contents import release_contents
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.purge.projects import DeletedProjects, remove_project
 
 __all__ = ["Archiving", "Housekeeping"]

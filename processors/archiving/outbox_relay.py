@@ -11,8 +11,8 @@ import structlog
 from redis.exceptions import RedisError
 
 from events.client.republisher import Republishing, Trace, is_lost
+from events.names import LogPosition
 from events.outbox import AssignedPosition, WaitingEvent
-from events.positions import LogPosition
 from runtime import metrics
 from runtime.errors import HeadraceError
 from runtime.lifespan import wait_or_stop

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.server.connection import redis_errors
 from events.streams.changes import LoggedChange
 from events.streams.entries import entries_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from processors.doctor.checks.log import letters_by_project
 from processors.doctor.checks.registry import CHECKS
 from processors.doctor.context import ProjectContext, read_log

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from events.positions import DocumentKey
+from events.names import DocumentKey
 
 __all__ = ["Condition", "Finding", "Severity", "State", "Subject", "subjects_of"]
 

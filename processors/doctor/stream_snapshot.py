@@ -10,8 +10,16 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentChunked
-from events.names import ARCHIVER, GROUPS, Lane, Names, Topic
-from events.positions import LogPosition, StreamKey, change_streams
+from events.names import (
+    ARCHIVER,
+    GROUPS,
+    Lane,
+    LogPosition,
+    Names,
+    StreamKey,
+    Topic,
+    change_streams,
+)
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, streamed_change
 from events.streams.entries import Entry, entries_of, order

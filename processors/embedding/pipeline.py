@@ -10,7 +10,7 @@ import structlog
 
 from events.client.outcomes import Outcomes
 from events.models import DocumentChunked, DocumentEmbedded, DocumentEmbeddedData
-from events.positions import LogPosition
+from events.names import LogPosition
 from processors.deliveries import Delivery
 from processors.embedders.embedder import Urgency
 from processors.embedding.stage import EmbeddingCost, VectorStage

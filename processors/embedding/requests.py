@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.models import DocumentChunked, DocumentChunkedData
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.streams.backlog import read_backlog
 from events.streams.chunked import ChunkedStreams
 from events.streams.trim import trim_chunked

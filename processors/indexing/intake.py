@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 from events.streams.changes import LoggedChange
-from processors.admission import KeyRing
-from processors.indexing.documents import Failure
+from processors.admission import KeyRing, Limits
+from processors.indexing.preparation import Failure
 from processors.indexing.reports import Change, Reporter, result_of
-from processors.limits import Limits
 from runtime.errors import LimitExceeded, Poison
 from store.documents.pending import PendingVectors
 from store.store import Store

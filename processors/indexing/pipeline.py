@@ -18,15 +18,14 @@ import structlog
 from events.names import Lane
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
-from processors.indexing.documents import EmbeddedDocument, Failure
 from processors.indexing.intake import ChangeIntake, groups_of, logged
-from processors.indexing.preparation import Preparer
+from processors.indexing.preparation import EmbeddedDocument, Failure, Preparer
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Change, Reporter
 from processors.recipes import RecipeNotices
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
-from store.documents.conflicts import LateChanges
+from store.documents.fence import LateChanges
 from store.generations.switch import GenerationMoved
 from store.store import Store
 from store.types import Applied, DocumentWrite

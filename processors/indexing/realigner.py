@@ -12,8 +12,7 @@ from itertools import product
 import structlog
 from redis.asyncio import Redis
 
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.server.connection import redis_errors
 from events.server.scripts import MoveOn
 from store.store import Store

@@ -19,7 +19,7 @@ from events.models import (
 from events.names import Lane
 from events.streams.chunked import ChunkedStreams
 from processors.deliveries import Delivery
-from processors.indexing.documents import EmbeddedDocument, Failure
+from processors.indexing.preparation import EmbeddedDocument, Failure
 from runtime import metrics
 from runtime.failpoints import failpoint
 from store.generations.catalog import Generation

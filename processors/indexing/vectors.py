@@ -10,8 +10,7 @@ import numpy as np
 
 from processors.embedders.embedder import Urgency
 from processors.embedding.single_flight import Share, divide
-from processors.indexing.documents import CutDocument, EmbeddedDocument
-from processors.indexing.preparation import Models
+from processors.indexing.preparation import CutDocument, EmbeddedDocument, Models
 from store.generations.catalog import Generation
 from store.types import Vector
 

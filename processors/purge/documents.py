@@ -14,7 +14,7 @@ from typing import Any
 
 from events.client.client import Client
 from events.client.publisher import Receipt
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.server.persistence import rewrite_files
 from events.streams.purge import PurgeTargets, StreamPurge, referred, require_rights
 from processors.purge.deletes import await_archived, await_deletes, publish_deletes

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
-from events.names import Lane
-from events.positions import LogPosition
+from events.names import Lane, LogPosition
 from events.server.connection import redis_errors
 from events.streams.purge import PurgeTargets, StreamPurge, require_rights
 from processors.purge.documents import Purge, PurgeReport, finish
 from processors.wiring.servers import Servers
+from store.generations.catalog import REMEMBERED
 from store.postgres.connection import WriteConflict
 from store.postgres.locks import replay_lock
-from store.projects import REMEMBERED
 from store.purge.projects import DeletedProjects, remove_project
 from store.search.vector_indexes import VectorIndexes
 

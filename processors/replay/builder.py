@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from events.positions import DocumentKey, LogPosition, Rank
+from events.names import DocumentKey, LogPosition, Rank
 from processors.content import Contents
 from processors.embedders.embedder import Urgency
 from processors.embedding.stage import EmbeddingCost
-from processors.indexing.documents import Failure
+from processors.indexing.preparation import Failure
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import Poison

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from events.positions import DocumentKey
+from events.names import DocumentKey
 from processors.replay.builder import Builder, Progress
 from processors.replay.fold import Fold, LastChange
 from processors.replay.project_log import ProjectLog

@@ -15,7 +15,7 @@ from typing import Any
 from processors.content import Contents
 from processors.embedders import Embedders
 from processors.embedders.embedder import Urgency
-from processors.indexing.documents import CutDocument
+from processors.indexing.preparation import CutDocument
 from processors.replay.builder import Progress, batches
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from events.models import content_hash
-from events.positions import DocumentKey, LogPosition, Rank
+from events.names import DocumentKey, LogPosition, Rank
 from events.streams.changes import LoggedChange
 
 __all__ = ["Fold", "LastChange"]

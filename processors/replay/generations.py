@@ -17,11 +17,10 @@ from processors.wiring.operator_tools import OperatorTools
 from runtime import protocol_limits
 from runtime.errors import UsageError
 from runtime.failpoints import failpoint
-from store.generations.catalog import Generation
+from store.generations.catalog import Generation, unknown_project
 from store.generations.drop import begin_drop, drop_rows, forget
 from store.postgres.locks import replay_lock
 from store.postgres.pool import Database
-from store.projects import unknown_project
 
 __all__ = [
     "ListedGeneration",

@@ -9,8 +9,7 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
-from events.names import Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import redis_errors
 from events.streams.changes import Admit, LoggedChange, StreamedChange, read_changes
 from processors.replay.fold import Fold

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from events.names import Lane
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, Lane, LogPosition
 from processors.chunking.registry import Chunking
 from processors.replay.fold import Fold, LastChange
 from runtime.errors import UsageError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from events.positions import DocumentKey
+from events.names import DocumentKey
 from processors.replay.fold import Fold
 from processors.replay.project_log import ProjectLog
 from processors.replay.scope import Choice, Scope, choose_scope, instant_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from processors.replay.fold import Fold, LastChange
 from runtime.errors import OperatorError, Poison
 from store.documents.digests import DocumentDigest, StoredDigest, index_digest, stored_documents

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from events.rate_limits import RateLimiter
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders import Embedders, tokenizer_path
-from processors.embedding.live import LiveEmbedding
+from processors.embedding.single_flight import LiveEmbedding
 from processors.indexing.preparation import Cutter, FetchContent, Preparer, Resolver, VectorStep
 from processors.recipes import model_options, rate_limits
 from processors.wiring.servers import Servers, open_servers

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from processors.embedders import full_name
 from processors.embedding.requests import VectorRequests
 from processors.embedding.single_flight import SharedEmbedding

@@ -10,6 +10,7 @@ from events.client.republisher import Republishing
 from events.streams.chunked import ChunkedStreams
 from events.streams.groups import read_watermark
 from events.streams.replies import Replies
+from processors.admission import Limits
 from processors.answering.freshness import Freshness
 from processors.answering.pipeline import Answering
 from processors.answering.query_vectors import QueryVectors
@@ -21,15 +22,13 @@ from processors.archiving.outbox_relay import OutboxRelay
 from processors.chunking.types import CountTokens
 from processors.content import KeptContents
 from processors.embedding.keyword_precedence import Precedence
-from processors.embedding.live import LiveEmbedding
-from processors.embedding.single_flight import SharedEmbedding
+from processors.embedding.single_flight import LiveEmbedding, SharedEmbedding
 from processors.indexing.intake import ChangeIntake
 from processors.indexing.pipeline import Indexing
 from processors.indexing.preparation import VectorStep
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Reporter
 from processors.indexing.vectors import EmbeddingStep
-from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from processors.wiring.foundation import Foundation
 from processors.wiring.servers import Servers

@@ -17,11 +17,10 @@ from processors.recipes import recipe_of
 from runtime.settings import Settings
 from store.archive import Archive
 from store.documents.pending import PendingVectors
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.generations.document_positions import DocumentPositions
 from store.postgres.pool import Database
 from store.postgres.roles import ANSWERER
-from store.projects import Projects
 from store.publisher_keys import PublisherKeys
 from store.store import Store
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.check import Check, check
 from store.archive.compaction.compactor import GRACE, Compacted, Compactor
@@ -19,8 +19,8 @@ from store.archive.marker import claim_folder
 from store.archive.reader import Reader
 from store.archive.statistics import ArchiveStatistics, Beginning, measure
 from store.archive.writer import Appended, Appender
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
-from store.projects import Projects
 
 __all__ = ["Archive"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from events.models import ContentReference, content_hash
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 
 __all__ = ["Claims", "claim", "reference"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ValidationError
 
 from events.models import DocumentChanged, first_problem
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Block, Compressor, Decompressor
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from store.archive.content_files import Span
 from store.documents import contents, ledger
 from store.generations.catalog import enter_live

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import zip_longest
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.blocks import BadBlock, Decompressor, blocks
 from store.archive.content_files import Span, coalesced, text_of

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import asyncpg
 
-from events.positions import DocumentKey
+from events.names import DocumentKey
 from runtime.errors import Unavailable
-from store.documents import collections, embeddings, fence
+from store.documents import chunks, collections, fence
 from store.documents.fence import Revision
-from store.generations.catalog import Generation
+from store.generations.catalog import Generation, Models
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.projects import Models
 from store.search.keyword import writer as keyword
 from store.search.keyword.writer import ChunkText, segments_of
 from store.types import ChunkWrite, DocumentWrite, Vector
@@ -72,11 +71,11 @@ class BulkWriter:
             await connection.execute(_QUERIES["stage"])
             document_ids = await self._insert_documents(connection, writes)
             for model_id, vectors in given.items():
-                await embeddings.cache_vectors(connection, self._project_id, model_id, vectors)
-            chunks = await _numbered(connection, writes, document_ids)
-            if chunks:
-                await self._insert_chunks(connection, chunks)
-        return len(chunks)
+                await chunks.cache_vectors(connection, self._project_id, model_id, vectors)
+            numbered = await _numbered(connection, writes, document_ids)
+            if numbered:
+                await self._insert_chunks(connection, numbered)
+        return len(numbered)
 
     async def _given_vectors(
         self, writes: Iterable[DocumentWrite]

@@ -15,7 +15,7 @@ from typing import Any
 import asyncpg
 
 from events.models import Origin, Scalar
-from events.positions import LogPosition, Rank, rank_of
+from events.names import LogPosition, Rank, rank_of
 from store.postgres.named_queries import named
 from store.types import DocumentWrite, origin_of
 

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import asyncpg
 
-from events.names import Lane
-from events.positions import LogPosition
+from events.names import Lane, LogPosition
 from store.postgres.named_queries import named
 
 __all__ = [

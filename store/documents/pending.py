@@ -9,12 +9,11 @@ from datetime import datetime
 
 import asyncpg
 
-from events.positions import LogPosition
-from store.documents import embeddings
-from store.generations.catalog import Generation, enter_live
+from events.names import LogPosition
+from store.documents import chunks
+from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.projects import Models, Projects
 from store.search.activity import waiting_projects
 from store.types import Vector
 
@@ -235,7 +234,7 @@ class PendingVectors:
             return
         model_id = await self._models.ensure(model, len(next(iter(vectors.values()))))
         async with self._database.scope(project_id) as connection:
-            await embeddings.cache_vectors(connection, project_id, model_id, vectors)
+            await chunks.cache_vectors(connection, project_id, model_id, vectors)
 
     async def complete(
         self,
@@ -256,7 +255,7 @@ class PendingVectors:
         async with self._database.scope(project_id, EVERY_AGENT, generation_id) as connection:
             await lock(connection, generation_id, document_ids)
             wanted = [text.chunk_id for text in texts if text.chunk_id not in refusals]
-            done = await embeddings.add_cached(connection, project_id, generation_id, wanted)
+            done = await chunks.add_cached(connection, project_id, generation_id, wanted)
             if refusals:
                 await connection.execute(
                     _QUERIES["refuse"], generation_id, list(refusals), list(refusals.values())

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from events.positions import LogPosition
-from store.generations.catalog import enter_live
+from events.names import LogPosition
+from store.generations.catalog import Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.projects import Projects
 
 __all__ = ["DocumentText", "Documents", "ListedChunk", "ListedDocument"]
 

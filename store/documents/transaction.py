@@ -9,15 +9,21 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from events.positions import LogPosition
-from store.documents import chunks, collections, embeddings, fence, ledger, pending
-from store.documents.chunks import Difference, NewChunk
-from store.documents.conflicts import LateChanges, Ruling, check_unseen, rule
-from store.documents.embeddings import Embedding
-from store.documents.fence import Advanced, Revision, StoredDocument
+from events.names import LogPosition
+from store.documents import chunks, collections, fence, ledger, pending
+from store.documents.chunks import Difference, Embedding, NewChunk
+from store.documents.fence import (
+    Advanced,
+    LateChanges,
+    Revision,
+    Ruling,
+    StoredDocument,
+    check_unseen,
+    rule,
+)
 from store.documents.pending import FormerlyMissing, Missing
 from store.generations.catalog import Generation
-from store.postgres.threads import result_of
+from store.postgres.connection import result_of
 from store.search.keyword import writer as keyword
 from store.search.keyword.writer import ChunkText, segments_of
 from store.types import Applied, ChunkWrite, DocumentWrite
@@ -240,16 +246,14 @@ async def _add_given(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> Non
         if new.model_id is not None and new.write.vector is not None
     ]
     generation = batch.generation
-    await embeddings.add(
-        batch.connection, generation.project_id, generation.id, batch.agent, vectors
-    )
+    await chunks.add(batch.connection, generation.project_id, generation.id, batch.agent, vectors)
 
 
 async def _add_cached(batch: _Batch, rows: Sequence[tuple[int, NewChunk]]) -> set[int]:
     if not rows:
         return set()
     generation = batch.generation
-    return await embeddings.add_cached(
+    return await chunks.add_cached(
         batch.connection, generation.project_id, generation.id, [chunk_id for chunk_id, _ in rows]
     )
 

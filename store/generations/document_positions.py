@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from events.models import Origin
-from events.positions import DocumentKey, LogPosition, Rank, rank_of
+from events.names import DocumentKey, LogPosition, Rank, rank_of
 from store.documents import ledger
 from store.documents.ledger import Verdict
 from store.generations.catalog import Generation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from events.positions import DocumentKey, LogPosition, Rank, rank_of
+from events.names import DocumentKey, LogPosition, Rank, rank_of
 from store.documents import ledger
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from store.postgres.named_queries import named
-from store.search.keyword.postings import MAX_COUNT, Postings
-from store.search.keyword.segments import decode_chunks, decode_inline
+from store.search.keyword.postings import MAX_COUNT, Postings, decode_chunks, decode_inline
 
 __all__ = ["ChunkOwner", "PostingsSurvey", "chunk_owners", "survey_postings"]
 

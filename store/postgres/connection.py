@@ -1,11 +1,14 @@
-"""Opens connections, and converts Postgres errors into Headrace errors that name the remedy."""
+"""Opens connections, and converts Postgres errors into Headrace errors that name the remedy.
+
+``in_thread`` keeps a transaction alive during a long computation.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 
@@ -16,7 +19,9 @@ __all__ = [
     "WriteConflict",
     "connect",
     "explained",
+    "in_thread",
     "no_postgres_url",
+    "result_of",
 ]
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -172,3 +177,38 @@ def _unavailable(error: BaseException) -> Unavailable:
     return Unavailable(
         f"Postgres can't be reached ({reason})", "check that it runs, and HEADRACE_DATABASE_URL"
     )
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SIGN_OF_LIFE_S = 1.0
+
+
+async def in_thread(
+    connection: asyncpg.Connection, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run ``work`` in a thread, and send the server a statement every second until it is done.
+
+    Raises:
+        asyncpg.PostgresError: the server failed.
+    """
+    task = asyncio.create_task(asyncio.to_thread(work, *args, **kwargs))
+    return await result_of(connection, task)
+
+
+async def result_of(connection: asyncpg.Connection, task: asyncio.Task[T]) -> T:
+    """Wait for work in a thread, and send the server a statement every second until it is done.
+
+    The server ends transactions that are silent for long (``store.postgres.pool``). The work for a
+    large document, which takes longer, would then start again and again.
+
+    Raises:
+        asyncpg.PostgresError: the server failed.
+    """
+    try:
+        while not (await asyncio.wait([task], timeout=_SIGN_OF_LIFE_S))[0]:
+            await connection.execute("select 1")
+        return task.result()
+    finally:
+        task.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from store.documents import ledger
 from store.generations.catalog import Generation
 from store.postgres.locks import Lock

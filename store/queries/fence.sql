@@ -6,7 +6,7 @@ order by uri
 for update
 
 -- name: advance_documents
--- The fence (events/positions.py): a lower rank changes nothing and returns no row, nor does an equal
+-- The fence (events/names.py): a lower rank changes nothing and returns no row, nor does an equal
 -- one unless $18.
 -- A deleted document stays as a tombstone that keeps its position. A row that no transaction has
 -- updated (xmax) is a new one.

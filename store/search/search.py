@@ -15,10 +15,9 @@ import structlog
 
 from runtime.errors import HeadraceError, Unavailable, UsageError
 from store.generations import catalog
-from store.generations.catalog import Generation
+from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.search.filters import Visibility
 from store.search.keyword.retriever import KeywordMatches, KeywordRetriever
 from store.search.keyword.tokenizer import require_known_terms

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane
-from events.positions import LogPosition, Rank, rank_of
+from events.names import Lane, LogPosition, Rank, rank_of
 
 __all__ = ["Logbook", "Published", "Question"]
 

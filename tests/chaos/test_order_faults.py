@@ -16,8 +16,7 @@ import pytest
 from events.client.client import Client
 from events.client.publisher import Receipt
 from events.models import DocumentChanged
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from tests.chaos.runs import Chaos, Run
 from tests.chaos.seeds import seeds
 

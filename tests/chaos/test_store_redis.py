@@ -21,10 +21,9 @@ from events.names import Lane
 from events.streams.entries import order
 from processors.archiving.outbox_relay import OutboxRelay
 from processors.embedders.hash_embedder import HASHING_MODEL
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.projects import Projects
 from tests.chaos.load import PROJECTS
 from tests.chaos.logbook import Published
 from tests.chaos.runs import Chaos, Run

@@ -19,8 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from events.models import DocumentIndexed, DocumentRejected, QueryAnswered, parse_event
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetters
 from events.streams.entries import entries_of

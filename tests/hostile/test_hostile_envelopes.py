@@ -14,8 +14,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentChanged, DocumentIndexed, QueryRequested
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.streams.entries import Entry
 from runtime.errors import MalformedEvent
 from tests.support.databases import Database

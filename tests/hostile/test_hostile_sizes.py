@@ -10,8 +10,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import ContentReference, DocumentChange, DocumentChanged
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.streams.changes import LoggedChange
 from processors.indexing.preparation import Resolver
 from runtime.errors import LimitExceeded

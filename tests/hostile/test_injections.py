@@ -23,8 +23,7 @@ from events.names import Lane, Names
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import UsageError
 from runtime.terminal import printable
-from store.generations.catalog import Recipe
-from store.projects import Projects
+from store.generations.catalog import Projects, Recipe
 from store.search.search import Search
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database

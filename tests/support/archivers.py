@@ -14,10 +14,10 @@ from processors.admission import Admission, KeyRing
 from processors.archiving.archiver import Archiver, Intake
 from processors.archiving.consumer import LogGroup
 from store.archive import Archive
+from store.generations.catalog import Projects
 from store.generations.document_positions import DocumentPositions
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.publisher_keys import PublisherKeys
 
 __all__ = ["NAMES", "STREAM", "archive_all", "archiver", "intake", "pending", "publish"]

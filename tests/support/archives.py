@@ -7,9 +7,8 @@ from pathlib import Path
 
 from events.streams.changes import LoggedChange
 from store.archive import Archive
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.postgres.pool import Database
-from store.projects import Projects
 
 __all__ = ["ArchiveAt", "flip"]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from events.models import ContentReference, DocumentChange, DocumentChanged
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 
 __all__ = ["MOMENT", "at", "logged", "moment", "reference_to", "sha256_of"]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from processors.chunking import Chunk, CountTokens, Source, chunk
-from processors.chunking.detect import kind_of, language_of
+from processors.chunking.registry import kind_of, language_of
 from processors.chunking.sandbox.token_counter import WordwiseCounter
 from processors.embedders.local.tokenizer import TokenCounter, tokenizer_path
 

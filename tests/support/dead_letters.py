@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from events.models import content_hash
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.server.connection import connect
 from events.streams.changes import LoggedChange
 from events.streams.dead_letters import DeadLetter, DeadLetters
-from processors.indexing.documents import ResolvedDocument
-from processors.indexing.preparation import Resolver
+from processors.indexing.preparation import ResolvedDocument, Resolver
 from runtime.settings import LOCAL_MODEL
 from store.generations.catalog import Recipe
 from store.store import Store

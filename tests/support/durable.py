@@ -12,19 +12,17 @@ from redis.asyncio import Redis
 from events.client.publisher import Publisher, Receipt
 from events.client.republisher import Republishing
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Names, Topic
+from events.names import Lane, LogPosition, Names, Topic
 from events.outbox import KeptEvent
-from events.positions import LogPosition
 from events.streams.changes import LoggedChange, read_changes
 from processors.archiving.archiver import Archiver
 from processors.archiving.consumer import LogGroup
 from processors.archiving.outbox_relay import OutboxRelay
 from runtime.settings import LOCAL_MODEL
 from store.archive import Archive
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.store import Store
 from tests.support.archivers import intake
 

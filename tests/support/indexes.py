@@ -8,11 +8,10 @@ import asyncpg
 from redis.asyncio import Redis
 
 from events.client.publisher import Receipt
-from events.names import Names
-from events.positions import LogPosition
+from events.names import LogPosition, Names
 from events.streams.backlog import read_backlog
 from processors.chunking import chunk
-from processors.chunking.detect import kind_of, language_of
+from processors.chunking.registry import kind_of, language_of
 from processors.chunking.types import Chunk, CountTokens, Source
 
 __all__ = ["assert_all_handled", "assert_equals_oracle", "assert_nothing_pending"]

@@ -15,8 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from runtime.embedded import EmbeddedPostgres
 from store.postgres.connection import connect
-from store.search.keyword.postings import Postings
-from store.search.keyword.segments import encode_chunks, encode_inline
+from store.search.keyword.postings import Postings, encode_chunks, encode_inline
 from store.search.keyword.tokenizer import terms
 from tests.support.databases import create_database
 from tests.support.writes import chunk_write, vector_of

@@ -9,14 +9,12 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Names, Topic
 from events.signatures import SigningKey
 from runtime.settings import LOCAL_MODEL
-from store.generations.catalog import Recipe
+from store.generations.catalog import Projects, Recipe
 from store.postgres.pool import Database as OpenDatabase
 from store.postgres.roles import OPERATOR
-from store.projects import Projects
 from store.publisher_keys import KeyRegister
 from tests.support.databases import Database
 

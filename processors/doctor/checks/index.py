@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from processors.doctor.context import ProjectContext
 from processors.doctor.findings import Finding, Severity, Subject
 from processors.doctor.stream_snapshot import INDEXER

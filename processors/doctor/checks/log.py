@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from redis.asyncio import Redis
 
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from processors.doctor.context import ProjectContext
 from processors.doctor.findings import Finding, Severity, Subject

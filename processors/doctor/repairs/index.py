@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.content import Contents, Texts
 from processors.doctor.context import ProjectContext, texts_in_streams

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from events.client.outcomes import Outcomes
 from events.models import DocumentIndexed, DocumentIndexedData
-from events.positions import DocumentKey
+from events.names import DocumentKey
 from events.server.connection import redis_errors
 from events.streams.dead_letters import DeadLetters
 from processors.doctor.context import ProjectContext

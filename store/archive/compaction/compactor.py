@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import EventMerging
 from store.archive.compaction.replacement import Replacing

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from store.archive.blocks import BadBlock, blocks
 from store.archive.compaction.replacement import Replacing
 from store.archive.compaction.retention import Record, Retention

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from store.archive.compaction.content_merge import ContentMerging
 from store.archive.compaction.event_merge import read_records
 from store.archive.compaction.replacement import Replacing

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from events.models import Origin
-from events.positions import DocumentKey, LogPosition, Rank, rank_of
+from events.names import DocumentKey, LogPosition, Rank, rank_of
 
 __all__ = ["Record", "Retention", "position_at", "time_of"]
 

@@ -8,9 +8,8 @@ import asyncpg
 import numpy as np
 
 from store.postgres.named_queries import named
-from store.search.keyword.postings import Int64s, term_hash
+from store.search.keyword.postings import Int64s, decode_inline, term_hash
 from store.search.keyword.segment_merge import find_wasteful, merge_segments, sort_words
-from store.search.keyword.segments import decode_inline
 
 __all__ = ["PurgedWords", "purge_words"]
 

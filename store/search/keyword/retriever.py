@@ -14,8 +14,7 @@ import structlog
 from store.postgres.named_queries import named
 from store.search.filters import Visibility
 from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, score
-from store.search.keyword.postings import term_hash, unpack
-from store.search.keyword.segments import decode_chunks, decode_inline
+from store.search.keyword.postings import decode_chunks, decode_inline, term_hash, unpack
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import terms
 

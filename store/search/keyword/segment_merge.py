@@ -10,10 +10,9 @@ from itertools import chain
 import asyncpg
 import numpy as np
 
+from store.postgres.connection import in_thread
 from store.postgres.named_queries import named
-from store.postgres.threads import in_thread
-from store.search.keyword.postings import MAX_CHUNKS, Postings
-from store.search.keyword.segments import decode_chunks, decode_inline
+from store.search.keyword.postings import MAX_CHUNKS, Postings, decode_chunks, decode_inline
 from store.search.keyword.writer import LARGE_TIMEOUT_S, insert_segment
 
 __all__ = [

@@ -15,24 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from store.postgres.named_queries import named
+from store.search.keyword.tokenizer import MAX_LENGTH, MIN_LENGTH
 
-__all__ = ["allowed_edits", "edit_distances", "nearest", "words_of"]
+__all__ = ["allowed_edits", "edit_distances", "nearest"]
 
-MIN_LENGTH = 4
-MAX_LENGTH = 30
 TWO_EDITS_FROM = 8
 """Words from this length may differ by two edits, shorter ones by one."""
 
 MAX_NEAREST = 8
 _MAX_UNSORTED_ROWS = 256
 _QUERIES = named("keyword")
-
-
-def words_of(terms: Iterable[str]) -> list[str]:
-    """The distinct terms usable as corrections: of letters only, and of a suitable length."""
-    return sorted(
-        {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
-    )
 
 
 def allowed_edits(term: str) -> int:

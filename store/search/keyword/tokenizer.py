@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import TypeVar
@@ -29,6 +29,7 @@ __all__ = [
     "require_known_terms",
     "terms",
     "terms_of",
+    "words_of",
 ]
 
 Value = TypeVar("Value")
@@ -77,6 +78,10 @@ MAX_WORD_CHARACTERS = 40
 
 MAX_IDENTIFIER_CHARACTERS = 80
 MAX_PATH_NAMES = 6
+MIN_LENGTH = 4
+MAX_LENGTH = 30
+"""Lengths of the words that may be corrections of a query's words."""
+
 _RUN = re.compile(r"\w+(?:(?:\.|::|->|/)\w+)*")
 _JOINT = re.compile(r"\.|::|->|/")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
@@ -182,3 +187,10 @@ def require_known_terms(project: str, generation: Generation) -> None:
 
 
 _remembered = TextCache(_terms_of_piece)
+
+
+def words_of(terms: Iterable[str]) -> list[str]:
+    """The distinct terms usable as corrections: of letters only, and of a suitable length."""
+    return sorted(
+        {term for term in terms if MIN_LENGTH <= len(term) <= MAX_LENGTH and term.isalpha()}
+    )

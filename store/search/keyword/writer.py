@@ -11,10 +11,15 @@ import asyncpg
 import numpy as np
 
 from store.postgres.named_queries import named
-from store.search.keyword.postings import MAX_CHUNKS, Postings, term_hash
-from store.search.keyword.segments import INLINE_CHUNKS, encode_chunks, encode_inline
-from store.search.keyword.spelling import words_of
-from store.search.keyword.tokenizer import TextCache, pieces, terms_of
+from store.search.keyword.postings import (
+    INLINE_CHUNKS,
+    MAX_CHUNKS,
+    Postings,
+    encode_chunks,
+    encode_inline,
+    term_hash,
+)
+from store.search.keyword.tokenizer import TextCache, pieces, terms_of, words_of
 
 __all__ = [
     "LARGE_TIMEOUT_S",

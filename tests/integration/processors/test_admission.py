@@ -13,8 +13,7 @@ from events.client.client import Client
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
 from events.models import DocumentIndexed, DocumentRejected
-from events.names import ARCHIVER, Names
-from events.positions import LogPosition
+from events.names import ARCHIVER, LogPosition, Names
 from events.signatures import SigningKey
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from runtime.errors import SignatureRefused

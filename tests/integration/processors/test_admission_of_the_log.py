@@ -11,14 +11,13 @@ from redis.asyncio import Redis
 
 from events.client.publisher import Publisher
 from events.models import Problem
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.signatures import SigningKey
 from events.streams.dead_letters import DeadLetter
 from processors.doctor.checks.log import letters_by_project
 from store.documents.ledger import Entry, claimed_by, record
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.store import Store
 from tests.support.archivers import archive_all, archiver, pending
 from tests.support.archives import ArchiveAt

@@ -21,8 +21,7 @@ from events.models import (
     QueryRequested,
     parse_event,
 )
-from events.names import Names, Topic
-from events.positions import LogPosition
+from events.names import LogPosition, Names, Topic
 from events.streams.dead_letters import DeadLetters
 from runtime.settings import EventLimits, Settings
 from tests.support.databases import Database

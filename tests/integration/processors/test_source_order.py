@@ -12,8 +12,7 @@ from events.models import DocumentIndexed, DocumentRejected
 from events.names import Names
 from events.streams.dead_letters import DeadLetters
 from processors.wiring.operator_tools import OperatorTools
-from store.generations.catalog import Recipe
-from store.projects import Projects
+from store.generations.catalog import Projects, Recipe
 from store.sources import LeasedSource, Sources
 from tests.support.databases import Database
 from tests.support.doctors import examine, is_archived

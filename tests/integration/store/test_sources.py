@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from events.models import Origin, Problem
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import SourceBusy, SourceLost, UsageError
+from store.generations.catalog import Projects
 from store.postgres.pool import Database
-from store.projects import Projects
 from store.sources import LeasedSource, RegisteredSource, Sources
 from store.store import Store
 from store.types import DocumentWrite

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.streams.entries import order, preceding
 from events.streams.groups import reached
 from runtime.errors import MalformedEvent

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 from faust.types import TP
 
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from events.streams.dead_letters import DeadLetter
 from events.transport import InFlightEntry, Statistics
 from events.transport.consumer_group import Group

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from events.models import DocumentChange, DocumentChanged, Query, QueryRequested
 from gateway.session import wrong_setting
-from processors.limits import Limits
+from processors.admission import Limits
 from runtime import protocol_limits
 from runtime.errors import LimitExceeded, MalformedEvent
 from runtime.settings import EventLimits, Settings

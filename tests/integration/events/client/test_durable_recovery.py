@@ -14,8 +14,7 @@ from redis.asyncio import Redis
 from events.client.client import Client
 from events.client.publisher import Receipt
 from events.models import DocumentIndexed, QueryAnswer
-from events.names import Lane
-from events.positions import LogPosition
+from events.names import Lane, LogPosition
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.durable import PROJECT, Durable, change

@@ -17,8 +17,7 @@ from events.models import (
     content_hash,
     parse_event,
 )
-from events.names import Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import connect
 from runtime.errors import LimitExceeded, LogFull, Unavailable
 from tests.support.streams import read_stream

@@ -17,8 +17,7 @@ from redis.asyncio import Redis
 
 from events.client.publisher import Publisher
 from events.models import DocumentChange, DocumentChanged, parse_event
-from events.names import GROUPS, Lane, Names, Topic
-from events.positions import LogPosition
+from events.names import GROUPS, Lane, LogPosition, Names, Topic
 from events.server.connection import check_server, connect
 from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters

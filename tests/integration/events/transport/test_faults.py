@@ -18,7 +18,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from events.names import GROUPS
-from events.transport.reader import WORKER_LOST
+from events.transport.consumer import WORKER_LOST
 from processors.agents import Delivery
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.waiting import eventually, patience, within

@@ -8,11 +8,10 @@ from redis.asyncio import Redis
 
 from events.client.republisher import Republishing
 from events.models import DocumentChanged
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from processors.archiving.outbox_relay import OutboxRelay
 from store.archive import Archive
-from store.projects import Projects
+from store.generations.catalog import Projects
 from tests.support.archives import ArchiveAt
 from tests.support.durable import NAMES, PROJECT, Durable, change, number_of
 from tests.support.streams import read_stream

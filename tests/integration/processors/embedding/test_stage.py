@@ -18,8 +18,8 @@ from events.names import Lane, Names
 from events.streams.backlog import read_backlog
 from processors.embedding.requests import VectorRequests
 from store.documents.pending import Counts, PendingVectors
+from store.generations.catalog import Projects
 from store.postgres.pool import Database as WorkerDatabase
-from store.projects import Projects
 from store.store import Store
 from tests.support.databases import Database
 from tests.support.model_server import ModelServer, running_server, status, unless

@@ -10,10 +10,9 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from events.models import DocumentChange, DocumentChanged, Origin
-from events.names import Lane, Names, Topic
-from events.positions import LARGEST_SEQUENCE
+from events.names import LARGEST_SEQUENCE, Lane, Names, Topic
 from events.server.connection import connect
-from store.projects import Projects
+from store.generations.catalog import Projects
 from store.sources import Sources, source_id_of
 from tests.support.databases import Database
 from tests.support.running import Headrace, headrace

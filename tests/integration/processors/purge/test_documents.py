@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from events.names import ARCHIVER, Lane, Names, Topic
-from events.positions import DocumentKey, LogPosition
+from events.names import ARCHIVER, DocumentKey, Lane, LogPosition, Names, Topic
 from events.streams.purge import PurgeTargets, StreamPurge
 from store.archive import Archive
 from store.postgres.pool import Database

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import Unavailable
 from store.archive import Archive, DamagedSegment
 from store.archive.files import Files

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store.documents import embeddings
+from store.documents import chunks
 from store.documents.bulk import BulkWriter, DocumentsInTheWay
 from store.documents.digests import (
     TOMBSTONE,
@@ -19,11 +19,9 @@ from store.documents.digests import (
     stored_documents,
 )
 from store.documents.pending import PendingVectors
-from store.generations.catalog import Generation
+from store.generations.catalog import Generation, Projects
 from store.postgres.pool import EVERY_AGENT, Database
-from store.projects import Projects
-from store.search.keyword.postings import Postings, unpack
-from store.search.keyword.segments import decode_chunks, decode_inline
+from store.search.keyword.postings import Postings, decode_chunks, decode_inline, unpack
 from store.store import Store
 from store.types import DocumentWrite
 from tests.support.writes import (
@@ -175,7 +173,7 @@ async def test_given_vectors_are_remembered(store: Store, worker: Database) -> N
 
     hashes = [chunk.content_hash for chunk in write.chunks]
     async with worker.scope(building.project_id) as connection:
-        known = await embeddings.known_hashes(
+        known = await chunks.known_hashes(
             connection, building.project_id, MODEL, [*hashes, bytes(32)]
         )
     assert known == set(hashes)

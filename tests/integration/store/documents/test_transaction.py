@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from events.models import Origin, Problem
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import ConfigurationError, UnsupportedContent
 from store.postgres.pool import Database
 from store.sources import RegisteredSource

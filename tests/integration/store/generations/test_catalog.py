@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from events.models import Filters
-from events.positions import LogPosition
+from events.names import LogPosition
 from runtime.errors import UsageError
 from store.generations.catalog import Generation, Recipe
 from store.generations.switch import GenerationMoved

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import asyncpg
 import pytest
 
-from store.generations.catalog import Generation
-from store.projects import Projects
+from store.generations.catalog import Generation, Projects
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import RECIPE, add_generation, document_write, opened

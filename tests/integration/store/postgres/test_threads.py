@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from store.documents import transaction
+from store.postgres import connection
 from store.postgres import pool as databases
-from store.postgres import threads
 from store.postgres.pool import Database
 from store.search.keyword.postings import Postings
 from store.search.keyword.segment_merge import FAN_IN
@@ -27,7 +27,7 @@ SILENCE = timedelta(seconds=1)
 async def index(database: Fresh, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Index]:
     """Index with a short limit of silence inside a transaction."""
     monkeypatch.setattr(databases, "_LONGEST_SILENCE", SILENCE)
-    monkeypatch.setattr(threads, "_SIGN_OF_LIFE_S", 0.1)
+    monkeypatch.setattr(connection, "_SIGN_OF_LIFE_S", 0.1)
     opened = await Database.open(database.worker_url, statement_timeout=timedelta(seconds=15))
     yield Index.of(opened)
     await opened.close()

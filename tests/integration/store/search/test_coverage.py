@@ -11,7 +11,7 @@ import pytest
 from events.models import Filters
 from runtime.errors import ConfigurationError
 from store.documents.pending import Counts, PendingVectors
-from store.projects import Projects
+from store.generations.catalog import Projects
 from store.search.search import Search
 from store.store import Store
 from store.types import Candidates, SearchRequest

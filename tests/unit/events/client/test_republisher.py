@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from events.client.republisher import Trace, is_lost
-from events.names import Lane
+from events.names import Lane, LogPosition
 from events.outbox import WaitingEvent
-from events.positions import LogPosition
 
 KEPT_AT = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)
 MILLISECONDS = int(KEPT_AT.timestamp() * 1000)

@@ -9,8 +9,7 @@ from typing import Any, cast
 import pytest
 from faust.types import TP
 
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from events.transport import InFlightEntry, InFlightMessage, Options, Statistics, kept_position
 from events.transport.app import App
 from events.transport.consumer_group import Group

@@ -10,7 +10,7 @@ import pytest
 
 from events.heartbeats import Heartbeat
 from events.names import Topic
-from events.server.memory import MemoryUse
+from events.server.connection import MemoryUse
 from events.streams.backlog import Backlog
 from gateway.status.live_view import Rates, Update, line
 from gateway.status.rows import Model, Provider, Snapshot, Worker

@@ -6,7 +6,7 @@ import pytest
 
 from processors.chunking import CHUNKERS
 from processors.chunking.chunkers.grammars import GRAMMARS
-from processors.chunking.detect import _LANGUAGE_BY_SUFFIX, kind_of, language_of
+from processors.chunking.registry import _LANGUAGE_BY_SUFFIX, kind_of, language_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any, cast
 from faust.types import TP
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from events.transport import InFlightEntry
 from processors.deliveries import Settlement
 from processors.indexing.intake import GROUP_CHARACTERS, groups_of

@@ -10,11 +10,10 @@ import pytest
 from faust.types import TP
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Topic
-from events.positions import LogPosition
+from events.names import Lane, LogPosition, Topic
 from events.signatures import Keys
 from events.transport import InFlightEntry
-from processors.admission import KeyRing
+from processors.admission import KeyRing, Limits
 from processors.deliveries import Settlement
 from processors.embedding.keyword_precedence import Precedence
 from processors.indexing.intake import ChangeIntake
@@ -22,7 +21,6 @@ from processors.indexing.pipeline import MOST_MOVES, Indexing
 from processors.indexing.preparation import Prepared, Preparer
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Change, Reporter
-from processors.limits import Limits
 from processors.recipes import RecipeNotices
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation, Recipe

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events.models import DocumentChange, DocumentChanged, Origin, content_hash
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
 

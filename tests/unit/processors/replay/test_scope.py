@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from events.names import Lane
-from events.positions import LogPosition
+from events.names import Lane, LogPosition
 from processors.replay.fold import Fold
 from processors.replay.scope import Choice, Scope, choose_recipe, choose_scope, instant_of
 from runtime.errors import UsageError

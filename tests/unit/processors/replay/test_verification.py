@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from events.models import DocumentChange, DocumentChanged, Origin, content_hash
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
 from processors.replay.verification import Difference, NotSwitched, compare

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from events.names import ARCHIVER, Lane, Topic
-from events.positions import LogPosition
+from events.names import ARCHIVER, Lane, LogPosition, Topic
 from events.streams.changes import read_changes
 from events.streams.dead_letters import DeadLetter
 from events.streams.entries import entries_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from runtime.errors import Unavailable
 from store.archive import Archive

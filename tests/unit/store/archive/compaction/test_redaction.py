@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from events.models import Origin
-from events.positions import DocumentKey, LogPosition
+from events.names import DocumentKey, LogPosition
 from events.streams.changes import LoggedChange
 from processors.replay.fold import Fold
 from store.archive.claims import claim

@@ -6,7 +6,7 @@ import random
 from datetime import timedelta
 
 from events.models import Origin
-from events.positions import LogPosition
+from events.names import LogPosition
 from events.streams.changes import LoggedChange
 from store.archive.claims import claim
 from store.archive.compaction.retention import Record, Retention, position_at, time_of

@@ -3,8 +3,17 @@ import random
 import numpy as np
 import pytest
 
-from store.search.keyword.postings import MAX_CHUNKS, Postings, pack, term_hash, unpack
-from store.search.keyword.segments import decode_chunks, decode_inline, encode_chunks, encode_inline
+from store.search.keyword.postings import (
+    MAX_CHUNKS,
+    Postings,
+    decode_chunks,
+    decode_inline,
+    encode_chunks,
+    encode_inline,
+    pack,
+    term_hash,
+    unpack,
+)
 
 Rows = list[tuple[int, list[str]]]
 

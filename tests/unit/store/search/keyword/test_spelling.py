@@ -3,7 +3,8 @@ import random
 import numpy as np
 import pytest
 
-from store.search.keyword.spelling import allowed_edits, edit_distances, words_of
+from store.search.keyword.spelling import allowed_edits, edit_distances
+from store.search.keyword.tokenizer import words_of
 
 
 def distance(a: str, b: str) -> int:
