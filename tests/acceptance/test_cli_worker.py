@@ -14,7 +14,7 @@ from tests.support.databases import Database
 STOP_TIMEOUT = timedelta(seconds=30)
 
 
-async def test_readiness_is_told_on_standard_output(
+async def test_readiness_is_reported_on_standard_output(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
     """A worker logs a line when it is ready, for supervisors that can't read the readiness file."""

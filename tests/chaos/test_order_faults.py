@@ -45,7 +45,7 @@ async def test_every_change_five_times_and_shuffled(chaos: Chaos, seed: int) -> 
         for position, event in copies:
             await add(run, rng.choice(list(Lane)), event, position=str(position.position))
         await run.verify()
-        await assert_all_told(run.client, run.logbook.receipts)
+        await assert_all_reported(run.client, run.logbook.receipts)
 
 
 @pytest.mark.parametrize("seed", seeds())
@@ -66,8 +66,8 @@ async def test_clocks_are_an_hour_wrong(chaos: Chaos, seed: int) -> None:
             await run.load.publish_these([event], rng.choice(list(Lane)))
         await run.load.ask(10)
         await run.verify()
-        await assert_all_told(run.client, run.logbook.receipts)
-        await assert_all_told(run.client, [max(run.logbook.receipts, key=place)])
+        await assert_all_reported(run.client, run.logbook.receipts)
+        await assert_all_reported(run.client, [max(run.logbook.receipts, key=place)])
 
 
 def place(receipt: Receipt) -> int:
@@ -75,7 +75,7 @@ def place(receipt: Receipt) -> int:
     return LogPosition.from_token(receipt.token).position
 
 
-async def assert_all_told(client: Client, receipts: Sequence[Receipt]) -> None:
+async def assert_all_reported(client: Client, receipts: Sequence[Receipt]) -> None:
     """Assert that each change has an outcome."""
     assert len(await client.wait(receipts, PATIENCE)) == len(receipts)
 

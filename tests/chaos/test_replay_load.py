@@ -21,7 +21,7 @@ WARM_UP_CHANGES = 50
 IMPORTED_CHANGES = 1_000
 
 
-async def test_nobody_notices_a_switch_or_a_rollback(stage: Stage) -> None:
+async def test_a_switch_or_a_rollback_disturbs_no_question(stage: Stage) -> None:
     """No question fails or mixes generations, and acknowledged changes are found."""
     journal = Journal(11)
     await stage.fill(journal, DOCUMENTS)

@@ -142,13 +142,13 @@ class Verifier:
         """I2: each change is handled, with an outcome; there is no unexpected dead letter."""
         await self._assert_only_expected_dead()
         handled = await _ledger(owner) | await self._dead_tokens()
-        told = await self._told()
+        reported = await self._reported()
         for one in self.logbook.acknowledged:
             token = one.position.token
             if token in self.allowed.lost:
                 continue
             assert token in handled, f"I2: {one} was not handled"
-            assert self.allowed.lost_outcomes or token in told, f"I2: no outcome of {one}"
+            assert self.allowed.lost_outcomes or token in reported, f"I2: no outcome of {one}"
 
     def assert_answered(self) -> None:
         """I3: each question has one reply, and the right one."""
@@ -214,15 +214,15 @@ class Verifier:
             if letter.position is not None
         }
 
-    async def _told(self) -> set[str]:
-        told: set[str] = set()
+    async def _reported(self) -> set[str]:
+        reported: set[str] = set()
         for partition in range(self.names.partitions):
             stream = self.names.stream(Topic.OUTCOME, partition)
             for entry in entries_of(await self.redis.xrange(stream)):
                 event = parse_event(entry.fields[b"event"])
                 if isinstance(event, DocumentIndexed | DocumentRejected):
-                    told.add(event.data.token)
-        return told
+                    reported.add(event.data.token)
+        return reported
 
     @asynccontextmanager
     async def _owner(self) -> AsyncIterator[asyncpg.Connection]:

@@ -7,20 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.tally import Tell
+from tests.support.tally import Record
 
 _PROPERTY = "hostile"
 
 
 @pytest.fixture
-def tell(record_property: Callable[[str, object], None]) -> Tell:
+def record(record_property: Callable[[str, object], None]) -> Record:
     """Record a kind of input with the number of each result."""
 
-    def told(what: str, found: Counter[str]) -> None:
+    def recorded(what: str, found: Counter[str]) -> None:
         parts = ", ".join(f"{count:,} {name}" for name, count in found.most_common())
         record_property(_PROPERTY, f"{found.total():,} {what}: {parts}")
 
-    return told
+    return recorded
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

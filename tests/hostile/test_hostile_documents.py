@@ -21,7 +21,7 @@ from tests.support.hostile_documents import HostileDocument, hostile_documents
 from tests.support.hostile_worker import REASONS, Innocents, Suspect, hostile_worker
 from tests.support.repositories import create_repository, write_files
 from tests.support.syncs import begin
-from tests.support.tally import Tell
+from tests.support.tally import Record
 
 COUNT = 500
 LIMIT_BYTES = 2 * 2**20
@@ -31,7 +31,7 @@ BULK = Names().stream(Topic.CHANGED_BULK)
 
 
 async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
-    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+    redis_url: str, database: Database, tmp_path: Path, record: Record
 ) -> None:
     """Text is indexed unchanged or refused with a reason; other files are not published."""
     documents = list(hostile_documents(COUNT))
@@ -52,8 +52,8 @@ async def test_they_are_indexed_skipped_or_refused_and_others_are_served(
         assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
         assert not suspect.defects()
     assert await stored(database) == {e.data.uri: e.data.content_hash for e in indexed}
-    tell("that are no text, as events", Counter({"refused": dead, "blank": len(others) - dead}))
-    tell(f"documents, {innocents.served} innocents served", found)
+    record("that are no text, as events", Counter({"refused": dead, "blank": len(others) - dead}))
+    record(f"documents, {innocents.served} innocents served", found)
 
 
 def synced(

@@ -27,7 +27,7 @@ from tests.support.hostile_worker import (
     reply_counts,
 )
 from tests.support.streams import read_stream
-from tests.support.tally import Tell
+from tests.support.tally import Record
 
 COUNT = 5_000
 SENT = int(os.environ.get("HEADRACE_TEST_ENVELOPES", "2000"))
@@ -52,7 +52,7 @@ def parsed(envelope: Envelope) -> DocumentChanged | QueryRequested | None:
     return None
 
 
-def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
+def test_every_envelope_is_an_event_or_refused(record: Record) -> None:
     """Parsing raises ``MalformedEvent`` in one printable line; events survive a round trip."""
     found: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -61,11 +61,11 @@ def test_every_envelope_is_an_event_or_refused(tell: Tell) -> None:
             found["events" if event else "refused"] += 1
             assert event is None or type(event).from_bytes(event.to_bytes()) == event
     assert min(found["events"], found["refused"]) > COUNT / 10, "both must be tried"
-    tell("envelopes parsed", found)
+    record("envelopes parsed", found)
 
 
 async def test_a_worker_survives_them_and_serves_others(
-    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+    redis_url: str, database: Database, tmp_path: Path, record: Record
 ) -> None:
     """Each envelope is applied, answered or dead-lettered with a reason, and others are served."""
     envelopes = [one for seed in range(SEEDS) for one in corpus(SENT, seed)]
@@ -81,7 +81,7 @@ async def test_a_worker_survives_them_and_serves_others(
         found = await fates(suspect, entries)
         assert suspect.peak_rss_bytes() < MOST_RSS_BYTES
         assert not suspect.defects()
-    tell(f"envelopes sent, {innocents.served} innocents served", found)
+    record(f"envelopes sent, {innocents.served} innocents served", found)
 
 
 async def sent(redis: Redis, envelopes: Sequence[Envelope]) -> dict[tuple[Topic, str], Envelope]:

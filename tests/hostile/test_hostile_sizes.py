@@ -17,14 +17,14 @@ from runtime.errors import LimitExceeded
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.hostile_worker import Innocents, hostile_worker
-from tests.support.tally import Tell
+from tests.support.tally import Record
 
 BODY_BYTES = 64 * 2**20
 MOST_RSS_BYTES = 900 * 2**20
 
 
 async def test_a_body_of_64_mb(
-    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+    redis_url: str, database: Database, tmp_path: Path, record: Record
 ) -> None:
     """An event of 64 MB becomes a dead letter, and the command line refuses it in one line."""
     head = b'{"type": "document.changed", "data": {"project": "big", "uri": "u", "content": "'
@@ -47,7 +47,7 @@ async def test_a_body_of_64_mb(
     line = (await cli("publish", stdin=body)).line
     assert "line 1: " in line
     assert "too many for an event" in line
-    tell("bodies of 64 MB", Counter({"refused": 2}))
+    record("bodies of 64 MB", Counter({"refused": 2}))
 
 
 async def test_content_by_reference_is_not_fetched_when_it_says_that_it_is_too_large() -> None:

@@ -16,7 +16,7 @@ from sources import Skip, document_changed, git_process, open_source
 from tests.support.hostile_values import CONTROLS
 from tests.support.repositories import Repository, create_repository
 from tests.support.syncs import begin
-from tests.support.tally import Tell
+from tests.support.tally import Record
 
 LIMIT_BYTES = 100_000
 MARK = "the-hook-ran"
@@ -55,7 +55,7 @@ def commit_tree(repository: Repository, entries: list[tuple[str, bytes, str]]) -
     repository.git("update-ref", "HEAD", commit)
 
 
-def test_odd_names_are_published_or_skipped(tmp_path: Path, tell: Tell) -> None:
+def test_odd_names_are_published_or_skipped(tmp_path: Path, record: Record) -> None:
     """Names with control characters, option-like names and long names are published or skipped."""
     names = [
         *(control.replace("/", "") for control in CONTROLS),
@@ -81,7 +81,7 @@ def test_odd_names_are_published_or_skipped(tmp_path: Path, tell: Tell) -> None:
     found, skipped = published(repository.path)
     assert set(found) == set(names)
     assert skipped == {Skip.NAME: 2}
-    tell("odd names", Counter(published=2 * len(names), skipped=5))
+    record("odd names", Counter(published=2 * len(names), skipped=5))
 
 
 def test_a_path_at_the_end_of_what_the_system_can_open(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_no_link_leads_out(tmp_path: Path, outside: Path) -> None:
     assert skipped == {Skip.SYMLINK: 2}
 
 
-def test_a_tree_that_points_out_stays_inside(tmp_path: Path, outside: Path, tell: Tell) -> None:
+def test_a_tree_that_points_out_stays_inside(tmp_path: Path, outside: Path, record: Record) -> None:
     """Names such as ``..``, ``.git`` and absolute paths of a git tree open no file outside."""
     repository = create_repository(tmp_path / "git")
     blob = hash_object(repository, b"inside")
@@ -136,7 +136,7 @@ def test_a_tree_that_points_out_stays_inside(tmp_path: Path, outside: Path, tell
     except UsageError:
         found = {}
     assert set(found.values()) <= {"inside"}
-    tell("names that point out", Counter(harmless=len(entries)))
+    record("names that point out", Counter(harmless=len(entries)))
 
 
 def test_nothing_of_a_repository_is_run(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_git_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("place", [".git/packed-refs", "config", "object"])
-def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(
+def test_a_pipe_without_a_writer_does_not_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """A pipe instead of a git file, an included config or an object doesn't block a sync."""

@@ -29,7 +29,7 @@ from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.hostile_values import INJECTIONS
 from tests.support.running import PATIENCE, Headrace, headrace
-from tests.support.tally import Tell
+from tests.support.tally import Record
 from tests.support.writes import opened
 
 PROJECT = "docs"
@@ -54,7 +54,7 @@ def change_with(text: str, number: int) -> DocumentChange:
 
 
 async def test_each_is_stored_as_it_is_and_found_as_it_is(
-    redis_url: str, database: Database, tmp_path: Path, tell: Tell
+    redis_url: str, database: Database, tmp_path: Path, record: Record
 ) -> None:
     """Injections are stored unchanged and work as filters and as questions."""
     changes = [change_with(text, number) for number, text in enumerate(INJECTIONS)]
@@ -71,7 +71,7 @@ async def test_each_is_stored_as_it_is_and_found_as_it_is(
         for shown in await asyncio.gather(cli(*ask), cli(*ask, "--json")):
             assert shown.code == 0
             assert shown.stdout == printable(shown.stdout), "a terminal would obey it"
-    tell("injections into fields and filters", Counter({"as they are": 10 * len(INJECTIONS)}))
+    record("injections into fields and filters", Counter({"as they are": 10 * len(INJECTIONS)}))
 
 
 async def found_by_every_filter(
@@ -113,7 +113,7 @@ def filled_in(text: str, result: SearchResult) -> str:
 @pytest.mark.parametrize(
     "field", ["project", "agent", "collections", "media_type", "commit", "kind"]
 )
-def test_names_take_no_injection(field: str, tell: Tell) -> None:
+def test_names_take_no_injection(field: str, record: Record) -> None:
     """A name with an injection is refused unless it consists of harmless characters."""
     found: Counter[str] = Counter()
     for text in (*INJECTIONS, *LONG):
@@ -125,11 +125,11 @@ def test_names_take_no_injection(field: str, tell: Tell) -> None:
         else:
             found["harmless"] += 1
             assert HARMLESS.fullmatch(text), text
-    tell(f"injections into {field}", found)
+    record(f"injections into {field}", found)
 
 
 @pytest.mark.parametrize("field", ["project", "agent", "min_event", "reply_to", "mode"])
-def test_questions_take_no_injection(field: str, tell: Tell) -> None:
+def test_questions_take_no_injection(field: str, record: Record) -> None:
     """A question's names are refused unless they consist of harmless characters."""
     found: Counter[str] = Counter()
     for text in (*INJECTIONS, *LONG):
@@ -142,10 +142,10 @@ def test_questions_take_no_injection(field: str, tell: Tell) -> None:
             found["harmless"] += 1
             assert HARMLESS.fullmatch(text), text
             assert field != "reply_to" or not Names().is_replies(query.reply_to, 0)
-    tell(f"injections into a question's {field}", found)
+    record(f"injections into a question's {field}", found)
 
 
-async def test_models_keep_their_names(database: Database, tell: Tell) -> None:
+async def test_models_keep_their_names(database: Database, record: Record) -> None:
     """A model's name is stored unchanged, whatever characters it contains."""
     async with opened(database.worker_url) as worker:
         for number, text in enumerate(INJECTIONS):
@@ -154,7 +154,7 @@ async def test_models_keep_their_names(database: Database, tell: Tell) -> None:
             generation = await Search(worker).live(project)
             assert generation.recipe.model == text
             assert generation.recipe.models == {"code": text}
-    tell("injections into names of models", Counter({"as they are": len(INJECTIONS)}))
+    record("injections into names of models", Counter({"as they are": len(INJECTIONS)}))
 
 
 async def test_a_client_says_what_is_wrong(redis_url: str, database: Database) -> None:

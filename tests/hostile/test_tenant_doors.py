@@ -30,7 +30,7 @@ from tests.support.databases import Database
 from tests.support.hostile_worker import Suspect, hostile_worker
 from tests.support.running import PATIENCE
 from tests.support.streams import read_stream
-from tests.support.tally import Tell
+from tests.support.tally import Record
 from tests.support.waiting import eventually
 from tests.support.writes import RECIPE, opened
 
@@ -129,7 +129,7 @@ def question(rng: random.Random, number: int, token: str) -> dict[str, Any]:
     return event | rng.choice(more)
 
 
-async def test_no_question_brings_anything_of_theirs(doors: Doors, tell: Tell) -> None:
+async def test_no_question_brings_anything_of_theirs(doors: Doors, record: Record) -> None:
     """No reply contains the other project's text, and no query changes a key of others."""
     rng, names, redis = random.Random(5), Names(), doors.suspect.redis
     await doors.suspect.settled()
@@ -146,7 +146,7 @@ async def test_no_question_brings_anything_of_theirs(doors: Doors, tell: Tell) -
     assert_clean(replies, events)
     assert await keys_of(doors.suspect) == before
     found["refused, with no reply"] = QUESTIONS - found.total()
-    tell("questions at another project", found)
+    record("questions at another project", found)
 
 
 def assert_clean(replies: Sequence[Entry], events: Sequence[dict[str, Any]]) -> None:
@@ -173,7 +173,7 @@ async def keys_of(suspect: Suspect) -> dict[str, int]:
     return found
 
 
-async def test_no_change_touches_or_takes_what_is_theirs(doors: Doors, tell: Tell) -> None:
+async def test_no_change_touches_or_takes_what_is_theirs(doors: Doors, record: Record) -> None:
     """Changes with the other project's uris, content hashes and event ids leave it unchanged."""
     client, found = doors.suspect.client, Counter[str]()
     theirs = document(THEIRS, "docs/0.md", MARKS[0])
@@ -199,7 +199,7 @@ async def test_no_change_touches_or_takes_what_is_theirs(doors: Doors, tell: Tel
         found["refused" if refused else "of mine only"] += 1
     answer = await client.ask(THEIRS, MARKS[0], limit=100)
     assert {one.citation.uri for one in answer.results} == {f"docs/{n}.md" for n in range(10)}
-    tell("changes at another project", found)
+    record("changes at another project", found)
 
 
 STATEMENTS = (
@@ -216,7 +216,7 @@ SCOPES = ("none", "mine", "mine, their generation", "mine, as agent bob")
 
 @pytest.mark.parametrize("role", ["worker"])
 async def test_no_statement_of_a_worker_shows_theirs(
-    doors: Doors, database: Database, role: str, tell: Tell
+    doors: Doors, database: Database, role: str, record: Record
 ) -> None:
     """No statement shows the other project's rows: on every table, in every scope."""
     owner = await asyncpg.connect(database.owner_url)
@@ -249,7 +249,7 @@ async def test_no_statement_of_a_worker_shows_theirs(
                 found[await probed(connection, sql, scopes[scope])] += 1
     await connection.close()
     assert found["shown"] > 50, "mine must be shown, or nothing is proved"
-    tell(f"statements of a {role}", found)
+    record(f"statements of a {role}", found)
 
 
 async def probed(connection: asyncpg.Connection, sql: str, scope: Sequence[object]) -> str:
@@ -286,7 +286,7 @@ async def copied(connection: asyncpg.Connection, sql: str) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-async def test_no_command_shows_theirs(doors: Doors, tmp_path: Path, tell: Tell) -> None:
+async def test_no_command_shows_theirs(doors: Doors, tmp_path: Path, record: Record) -> None:
     """No command for one project prints text of the other."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.md").write_text("# Mine\n")
@@ -311,4 +311,4 @@ async def test_no_command_shows_theirs(doors: Doors, tmp_path: Path, tell: Tell)
     status = (await doors.cli("status", "--json")).json
     assert MARKS[0] not in json.dumps(status)
     await eventually(lambda: not doors.suspect.defects(), "no defects")
-    tell("commands", Counter({"clean": len(results) + 1}))
+    record("commands", Counter({"clean": len(results) + 1}))

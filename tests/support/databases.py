@@ -17,10 +17,10 @@ __all__ = [
     "TEMPLATE",
     "Database",
     "create_database",
+    "distinguish",
     "fresh_database",
     "start_migrated",
     "sync_writes",
-    "tell_apart",
 ]
 
 TEMPLATE = "template_headrace"
@@ -52,7 +52,7 @@ async def start_migrated(server: EmbeddedPostgres) -> None:
     await sync_writes(server, on=False)
     await create_database(server, TEMPLATE)
     await upgrade(server.urls(TEMPLATE).owner)
-    await tell_apart(server, TEMPLATE)
+    await distinguish(server, TEMPLATE)
 
 
 async def sync_writes(server: EmbeddedPostgres, *, on: bool) -> None:
@@ -71,7 +71,7 @@ async def _syncs_writes(server: EmbeddedPostgres, *, on: bool) -> bool:
         await connection.close()
 
 
-async def tell_apart(server: EmbeddedPostgres, name: str) -> None:
+async def distinguish(server: EmbeddedPostgres, name: str) -> None:
     """Separate the ids of generations from those of projects, so that mixed-up ids are noticed."""
     connection = await asyncpg.connect(server.urls(name).owner)
     try:

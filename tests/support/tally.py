@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-__all__ = ["Tell"]
+__all__ = ["Record"]
 
-Tell = Callable[[str, Counter[str]], None]
+Record = Callable[[str, Counter[str]], None]
 """Callback with a kind of input and the number of each result."""

@@ -33,17 +33,17 @@ NONSENSE = (
 )
 
 
-async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: Database) -> None:
+async def test_a_worker_reports_its_state(redis_url: str, redis: Redis, database: Database) -> None:
     """A heartbeat has what ``status`` shows, and disappears when the worker ends."""
     heartbeats = Heartbeats(redis, NAMES)
     async with headrace(redis_url, database, model=HASHING_MODEL) as worker:
         await worker.change("a.md", "Text.")
 
-        async def told() -> list[Heartbeat]:
+        async def reported() -> list[Heartbeat]:
             beats = await heartbeats.read()
             return [one for one in beats if one.state["transport"].get("acknowledged")]
 
-        [beat] = await eventually(told, "a heartbeat after the change")
+        [beat] = await eventually(reported, "a heartbeat after the change")
         assert beat.age < timedelta(seconds=5)
         state = beat.state
         assert state["roles"] == ["answerer", "archiver", "embedder", "indexer"]
@@ -54,7 +54,7 @@ async def test_a_worker_tells_how_it_is(redis_url: str, redis: Redis, database: 
     assert not await heartbeats.read()
 
 
-async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
+async def test_a_worker_continues_without_heartbeats(
     redis_url: str, redis: Redis, database: Database
 ) -> None:
     """A worker continues to work if its heartbeats can't be written."""
@@ -68,7 +68,7 @@ async def test_a_worker_works_on_where_it_cannot_tell_how_it_is(
         await worker.change("b.md", "Text.")
 
 
-async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
+async def test_a_killed_worker_reports_no_model(redis: Redis) -> None:
     """A killed worker is listed with a warning, but no longer its models and providers."""
     circuit = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 1}
     waiting = {"model_requests_waiting{provider=p}": 3}
@@ -78,8 +78,8 @@ async def test_a_killed_worker_tells_of_no_model(redis: Redis) -> None:
     assert [row.down_in for row in found.models] == [1]
     assert [row.waiting for row in found.providers] == [3]
 
-    told = json.loads(await redis.hget(NAMES.workers, "h:1") or "")
-    long_ago = told | {"at_ms": told["at_ms"] - 20_000}
+    reported = json.loads(await redis.hget(NAMES.workers, "h:1") or "")
+    long_ago = reported | {"at_ms": reported["at_ms"] - 20_000}
     await redis.hset(NAMES.workers, "h:1", json.dumps(long_ago))
     found = await read_snapshot(redis, NAMES)
     assert (found.models, found.providers) == ([], [])

@@ -220,7 +220,7 @@ async def test_what_was_applied_before_the_keys_changed_is_found_without_an_arch
     assert archived == set(expected)
 
 
-async def test_nobody_makes_a_forgery_count_by_a_signed_change_that_claims_its_place(
+async def test_a_signed_change_that_asserts_its_position_does_not_make_a_forgery_count(
     worker: Headrace, redis: Redis, database: Database, key: SigningKey, tmp_path: Path
 ) -> None:
     """A signed change that asserts the position of an unsigned one does not admit it."""

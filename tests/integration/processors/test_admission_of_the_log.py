@@ -158,7 +158,7 @@ async def test_a_durable_change_that_is_refused_does_not_come_again(
     assert await pending(redis) == 1
 
 
-async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) -> None:
+async def test_an_invalid_token_does_not_keep_an_event_out(redis: Redis) -> None:
     """An invalid token in Redis does not prevent an event from being published."""
     event = change("a.md")
     for nonsense in (b"", b" ", b"\xff", b"\x1b[2J", b"live:0:1-1\x1b[2J"):
@@ -169,7 +169,7 @@ async def test_nobody_can_keep_an_event_out_by_what_is_no_token(redis: Redis) ->
     assert (await Publisher(redis, Names()).publish(event)).duplicate
 
 
-async def test_nobody_can_keep_a_signed_event_out_by_its_id(redis: Redis, key: SigningKey) -> None:
+async def test_a_used_id_does_not_keep_a_signed_event_out(redis: Redis, key: SigningKey) -> None:
     """An unsigned entry with the same id does not prevent a signed one."""
     event = change("a.md")
     first = await Publisher(redis, Names()).publish(event)

@@ -103,7 +103,7 @@ async def test_a_worker_with_other_partitions_is_refused(
     assert (await join(redis, worker, settings_of(redis_url))).partitions == 4
 
 
-async def test_changes_that_nobody_would_read_are_not_left_behind(
+async def test_changes_that_no_worker_would_read_are_not_left_behind(
     redis_url: str, redis: Redis, database: FreshDatabase
 ) -> None:
     """Fewer partitions are refused while changes in the removed ones are not handled."""

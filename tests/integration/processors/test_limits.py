@@ -63,7 +63,7 @@ async def test_a_change_over_a_limit_is_a_dead_letter(worker: Headrace, redis: R
     for name, data, told in CHANGES:
         outcome = await worker.change(**{"uri": "a.md", "content": "Text.", **data})
         assert isinstance(outcome, DocumentRejected), name
-        _require_told(outcome.data.problem, name, told)
+        _require_reported(outcome.data.problem, name, told)
     letters = await DeadLetters(redis, Names()).list()
     assert [(one.error, one.attempts) for one in letters] == [("LimitExceeded", 1)] * len(CHANGES)
     assert isinstance(await worker.change("a.md", "Text."), DocumentIndexed)
@@ -77,7 +77,7 @@ async def test_a_question_over_a_limit_has_failed(worker: Headrace, redis: Redis
         asked = {"timeout": timedelta(seconds=data["timeout"])} if "timeout" in data else data
         with pytest.raises(QueryRefused) as refused:
             await worker.client.ask(**{"project": "docs", "text": "weir", **asked})
-        _require_told(refused.value.problem, name, told)
+        _require_reported(refused.value.problem, name, told)
     assert (await worker.client.ask("docs", "weir")).results
     assert not await DeadLetters(redis, Names()).list()
 
@@ -96,7 +96,7 @@ async def test_a_question_that_is_too_big_an_event_has_failed(
     [entry] = await read_stream(redis, REPLIES)
     reply = parse_event(entry.fields[b"event"])
     assert isinstance(reply, QueryFailed)
-    _require_told(reply.data.problem, PARSED[0], PARSED[2])
+    _require_reported(reply.data.problem, PARSED[0], PARSED[2])
 
 
 async def test_what_was_refused_comes_in_once_the_limit_is_raised(
@@ -144,7 +144,7 @@ async def test_what_came_in_before_a_limit_was_lowered_stays(
         assert isinstance(await running.change("a.md", "Later.", title="Title"), DocumentIndexed)
 
 
-async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_is_read(
+async def test_an_event_refused_before_its_signature_is_read_claims_no_position(
     worker: Headrace, redis: Redis, tmp_path: Path
 ) -> None:
     """An event that is refused before its signature is read is reported under its own position."""
@@ -164,7 +164,7 @@ async def test_nobody_claims_a_place_with_what_is_refused_before_its_signature_i
         assert (await examine(opened)).is_healthy
 
 
-def _require_told(problem: Problem, name: str, told: str) -> None:
+def _require_reported(problem: Problem, name: str, told: str) -> None:
     assert problem.type == "LimitExceeded"
     assert told in problem.detail
     setting = "HEADRACE_CHUNKING_LIMITS" if name == CUT[0] else "HEADRACE_LIMITS"

@@ -77,7 +77,7 @@ async def test_changes_and_questions_go_to_the_live_generation(
     assert [place[:2] for place in await board.chunks(first)] == [("river.md", HASHING_MODEL)]
 
 
-async def test_a_model_that_the_settings_would_not_choose_is_told_of_once(
+async def test_a_model_that_the_settings_would_not_choose_is_reported_once(
     running: Headrace, board: Switchboard
 ) -> None:
     """A model that differs from the settings is logged once, with the replay command."""

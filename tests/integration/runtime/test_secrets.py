@@ -93,7 +93,7 @@ def broken(redis_url: str) -> dict[str, tuple[list[str], dict[str, str]]]:
     }
 
 
-async def test_no_failing_command_tells_a_secret(
+async def test_no_failing_command_prints_a_secret(
     redis_url: str, database: Database, tmp_path: Path
 ) -> None:
     """A failing command prints no secret, even with tracebacks at debug level."""
@@ -130,7 +130,7 @@ async def everything_in(redis: Redis, database: Database) -> AsyncIterator[str]:
     await connection.close()
 
 
-async def test_no_failure_of_a_worker_tells_a_secret(
+async def test_no_failure_of_a_worker_logs_a_secret(
     redis_url: str, database: Database, server: ModelServer, tmp_path: Path
 ) -> None:
     """Failures of a worker leave no secret in logs, outcomes, dead letters or replies."""

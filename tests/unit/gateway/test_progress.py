@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_work_that_goes_on_at_once_is_told_now_and_then(clock: Clock) -> None:
+def test_concurrent_work_is_reported_at_intervals(clock: Clock) -> None:
     """Each kind of work is reported every few seconds, and a total only if it is given."""
     written = io.StringIO()
     show = _Lines(Console(file=written, width=100))
@@ -46,7 +46,7 @@ def test_work_that_goes_on_at_once_is_told_now_and_then(clock: Clock) -> None:
     ]
 
 
-def test_the_end_of_work_is_told_at_once(clock: Clock) -> None:
+def test_the_end_of_work_is_reported_immediately(clock: Clock) -> None:
     written = io.StringIO()
     show = _Lines(Console(file=written, width=100))
     show("built", 1, 2)

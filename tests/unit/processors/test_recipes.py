@@ -39,7 +39,7 @@ def test_a_chunking_may_lower_the_limit_of_the_model(text: str, limit: int) -> N
 
 
 @pytest.mark.parametrize("text", ["", "0", "2", "1:", "1:x", "-1", "1:128:1", " 1", "1:0", "1:23"])
-def test_a_chunking_that_nobody_can_do_is_refused(text: str) -> None:
+def test_an_impossible_chunking_is_refused(text: str) -> None:
     """The error lists the possible chunkings."""
     with pytest.raises(UsageError, match=r"versions 1, .* 1:128|at least"):
         Chunking.parse(text)
@@ -53,7 +53,7 @@ def _cures(wanted: Recipe | None, *made: Recipe) -> list[str]:
     return [entry["remedy"] for entry in entries if entry["log_level"] == "warning"]
 
 
-def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() -> None:
+def test_a_setting_that_differs_is_reported_once_with_the_command_that_applies_it() -> None:
     """A setting that differs from the index gives one warning, with the replay command."""
     replay = "headrace replay --project docs --model"
     assert _cures(Recipe("new"), Recipe("old"), Recipe("old")) == [f"{replay} new"]
@@ -63,7 +63,7 @@ def test_a_setting_that_differs_is_told_once_with_the_command_that_applies_it() 
     assert _cures(Recipe("c", {"code": "d"}), Recipe("a", {"code": "b"})) == both
 
 
-def test_nothing_is_told_where_nothing_differs_or_nothing_was_chosen() -> None:
+def test_nothing_is_reported_where_nothing_differs_or_nothing_was_chosen() -> None:
     """There is no warning for equal models, for another chunking, or without chosen models."""
     assert _cures(Recipe("a"), Recipe("a", {"code": "a"}, chunking="1:128")) == []
     assert _cures(None, Recipe("a")) == []

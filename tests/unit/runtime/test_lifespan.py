@@ -69,7 +69,7 @@ async def test_tasks_end_in_reverse_order() -> None:
     assert ended == ["writer", "reader"]
 
 
-async def test_failed_task_stops_the_process_and_is_told() -> None:
+async def test_failed_task_stops_the_process_and_is_reported() -> None:
     """A failed task sets the stop event, and closing raises its error."""
     stop = asyncio.Event()
     tasks = OwnedTasks(stop, timeout=timedelta(seconds=5))

@@ -65,7 +65,7 @@ def test_a_secret_is_known_however_it_is_set(value: object) -> None:
         assert masked(f"before {spelling} after") == "before *** after"
 
 
-def test_variables_with_telling_names_are_secrets_too() -> None:
+def test_variables_with_revealing_names_are_secrets_too() -> None:
     """Values of variables with secret names are masked, because model libraries read them."""
     limits = {"MODEL_TOKENS_PER_MINUTE": "100000", "MAX_CONTEXT_TOKENS": "200000"}
     keep_secret([], limits | {"VOYAGE_API_KEY": "pa-123456", "HOME": "/home/somebody"})
@@ -121,7 +121,7 @@ def test_nothing_that_holds_a_secret_shows_it() -> None:
     assert "redis://:***@localhost/0" in shown
 
 
-def test_a_models_error_tells_nothing_of_our_objects() -> None:
+def test_a_models_error_shows_nothing_of_our_objects() -> None:
     """The first line of a library's error omits objects with memory addresses."""
     error = OSError("Cannot connect to host m.test:443 ssl:<ssl.SSLContext object at 0x7f2a> [no]")
     assert _first_line(error) == "Cannot connect to host m.test:443 [no]"

@@ -37,7 +37,7 @@ def test_a_first_sync_publishes_every_file_in_order() -> None:
     assert steps(indexed(), {"b": "2", "a": "1"}) == [("upsert", "a"), ("upsert", "b")]
 
 
-def test_edits_deletes_and_new_files_are_told_apart() -> None:
+def test_edits_deletes_and_new_files_are_distinguished() -> None:
     """A sync publishes edits and new files, then deletes."""
     assert steps(indexed(a="1", b="2", c="3"), {"a": "1", "b": "4", "d": "5"}) == [
         ("upsert", "b"),

@@ -323,7 +323,7 @@ async def test_outcomes_are_followed_while_more_is_published(
     assert sum(lengths) < len(tokens), "the streams have forgotten the first ones"
 
 
-async def test_waiting_for_a_change_that_nobody_handles_says_so(
+async def test_waiting_for_a_change_that_no_worker_handles_says_so(
     redis: Redis, redis_url: str
 ) -> None:
     change = DocumentChanged(data=DocumentChange(project="p", uri="a", content=""))

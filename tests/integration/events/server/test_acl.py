@@ -302,7 +302,7 @@ async def test_a_worker_by_a_publisher_s_user_does_not_start(
             pytest.fail("it is ready")
 
 
-async def test_a_refused_command_is_told_in_a_line(doors: Doors) -> None:
+async def test_a_refused_command_is_reported_in_a_line(doors: Doors) -> None:
     """The error names the missing permission and the command that makes users."""
     redis = connect(doors.url(Role.PUBLISHER))
     try:

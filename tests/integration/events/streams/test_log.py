@@ -192,7 +192,7 @@ async def test_the_backlog_counts_what_waits_and_for_how_long(redis: Redis) -> N
     assert await live() == (3, 0, 1, False)
 
 
-async def test_an_entry_that_nobody_was_given_has_an_age(redis: Redis) -> None:
+async def test_an_entry_that_was_not_delivered_has_an_age(redis: Redis) -> None:
     hour_ago = int(datetime.now(UTC).timestamp() * 1000) - 3_600_000
     await redis.xadd(LIVE, {"event": b""}, id=f"{hour_ago}-0")
 

@@ -102,7 +102,7 @@ async def test_a_killed_workers_events_are_taken_over(
     assert taken_over_after < (FAST.lease + FAST.claim_interval).total_seconds() + patience(1)
 
 
-async def test_an_event_that_kills_its_workers_takes_nobody_along(
+async def test_an_event_that_kills_its_workers_harms_no_other(
     own_redis: CrashableRedis, own_client: Redis
 ) -> None:
     """An event that kills its workers becomes a dead letter, and its neighbours do not."""

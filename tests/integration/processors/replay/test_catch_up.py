@@ -158,7 +158,7 @@ async def test_a_document_that_the_new_recipe_can_not_process_is_named(
         assert await generation_states(opened) == ["live", "building"]
 
 
-async def test_a_change_that_nobody_can_process_leaves_the_former_version(
+async def test_a_change_that_cannot_be_processed_leaves_the_former_version(
     redis_url: str, database: Database
 ) -> None:
     """A change that can't be processed leaves the former version of its document."""

@@ -104,7 +104,7 @@ async def test_since_an_event_makes_only_later_documents_anew(
     assert report.documents == 14
 
 
-async def test_a_dry_run_tells_and_writes_nothing(worker: Headrace, database: Database) -> None:
+async def test_a_dry_run_writes_nothing(worker: Headrace, database: Database) -> None:
     """A dry run gives exact texts and tokens, a known price or None, and writes nothing."""
     async with running_server() as server:
         at = {"model_base_url": server.base_url, "model_api_key": server.key}

@@ -46,7 +46,7 @@ async def server() -> AsyncIterator[ModelServer]:
         yield running
 
 
-async def test_it_is_told_how_many_texts_are_embedded(
+async def test_the_number_of_embedded_texts_is_reported(
     opened: OperatorTools, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of embedded texts is reported after each page."""

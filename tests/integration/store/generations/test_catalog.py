@@ -135,7 +135,7 @@ async def test_a_change_waits_for_a_switch_and_goes_by_it(
             "select pg_advisory_xact_lock($1, $2)", Lock.SWITCH, former.project_id
         )
         applying = asyncio.create_task(store.apply([write]))
-        await _somebody_waits_for_a_lock(worker)
+        await _a_session_waits_for_a_lock(worker)
         await switching.execute("update generations set state = 'former' where state = 'live'")
         await switching.execute("update generations set state = 'live' where id = $1", other.id)
     if prepared:
@@ -148,7 +148,7 @@ async def test_a_change_waits_for_a_switch_and_goes_by_it(
     assert await contents_of(worker, former) == {}
 
 
-async def _somebody_waits_for_a_lock(worker: Database) -> None:
+async def _a_session_waits_for_a_lock(worker: Database) -> None:
     async def waits() -> bool:
         async with worker.connection() as connection:
             return bool(
@@ -215,7 +215,7 @@ DAMAGE = (
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_force_mends_what_was_changed_by_hand(
+async def test_force_repairs_what_was_changed_by_hand(
     store: Store, worker: Database, damage: str
 ) -> None:
     """A forced rebuild repairs a document whose position is right."""

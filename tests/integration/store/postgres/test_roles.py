@@ -231,7 +231,7 @@ async def test_a_process_takes_the_role_that_it_may(filled: FreshDatabase) -> No
         await database.close()
 
 
-async def test_a_refused_statement_is_told_in_a_line(filled: FreshDatabase) -> None:
+async def test_a_refused_statement_is_reported_in_a_line(filled: FreshDatabase) -> None:
     """The error names the missing permission and the command that makes users."""
     async with opened(filled.worker_url) as worker:
         live = await Store(worker, RECIPE).generation("alpha")

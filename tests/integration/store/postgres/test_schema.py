@@ -118,7 +118,7 @@ async def test_who_is_shut_out_while_at_work_ends(database: FreshDatabase) -> No
             await asyncio.wait_for(watching, 10)
 
 
-async def test_a_refused_look_at_the_schema_ends_nobody(
+async def test_a_refused_read_of_the_schema_ends_no_process(
     database: FreshDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed connection does not end the schema watch."""

@@ -242,7 +242,7 @@ async def test_a_worker_builds_for_its_own_project_only(index: Index) -> None:
                 await connection.execute(call)
 
 
-async def test_upkeep_stops_when_told(index: Index) -> None:
+async def test_maintenance_stops_on_request(index: Index) -> None:
     """The maintenance loop ends at once when it is stopped."""
     stop = asyncio.Event()
     running = asyncio.create_task(Maintenance(index.database).run(stop))

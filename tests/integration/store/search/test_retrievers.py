@@ -204,7 +204,7 @@ async def test_an_unknown_project_names_the_cure_and_no_other_project(index: Ind
     assert "known-one" not in str(refused.value)
 
 
-async def test_a_correction_tells_no_private_word(index: Index) -> None:
+async def test_a_correction_reveals_no_private_word(index: Index) -> None:
     """Corrections use only words that the asker may read."""
     await index.write("shared", "the consumer acknowledges every message")
     await index.write("private", "massage massage", "massage again", agent="ada")

@@ -18,7 +18,7 @@ from gateway.commands.access import _as_user
         "postgresql:///headrace?user=owner&passfile=/owners&host=/run/postgresql",
     ],
 )
-def test_a_roles_url_names_that_role_and_tells_nothing_of_the_owner(url: str) -> None:
+def test_a_roles_url_names_that_role_and_nothing_of_the_owner(url: str) -> None:
     """A role's URL keeps host and path of the owner's URL, and replaces its user and password."""
     found = urlsplit(_as_user(url, "headrace_worker", "the-new-password"))
     assert (found.username, found.password) == ("headrace_worker", "the-new-password")

@@ -86,7 +86,7 @@ def test_changes_are_refused_before_questions() -> None:
     assert not MemoryUse(10**12, 0).refuses_changes
 
 
-def test_a_model_is_told_once_for_all_workers() -> None:
+def test_a_model_is_reported_once_for_all_workers() -> None:
     """A model has one row for all workers, with the reason from a worker that it is down for."""
     closed = {"model": "m", "state": "closed", "failures": 1, "reason": "old", "next_probe_s": 0}
     down = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 2.5}
@@ -99,7 +99,7 @@ def test_a_model_is_told_once_for_all_workers() -> None:
     assert row.next_probe_s == 2.5
 
 
-def test_a_worker_of_another_version_may_tell_less() -> None:
+def test_a_worker_of_another_version_may_report_less() -> None:
     """Values missing from a heartbeat are shown as unknown."""
     row = worker_row(Heartbeat("h:1", timedelta(), {"pid": 7, "started_at": "soon"}))
     assert (row.worker, row.up_s, row.memory_bytes) == ("?:7", None, None)

@@ -41,7 +41,7 @@ def test_evidence_of_both_legs_adds_up() -> None:
     assert scores[4] == pytest.approx(COSINE_PER_BM25 * (20 - 4))
 
 
-def test_each_result_tells_its_legs() -> None:
+def test_each_result_names_its_retrievers() -> None:
     """A result has the rank and raw score of each retriever, and a match type."""
     by_id = {one.chunk_id: one for one in ranked(found())}
     assert {key: one.match_type for key, one in by_id.items()} == {

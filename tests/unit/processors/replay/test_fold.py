@@ -89,7 +89,7 @@ def test_a_change_that_is_left_out_leaves_the_former_version() -> None:
     assert ("", "c") not in stored_position(fold)
 
 
-def test_equal_positions_are_told_apart_by_partition() -> None:
+def test_equal_positions_are_distinguished_by_partition() -> None:
     fold = folded([change(10, "a", partition=1), change(10, "a", partition=0)])
     assert stored_position(fold)[DocumentKey("", "a")] == ((10, 1), False)
 

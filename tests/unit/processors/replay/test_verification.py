@@ -56,18 +56,18 @@ def test_a_refused_text_needs_no_vector() -> None:
         (replace(ROW, vectors=1), "2 of its chunks have no vector of their model"),
     ],
 )
-def test_each_difference_is_told(row: StoredDigest, reason: str) -> None:
+def test_each_difference_is_reported(row: StoredDigest, reason: str) -> None:
     assert reasons(row) == [reason]
 
 
-def test_missing_and_unknown_documents_are_told() -> None:
+def test_missing_and_unknown_documents_are_reported() -> None:
     assert sorted(reasons(replace(ROW, uri="b"))) == [
         "it is missing",
         "the log has no such document",
     ]
 
 
-def test_a_change_that_could_not_be_processed_is_told_once() -> None:
+def test_a_change_that_could_not_be_processed_is_reported_once() -> None:
     differences = list(compare(fold(), {}, {LogPosition(10, 0): LimitExceeded("too long")}))
     assert differences == [Difference("", "a", "can't be processed: too long")]
 

@@ -43,7 +43,7 @@ def test_a_removed_file_is_gone(files: Files) -> None:
         files.read_ranges("1/a", [(0, 1)])
 
 
-def test_nobody_else_can_read(tmp_path: Path) -> None:
+def test_no_other_user_can_read(tmp_path: Path) -> None:
     """Only the owner can read files and folders, whatever the umask."""
     before = os.umask(0)
     try:

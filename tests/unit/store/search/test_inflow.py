@@ -13,7 +13,7 @@ def test_inflow_is_what_came_in_since_the_last_look() -> None:
     assert inflow.per_second(1, 1, {1: 600, 2: 10}, at=13.0) == {1: -100.0, 2: 0.0}
 
 
-def test_projects_and_generations_are_told_apart() -> None:
+def test_projects_and_generations_are_distinguished() -> None:
     """The inflow of another project or generation starts at 0."""
     inflow = Inflow()
     inflow.per_second(1, 1, {1: 5}, at=10.0)

@@ -70,7 +70,7 @@ LARGE_SEGMENTS = {
 
 
 @pytest.mark.parametrize("kind", LARGE_SEGMENTS)
-async def test_large_segments_are_mended(
+async def test_large_segments_are_repaired(
     kind: str, large: OperatorTools, database: Database
 ) -> None:
     """Damage to a large segment is found and repaired."""
@@ -125,7 +125,7 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("name", INDEXES)
-async def test_vector_indexes_are_mended(
+async def test_vector_indexes_are_repaired(
     name: str, with_index: OperatorTools, database: Database
 ) -> None:
     """Damage to a vector index is found and repaired."""

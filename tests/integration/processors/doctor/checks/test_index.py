@@ -65,7 +65,7 @@ async def test_examples_name_documents(opened: OperatorTools, database: Database
     assert finding.remedy == "headrace doctor --project docs --repair"
 
 
-async def test_a_mended_vector_is_that_of_its_text(
+async def test_a_repaired_vector_is_that_of_its_text(
     opened: OperatorTools, database: Database
 ) -> None:
     """A repaired vector equals the original, whether it or the cache was changed."""

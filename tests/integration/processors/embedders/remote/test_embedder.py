@@ -226,7 +226,7 @@ async def test_a_server_that_refuses_everything_blames_no_text(
     await embedder.close()
 
 
-async def test_an_error_never_tells_a_key(server: ModelServer) -> None:
+async def test_an_error_never_contains_a_key(server: ModelServer) -> None:
     """An error contains no key, neither the embedder's nor one in a URL."""
     reason = f"no {server.key} for https://host/v1?alt=x&key=other-secret"
     refusal = web.json_response({"error": {"message": reason}}, status=400)

@@ -76,7 +76,7 @@ async def test_a_request_over_the_limit_is_not_refused_for_ever(redis: Redis) ->
     assert await rate_limiter.acquire("voyage", 1, urgent=True) > timedelta(minutes=4)
 
 
-async def test_without_limits_nobody_waits(redis: Redis) -> None:
+async def test_without_limits_no_request_waits(redis: Redis) -> None:
     """A provider's limit does not affect other providers."""
     rate_limiter = turns_at(redis, tokens=1)
     assert not any([await rate_limiter.acquire("openai", 10**6, urgent=False) for _ in range(20)])

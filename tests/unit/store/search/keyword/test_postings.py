@@ -63,7 +63,7 @@ def test_counts_stop_at_one_byte() -> None:
     assert as_table(Postings.build(rows)) == {7: {term_hash("a"): 255}}
 
 
-def test_terms_whose_hashes_differ_only_at_the_end_are_told_apart() -> None:
+def test_terms_whose_hashes_differ_only_at_the_end_are_distinguished() -> None:
     """Terms whose hashes differ only in low bits are kept apart."""
     near = np.array([7 << 16, (7 << 16) + 1, 7 << 16, -3, (7 << 16) + 1], np.int64)
     postings = Postings.of_hashes(np.array([5, 6]), np.array([3, 2], np.uint32), near)
