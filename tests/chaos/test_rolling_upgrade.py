@@ -85,7 +85,7 @@ async def test_workers_that_a_migration_shuts_out_end(
         assert worker.exit_code == 1
         assert worker.log.read_text().splitlines()[-1] == (
             f"headrace: the database schema is at revision {contracted.revision}, which needs a "
-            f"version that knows {contracted.revision}, and this one ends at {head_revision()}: "
+            f"version that knows {contracted.revision}, and this one ends at {head_revision()}; "
             "upgrade headrace"
         )
     assert len(refused.log.read_text().splitlines()) == 1

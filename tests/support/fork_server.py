@@ -31,7 +31,7 @@ from gateway.main import run
 from processors.chunking.sandbox import child
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.embedders.local.tokenizer import tokenizer_path
-from processors.wiring import worker
+from processors.wiring import foundation
 from tests.chaos.armed import arm_with
 from tests.support.forked_parsers import parsers_are_forked
 from tests.support.orders import LISTENING, PARSER, Order
@@ -155,7 +155,7 @@ def _run(order: Order, server: str) -> None:
 
 
 def _chunkers(module: str) -> AbstractContextManager[object]:
-    return patch.object(worker, "ChunkingPool", partial(ChunkingPool, chunkers=module))
+    return patch.object(foundation, "ChunkingPool", partial(ChunkingPool, chunkers=module))
 
 
 def _detach(streams: Sequence[int], parent: int) -> None:
