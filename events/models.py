@@ -81,7 +81,7 @@ _ITEMS = re.compile(r"item(s?) after validation")
 
 
 class Kind(StrEnum):
-    """Kinds of content; each has its own chunking."""
+    """Kinds of content. Each has a chunker of its own, except PDF: it is refused."""
 
     CODE = "code"
     MARKDOWN = "markdown"
@@ -248,7 +248,7 @@ class DocumentIndexedData(Data):
 
 
 class DocumentIndexed(Event):
-    """A change was applied, or had been before, or is older than the stored version."""
+    """A change was applied now or before at this position, or is older than the stored version."""
 
     TYPE: ClassVar[str] = "document.indexed"
     type: Literal["document.indexed"] = "document.indexed"

@@ -15,6 +15,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
+from events.models import Kind
 from runtime.errors import ConfigurationError, UnknownSetting, UsageError
 from runtime.lifespan import run
 from runtime.logs import configure_logs
@@ -193,11 +194,6 @@ def _remedy(name: str) -> str:
 
 
 class ContentKind(StrEnum):
-    """Kinds that have a chunker; events define more, for future use."""
+    """Kinds of content that have a chunker: all but PDF."""
 
-    CODE = "code"
-    MARKDOWN = "markdown"
-    RST = "rst"
-    TEXT = "text"
-    OPENAPI = "openapi"
-    CONVERSATION = "conversation"
+    vars().update({kind.name: kind.value for kind in Kind if kind is not Kind.PDF})

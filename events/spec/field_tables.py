@@ -20,13 +20,21 @@ _LIMITS = {
 
 
 def field_table(model: type[BaseModel]) -> Iterator[str]:
-    """Lines of a table with the name, type, default and limits of each field."""
+    """Lines of a table with the name, type, default and limits of each field.
+
+    A line with the values of each enum among the types follows.
+    """
     schema = model.model_json_schema()
+    types: set[str] = set()
     yield "| field | type | default | limits |"
     yield "|---|---|---|---|"
     for field, part in schema["properties"].items():
         default = _default(field, part, schema)
+        types.update(field_type(part).split())
         yield f"| `{field}` | {field_type(part)} | {default} | {_limits(part)} |"
+    for name, part in schema.get("$defs", {}).items():
+        if name in types and "enum" in part:
+            yield f"\n{name}: {field_type(part)}."
 
 
 def field_type(part: dict[str, Any]) -> str:

@@ -32,7 +32,11 @@ CHUNKERS: dict[str, Chunker] = {
 }
 
 CHUNKING_VERSION = 1
-"""Increased when the same document would be cut differently; older versions stay for a while."""
+"""Increased when documents of a kind are cut differently, so that recipes show which index is old.
+
+The chunkers implement this version only. A new kind needs no increase: a document gets it with its
+next change, or by a replay.
+"""
 _SUPPORTED_VERSIONS = (1,)
 _PATTERN = re.compile(r"(?P<version>\d{1,4})(?::(?P<limit>\d{1,6}))?")
 
@@ -117,23 +121,22 @@ _LANGUAGE_BY_SUFFIX: dict[str, str] = {
 }
 """A ``.h`` is parsed as C++, whose grammar accepts nearly all of C."""
 
+_CODE_WITHOUT_GRAMMAR = (
+    *(".sql", ".css", ".scss", ".less", ".html", ".htm", ".vue", ".svelte", ".xml", ".svg"),
+    *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties"),
+    *(".kt", ".kts", ".swift", ".scala", ".lua", ".pl", ".pm", ".r", ".jl", ".hs", ".ml"),
+    *(".ex", ".exs", ".erl", ".clj", ".dart", ".zig", ".nim", ".vb", ".fs", ".pas", ".asm"),
+    *(".s", ".m", ".mm", ".cu", ".proto", ".graphql", ".tf", ".hcl", ".cmake", ".mk"),
+    *(".ps1", ".bat", ".cmd", ".zsh", ".fish", ".awk", ".el", ".lisp", ".scm", ".pyx"),
+)
+
 _KIND_BY_SUFFIX: dict[str, str] = {
+    **dict.fromkeys(_CODE_WITHOUT_GRAMMAR, "code"),  # first, so that any row below takes precedence
     **dict.fromkeys(_LANGUAGE_BY_SUFFIX, "code"),
     **dict.fromkeys((".md", ".markdown", ".mdx", ".mkd"), "markdown"),
     **dict.fromkeys((".rst", ".rest"), "rst"),
     **dict.fromkeys((".txt", ".text", ".log", ".csv", ".tsv", ".adoc", ".org"), "text"),
     ".pdf": "pdf",
-    **dict.fromkeys(
-        (
-            *(".sql", ".css", ".scss", ".less", ".html", ".htm", ".vue", ".svelte", ".xml", ".svg"),
-            *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".properties"),
-            *(".kt", ".kts", ".swift", ".scala", ".lua", ".pl", ".pm", ".r", ".jl", ".hs", ".ml"),
-            *(".ex", ".exs", ".erl", ".clj", ".dart", ".zig", ".nim", ".vb", ".fs", ".pas", ".asm"),
-            *(".s", ".m", ".mm", ".cu", ".proto", ".graphql", ".tf", ".hcl", ".cmake", ".mk"),
-            *(".ps1", ".bat", ".cmd", ".zsh", ".fish", ".awk", ".el", ".lisp", ".scm", ".pyx"),
-        ),
-        "code",
-    ),
 }
 
 _CODE_NAMES = frozenset({"makefile", "dockerfile", "jenkinsfile", "justfile", "cmakelists.txt"})

@@ -51,6 +51,11 @@ def test_the_page_of_events_has_every_table() -> None:
     assert page("events.md").count("| field | type |") == 12
 
 
+def test_the_values_of_an_enum_follow_each_table_that_names_it() -> None:
+    """Three tables have a field of the type ``Kind``."""
+    assert page("events.md").count("\nKind: `code`, `markdown`, ") == 3
+
+
 def test_the_page_of_commands_has_every_command() -> None:
     assert all(f"\n## headrace {name}\n" in page("commands.md") for name in COMMANDS)
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from events.models import Kind
 from processors.chunking import CHUNKERS
 from processors.chunking.chunkers.grammars import GRAMMARS
-from processors.chunking.registry import _LANGUAGE_BY_SUFFIX, kind_of, language_of
+from processors.chunking.registry import (
+    _KIND_BY_MEDIA_TYPE,
+    _KIND_BY_SUFFIX,
+    _LANGUAGE_BY_SUFFIX,
+    kind_of,
+    language_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,11 @@ def test_every_language_has_a_grammar() -> None:
 
 def test_every_kind_but_pdf_has_a_chunker() -> None:
     """Each kind except PDF has a chunker."""
-    from events.models import Kind
-
     assert {kind.value for kind in Kind} - set(CHUNKERS) == {"pdf"}
+
+
+def test_events_can_name_every_kind() -> None:
+    """Each kind that a document can have is a ``Kind``, or an answer that cites it would fail."""
+    assert {kind.value for kind in Kind} == {*CHUNKERS, "pdf"}
+    detected = {*_KIND_BY_SUFFIX.values(), *_KIND_BY_MEDIA_TYPE.values()}
+    assert detected <= {kind.value for kind in Kind}
