@@ -21,7 +21,7 @@ from bench.stack import Stack, bench_stack
 from events.client.client import Client
 from events.models import DocumentChange, Query
 from events.names import Lane
-from processors.wiring.worker import Services, open_services
+from processors.wiring.services import Services, open_services
 
 __all__ = ["measure"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from events.models import DocumentChanged, DocumentChunked, Event, QueryRequested
 from events.names import Topic
 from processors.deliveries import Delivery
-from processors.wiring.worker import Services
+from processors.wiring.services import Services
 
 __all__ = ["SUBSCRIPTIONS", "Handler", "handlers_of"]
 

@@ -20,7 +20,7 @@ from processors.handlers import SUBSCRIPTIONS, handlers_of
 from processors.heartbeat import HeartbeatSender
 from processors.wiring.pipelines import WAITING_PER_WORKING, archiving_of
 from processors.wiring.servers import deployment_watch, open_servers
-from processors.wiring.worker import Services, open_services
+from processors.wiring.services import Services, open_services
 from runtime.errors import HeadraceError
 from runtime.lifespan import OwnedTasks, wait_or_stop
 from runtime.settings import Settings

@@ -13,7 +13,7 @@ from events.models import DocumentChange, DocumentChanged, DocumentIndexed, Quer
 from events.names import Lane
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.indexing.preparation import Preparer
-from processors.wiring.worker import open_services
+from processors.wiring.services import open_services
 from runtime.settings import LOCAL_MODEL, Settings
 from store.generations.catalog import Recipe
 from store.search.search import Search

@@ -1,4 +1,4 @@
-"""Composition root of the pipelines: builds them from the settings, and closes them again."""
+"""Services of a worker: pipelines and background tasks, built from the settings and closed."""
 
 from __future__ import annotations
 
