@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace import DocumentIndexed
+from tests.support.deliveries import deliver_again, outcomes_of
 from tests.support.running import Headrace
+from tests.support.waiting import eventually
 
 RIVER = "# Weir\n\nA weir raises the level of the river so that water enters the headrace.\n"
 BAKERY = "# Bread\n\nKnead the dough, let it rest, and bake it in a hot oven.\n"
@@ -43,6 +45,27 @@ async def test_an_answer_says_when_it_is_stale(running: Headrace) -> None:
     )
     assert answer.stale
     assert answer.watermark["live:0"] != "0-0"
+
+
+async def test_a_change_that_is_delivered_twice_takes_effect_once(running: Headrace) -> None:
+    """The second delivery is a duplicate: it adds nothing, and undoes no newer change."""
+    receipt = await running.client.upsert("docs", "a.md", "The gate is painted green.")
+    await running.outcome(receipt)
+    await running.change("a.md", "The gate is painted red.")
+    await deliver_again(running)
+    await running.change("b.md", "The bridge is painted blue.")
+
+    async def outcomes() -> list[DocumentIndexed]:
+        both = await outcomes_of(running, receipt)
+        indexed = [outcome for outcome in both if isinstance(outcome, DocumentIndexed)]
+        return indexed if len(indexed) > 1 else []
+
+    first, second = await eventually(outcomes, "the outcomes of both deliveries")
+    assert (first.data.outcome, second.data.outcome) == ("indexed", "duplicate")
+    assert (first.data.chunks_added, second.data.chunks_added) == (1, 0)
+    answer = await running.client.ask("docs", "colour of the gate")
+    contents = [result.content for result in answer.results if result.citation.uri == "a.md"]
+    assert contents == ["The gate is painted red."]
 
 
 async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:
