@@ -96,8 +96,9 @@ class DocumentWrite:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Result of one change. Superseded: something newer is stored; duplicate: applied before.
+    """Result of one change.
 
+    Superseded: something newer is stored. Duplicate: a change was applied before at this position.
     ``conflict``: reason why a rejected change had no effect; it is not in the ledger yet.
     ``chunks_pending``: number of the document's chunks that have no vector yet.
     """

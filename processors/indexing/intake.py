@@ -76,6 +76,8 @@ class ChangeIntake:
 
         It may not have requested their vectors either, so they are requested again.
         """
+        # Of two deliveries of one position, the last is handled. The other is acknowledged with the
+        # batch, which fails if the last does; then each of them is handled alone.
         keys = {(change.event.data.project, change.log_position): change for change in group}
         proofs = {key: change.sha256 for key, change in keys.items() if change in doubtful}
         handled = await self._store.handled(list(keys), proofs)

@@ -1,4 +1,7 @@
-"""The ledger: the outcome of each change. It detects duplicates and answers if one is applied."""
+"""The ledger: outcome of each change by log position.
+
+It shows whether a change is applied. It detects duplicates by log position, never by event id.
+"""
 
 from __future__ import annotations
 
