@@ -12,6 +12,9 @@ handler returns                     acknowledged
 anything else                       retried after a delay; dead letter after N attempts
 task is cancelled                   given back; the attempt is not counted
 ==================================  ==============================================
+
+The handler of questions raises only if the reply can't be sent, or if another worker must wait for
+``min_event``. Any other error is its reply, ``query.failed``, and the question is acknowledged.
 """
 
 from __future__ import annotations

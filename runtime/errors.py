@@ -3,7 +3,7 @@
 ::
 
     HeadraceError
-    ├── Retryable            the same event may succeed later: it stays pending
+    ├── Retryable            may succeed later: a change stays pending, a question gets query.failed
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
     │   │   ├── CircuitOpen  a model failed so often that no request is sent (``retry_after``)
     │   │   └── WorkerEnding this process ends; its successor continues

@@ -196,7 +196,8 @@ class Client(DocumentMethods):
             timeout: deadline of the query.
 
         Raises:
-            QueryRefused: the query has failed; its ``problem`` gives the reason.
+            QueryRefused: the reply is ``query.failed``; ``problem`` gives the reason, and
+                ``problem.retryable`` is true if the question may be asked again.
             UsageError: an argument is out of its limits.
             Unavailable: no reply arrived in time, or Redis can't be reached.
         """

@@ -49,7 +49,11 @@ _Reply = QueryAnswered | QueryFailed
 
 
 class QueryRefused(HeadraceError):
-    """The reply to a query was ``query.failed``; ``problem`` gives the reason."""
+    """The reply to a query was ``query.failed``, for any reason; ``problem`` gives it.
+
+    ``problem.retryable`` is true if the same question may succeed later: a server was down, or the
+    deadline came first.
+    """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -81,7 +85,7 @@ class Asker:
         """Return the answer to one query; ``query`` holds the fields of ``Query``.
 
         Raises:
-            QueryRefused: the query has failed.
+            QueryRefused: the reply is ``query.failed``, also if the worker reached no server.
             Unavailable: no reply arrived in time, or Redis can't be reached.
             LogFull: Redis is so near its memory limit that the reply might not fit.
             UsageError: a field is out of its limits.
@@ -96,7 +100,7 @@ class Asker:
         except TimeoutError:
             raise Unavailable(
                 f"no reply within {timeout.total_seconds():g} s",
-                "check that a worker runs (`headrace worker`, or `headrace up`)",
+                "check that a worker runs and reaches its servers (`headrace status`)",
             ) from None
         finally:
             del self._waiting[event.id]
