@@ -65,7 +65,7 @@ async def read_stamp(redis: Redis, names: Names) -> Stamp | None:
     except ConfigurationError as error:
         if not isinstance(error.__cause__, exceptions.NoPermissionError):
             raise
-        log.warning("deployment.unreadable", extra={"remedy": "run `headrace access` again"})
+        log.warning("deployment.unreadable: run `headrace access` again")
         return None
     return None if stored is None else _parsed(names, stored)
 

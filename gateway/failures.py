@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from importlib.util import find_spec
 
 from runtime.errors import HeadraceError, UnknownSetting
 from runtime.secrets import masked
@@ -53,13 +54,14 @@ def _drop_output() -> None:
 def one_line(error: BaseException) -> str:
     """Describe an error in one line, of which a long message is cut but not its remedy.
 
-    The base install has only the client, so a missing module leads to the extra with the rest. Any
-    other error that is not a HeadraceError is a defect: the line names how to get a traceback.
+    The base install has only the client, so there a missing module leads to the extra with the
+    rest. Any other error that is not a HeadraceError is a defect: the line names how to get a
+    traceback.
     """
     if isinstance(error, HeadraceError):
         return "; ".join(filter(None, (_cut(error.message), _cut(error.remedy))))
     kind, text = type(error).__name__, _cut(str(error))
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and find_spec("typer") is None:
         return f"{text}; install the command line and the workers: {_INSTALL}"
     return f"unexpected {kind}: {text or 'no message'}; HEADRACE_LOG_LEVEL=debug shows where"
 

@@ -136,7 +136,7 @@ def wrong_setting(error: ValidationError | SettingsError) -> str:
 def _not_json(name: str) -> str:
     """Describe a mapping that is not a JSON object."""
     [example] = Settings.model_fields[name].examples or [""]
-    return f"HEADRACE_{name.upper()} must be JSON, as in {example}"
+    return f"HEADRACE_{name.upper()} must be a JSON object, as in {example}"
 
 
 async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
@@ -180,7 +180,8 @@ def require_known(variables: Iterable[str]) -> None:
         ):
             continue
         raise UnknownSetting(
-            f"{variable} is not a setting", f"{_remedy(name)} docs/reference/settings.md lists all"
+            f"{variable} is not a setting",
+            f"{_remedy(name)} docs/reference/settings.md lists the settings",
         )
 
 

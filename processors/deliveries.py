@@ -210,10 +210,12 @@ class _KafkaDeliveries(Deliveries):
         self._kafka = _KafkaSettlement(app, topic)
 
     def entry_of(self, message: Any) -> InFlightEntry:
-        headers = {name.encode(): value for name, value in message.headers or ()}
+        # Kafka allows headers without a value, and messages without a time
+        headers = {name.encode(): value or b"" for name, value in message.headers or ()}
+        milliseconds = max(0, int(message.timestamp * 1000))
         return _KafkaEntry(
             TP(message.topic, message.partition),
-            f"{int(message.timestamp * 1000)}-{message.offset & 0xFFFFF}",
+            f"{milliseconds}-{message.offset & 0xFFFFF}",
             {**headers, EVENT_FIELD: message.value or b""},
             message=message,
         )

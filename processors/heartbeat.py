@@ -60,7 +60,7 @@ class HeartbeatSender:
         heartbeats: the store of heartbeats in Redis.
         roles: the worker's roles.
         app: the app with the worker's agents. It is None for a worker without agents.
-        inference: the worker's models. It is None for a worker without models.
+        embedders: the worker's models. It is None for a worker without models.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ WORKER_POINTS = (
     "indexing.taken",
     "indexing.prepared",
     "indexing.committed",
-    "indexing.told",
+    "indexing.reported",
     "indexing.requested",
     "embedding.taken",
     "embedding.embedded",

@@ -121,6 +121,6 @@ def _outcome_of(entry: Entry) -> Outcome | None:
     try:
         event = parse_event(entry.fields.get(b"event", b""))
     except MalformedEvent as error:
-        log.warning("outcomes.malformed", extra={"entry_id": entry.id, "error": str(error)})
+        log.warning("outcomes.malformed: entry %s: %s", entry.id, error)
         return None
     return event if isinstance(event, Outcome) else None

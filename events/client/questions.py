@@ -158,7 +158,7 @@ class Asker:
         if task.cancelled():
             return
         error = task.exception()
-        log.error("replies.reader_failed", extra={"partition": partition, "error": repr(error)})
+        log.error("replies.reader_failed: %r", error)
         self._readers.pop(partition, None)
         self._fail_waiting(Unavailable(f"replies can't be read: {error}"))
 
@@ -174,7 +174,7 @@ class Asker:
             try:
                 entries = await self._next(key, last)
             except Retryable as error:
-                log.warning("replies.read_failed", extra={"error": str(error)})
+                log.warning("replies.read_failed: %s", error)
                 await asyncio.sleep(_RECONNECT_SECONDS)
                 continue
             for entry in entries:
@@ -195,7 +195,7 @@ class Asker:
         try:
             reply = parse_event(entry.fields.get(b"event", b""))
         except MalformedEvent as error:
-            log.warning("replies.malformed", extra={"entry_id": entry.id, "error": str(error)})
+            log.warning("replies.malformed: entry %s: %s", entry.id, error)
             return
         if isinstance(reply, QueryAnswered | QueryFailed):
             waiting = self._waiting.get(reply.data.query_id)

@@ -265,8 +265,7 @@ async def retrying(
             delay_seconds = _BACKOFF.delay(failures).total_seconds()
             if asyncio.get_running_loop().time() + delay_seconds > deadline:
                 raise
-            values = {"error": str(error), "delay_seconds": delay_seconds}
-            log.warning("redis.retry", extra=values)
+            log.warning("redis.retry: %s", error)
         await asyncio.sleep(delay_seconds)
         failures += 1
 

@@ -27,8 +27,6 @@ from runtime.errors import ConfigurationError, MalformedEvent
 
 __all__ = ["PurgeTargets", "PurgedStreams", "StreamPurge", "referred", "require_rights"]
 
-"""Agent ('' for a shared document) and uri."""
-
 _PAGE = 500
 _NODE_ENTRIES = 100
 _LOOK_EVERY_S = 0.1

@@ -56,7 +56,7 @@ class Provider:
     provider: str
     held_s: float
     waiting: int
-    turn_p99_s: float
+    wait_p99_s: float
 
 
 @dataclass(frozen=True, slots=True)

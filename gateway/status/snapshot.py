@@ -1,4 +1,4 @@
-"""rows.Snapshot of a deployment: streams, memory, workers, models, providers and warnings."""
+"""Snapshot of a deployment: streams, memory, workers, models, providers and warnings."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Housekeeping:
         ]
 
     async def run(self, stop: asyncio.Event, is_active: Callable[[], bool]) -> None:
-        """Run due chores until ``stop`` is set; a failed chore is logged, and runs next time."""
+        """Run due tasks until ``stop`` is set; a failed task is logged, and runs next time."""
         while not stop.is_set():
             if is_active():
                 for task in self._tasks:

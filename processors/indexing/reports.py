@@ -77,7 +77,7 @@ class Reporter:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
         await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
-        failpoint("indexing.told")
+        failpoint("indexing.reported")
         await self._request_vectors(results, generation_id)
         failpoint("indexing.requested")
         for delivery, data in results:

@@ -105,7 +105,7 @@ class CatchUp:
             raise NotSwitched(
                 self._message("can't be processed with its recipe"),
                 differences=[
-                    Difference.of(change.key, str(self.builder.refused[change.log_position]))
+                    Difference.of(change.key, self.builder.refused[change.log_position].message)
                     for change in refused
                 ],
                 generation=self.builder.generation.id,

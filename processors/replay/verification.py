@@ -155,7 +155,9 @@ def compare(
     """Differences between the fold of the log and the rows, at most one for each document."""
     for last in fold:
         if last.log_position in refused:
-            yield Difference.of(last.key, f"can't be processed: {refused[last.log_position]}")
+            yield Difference.of(
+                last.key, f"can't be processed: {refused[last.log_position].message}"
+            )
             continue
         reason = _reason(last, stored.get(last.key))
         if reason is not None:

@@ -102,7 +102,7 @@ def _vectors(base: Foundation, sharing: SharedEmbedding | None) -> VectorStep:
 
 
 def archiving_of(servers: Servers, settings: Settings) -> Archiving:
-    """Build the archiver with its upkeep; it needs neither models nor parsers."""
+    """Build the archiver with its housekeeping; it needs neither models nor parsers."""
     outbox = PostgresOutbox(servers.database, servers.projects)
     return Archiving(
         Archiver(

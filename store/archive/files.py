@@ -123,7 +123,8 @@ def _file_system(url: str) -> tuple[Any, str]:
         file_system, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
         raise ConfigurationError(
-            f"HEADRACE_ARCHIVE_URL={url} needs a package that is not installed ({error})"
+            f"HEADRACE_ARCHIVE_URL={url} needs a package that is not installed ({error})",
+            "install it; for S3 that is `pip install 'headrace[s3]'`",
         ) from error
     except ValueError as error:
         raise ConfigurationError(f"HEADRACE_ARCHIVE_URL={url}: {error}") from error

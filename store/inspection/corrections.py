@@ -60,7 +60,7 @@ async def enter_outcome(
     async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
         ranks: list[Rank] = []
         for key in keys:
-            row = await connection.fetchrow(_QUERIES["hold_place"], generation.id, *key)
+            row = await connection.fetchrow(_QUERIES["lock_document"], generation.id, *key)
             if row is None:
                 return False
             ranks.append(rank_of(LogPosition(row["position"], row["partition"]), origin_of(row)))

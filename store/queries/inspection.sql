@@ -150,7 +150,7 @@ where
     and model_id = (select id from models where name = $2)
     and content_hash = any ($3::bytea[])
 
--- name: hold_place
+-- name: lock_document
 -- Log position of a document, locked until the transaction ends.
 select position, partition, source_id, source_revision
 from documents

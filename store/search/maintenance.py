@@ -116,7 +116,7 @@ class Maintenance:
     async def _for_each(
         self, activity: Activity, *tasks: Callable[[Generation], Awaitable[None]]
     ) -> None:
-        """Run chores for each due live generation; a replay maintains the one that it builds."""
+        """Run tasks for each due live generation; a replay maintains the one that it builds."""
         failures: list[Exception] = []
         for project_id in await activity.due():
             try:

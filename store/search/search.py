@@ -199,8 +199,8 @@ def _to_fuse(vector: Similar, keyword: KeywordMatches) -> list[int]:
     """Chunk ids of both retrievers; empty if only one of them found any."""
     if not keyword.ranked or not any(vector.values()):
         return []
-    legs = [*vector.values(), keyword.ranked]
-    return list({chunk_id for ranked in legs for chunk_id, _ in ranked})
+    rankings = [*vector.values(), keyword.ranked]
+    return list({chunk_id for ranked in rankings for chunk_id, _ in ranked})
 
 
 def _chunk_row(row: Mapping[str, Any]) -> ChunkRow:

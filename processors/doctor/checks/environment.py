@@ -217,7 +217,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-_NAME = "postgres.strays"
+_NAME = "postgres.orphans"
 
 
 async def check_orphans(

@@ -56,7 +56,7 @@ class LiteLLMEmbedder:
         batch_tokens: most tokens of one request; a single text may exceed it.
         concurrency: requests for documents in flight.
         name: name that the vectors are stored under. If empty, the model's name is used.
-        turns: rate limiter shared by all workers. None means no limits.
+        rate_limiter: rate limiter shared by all workers. None means no limits.
         circuit: conditions under which the model counts as down.
     """
 

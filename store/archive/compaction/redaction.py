@@ -27,8 +27,6 @@ from store.archive.writer import Writing, writing
 
 __all__ = ["Purged", "Redactor", "redacted"]
 
-"""Position and partition."""
-
 _RETAINED = ("project", "agent", "origin")
 _AHEAD = timedelta(days=1)
 

@@ -73,7 +73,7 @@ class Record:
 class Retention:
     """Decides which changes are dropped, after reading all changes before the limit (a position).
 
-    ``rejected``: partition and position of changes that never took effect, so that none of them can
+    ``rejected``: log positions of changes that never took effect, so that none of them can
     be a document's last.
     """
 

@@ -29,17 +29,17 @@ from runtime.settings import Settings
             '{"tokens_per_minute": {"voyage": 0}}',
             "HEADRACE_MODEL_RATE_LIMITS (tokens_per_minute.voyage):",
         ),
-        ("MODEL_RATE_LIMITS", "many", 'must be JSON, as in {"requests_per_minute": 300,'),
+        ("MODEL_RATE_LIMITS", "many", 'must be a JSON object, as in {"requests_per_minute": 300,'),
         ("CHUNKING_LIMITS", '{"timeout": "-1"}', "HEADRACE_CHUNKING_LIMITS (timeout): Input"),
         ("VECTOR_SEARCH", '{"ef_search": 9}', "HEADRACE_VECTOR_SEARCH (ef_search): Input"),
         ("LIMITS", '{"results": 9}', "HEADRACE_LIMITS (results): Input should be greater"),
-        ("LIMITS", "512", 'HEADRACE_LIMITS must be JSON, as in {"uri_bytes": 512,'),
+        ("LIMITS", "512", 'HEADRACE_LIMITS must be a JSON object, as in {"uri_bytes": 512,'),
         (
             "LIMITS",
             '{"uri_bites": 512}',
             "HEADRACE_LIMITS (uri_bites): not a key of this setting; there are: event_bytes, uri_",
         ),
-        ("MODELS", "code", 'HEADRACE_MODELS must be JSON, as in {"code":'),
+        ("MODELS", "code", 'HEADRACE_MODELS must be a JSON object, as in {"code":'),
     ],
 )
 def test_the_variable_is_named(

@@ -42,10 +42,10 @@ class FakeStream:
         await asyncio.Event().wait()
 
 
-def message(offset: int, value: bytes) -> ConsumerMessage:
-    headers = [("signature", b"of " + value)]
+def message(offset: int, value: bytes, time: float = 1000.0) -> ConsumerMessage:
+    headers = [("signature", b"of " + value), ("traceparent", None)]
     made = ConsumerMessage(
-        TOPIC.value, 0, offset, 1000.0, 1, headers, None, value, None, tp=TP(TOPIC.value, 0)
+        TOPIC.value, 0, offset, time, 1, headers, None, value, None, tp=TP(TOPIC.value, 0)
     )
     made.incref()
     return made
@@ -67,8 +67,11 @@ class Harness:
     async def _send(self, topic: str, **message: Any) -> None:
         self.sent.append((topic, message))
 
-    async def run(self, messages: Sequence[bytes]) -> None:
-        stream = FakeStream([message(offset, value) for offset, value in enumerate(messages)])
+    async def run(self, values: Sequence[bytes]) -> None:
+        await self.run_messages([message(offset, value) for offset, value in enumerate(values)])
+
+    async def run_messages(self, messages: Sequence[ConsumerMessage]) -> None:
+        stream = FakeStream(messages)
         task = asyncio.create_task(self._crew.pump(stream))
         try:
             await eventually(
@@ -113,6 +116,17 @@ async def test_a_failure_is_tried_again_in_process() -> None:
     await harness.run([b"event"])
     assert attempts == [1, 1, 1, 1, 1, 2, 3]
     assert harness.sent[0][1]["headers"]["attempts"] == b"3"
+
+
+async def test_a_message_without_a_time_is_dead_lettered_like_any_other() -> None:
+    """Kafka's -1 stands for an unknown time; a header may lack its value, as in every message."""
+
+    async def handle(batch: Sequence[Delivery[str]]) -> None:
+        raise Poison("undrinkable")
+
+    harness = Harness(handle)
+    await harness.run_messages([message(0, b"event", time=-1.0)])
+    assert harness.sent[0][1]["value"] == b"event"
 
 
 async def test_positions_are_made_of_time_and_offset() -> None:
