@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from events.names import DocumentKey, LogPosition
@@ -20,6 +20,7 @@ from processors.replay.scope import Choice
 from runtime.errors import Unavailable
 from store.inspection.corrections import forget_vectors, remove_document
 from store.inspection.vectors import forget_index
+from store.types import DocumentWrite
 
 __all__ = [
     "finish_drops",
@@ -43,14 +44,14 @@ async def reindex_documents(context: ProjectContext, findings: Sequence[Finding]
     unknown = _stored_positions(findings, "document.unknown")
     for key, stored in unknown.items():
         await remove_document(context.tools.database, context.generation, key, stored)
-    await _forget_vectors(context, findings)
     keys = {subject.document for subject in subjects_of(findings) if subject.document is not None}
     last = context.log.fold.last
     wanted = sorted(keys - unknown.keys())
     failures = [f"{context.label(key)}: the log lacks it" for key in wanted if key not in last]
     newer = _stored_positions(findings, "document.newer")
+    changed = _changed_vectors(findings)
     for batch in batches([last[key] for key in wanted if key in last]):
-        failures += await _index(context, batch, newer)
+        failures += await _index(context, batch, newer, changed)
     return failures
 
 
@@ -63,27 +64,30 @@ def _stored_positions(findings: Sequence[Finding], name: str) -> dict[DocumentKe
     return stored_positions
 
 
-async def _forget_vectors(context: ProjectContext, findings: Sequence[Finding]) -> None:
-    """Remove cached vectors that differ from the stored ones, so that both are made again.
+def _changed_vectors(findings: Sequence[Finding]) -> set[tuple[str, bytes]]:
+    """Models and content hashes of texts with two different vectors, in the index and the cache.
 
-    It is unknown which of the two is wrong.
+    It is unknown which of the two is wrong, so both must be made again.
     """
-    by_model: defaultdict[str, set[bytes]] = defaultdict(set)
-    for subject in subjects_of(finding for finding in findings if finding.name == "vector.changed"):
-        model, content_hash, _ = subject.key
-        by_model[model].add(content_hash)
-    for model, hashes in by_model.items():
-        await forget_vectors(context.tools.database, context.generation, model, hashes)
+    return {
+        (model, content_hash)
+        for subject in subjects_of(each for each in findings if each.name == "vector.changed")
+        for model, content_hash, _ in [subject.key]
+    }
 
 
 async def _index(
-    context: ProjectContext, batch: Sequence[LastChange], newer: dict[DocumentKey, LogPosition]
+    context: ProjectContext,
+    batch: Sequence[LastChange],
+    newer: dict[DocumentKey, LogPosition],
+    changed: set[tuple[str, bytes]],
 ) -> list[str]:
     tools, generation = context.tools, context.generation
     changes = [last.alone() for last in batch]
     texts = await _texts(context, changes)
     prepared = await tools.preparer(texts.fetch).prepare(changes, generation, Urgency.BULK)
     writes = [document.write for document in prepared.documents]
+    await _forget_vectors(context, writes, changed)
     for write in writes:
         key = DocumentKey(write.agent or "", write.uri)
         if key in newer:
@@ -92,6 +96,18 @@ async def _index(
     await tools.store.rebuild(generation, writes, force=True)
     await _embed(context, {write.log_position for write in writes})
     return [f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures]
+
+
+async def _forget_vectors(
+    context: ProjectContext, writes: Iterable[DocumentWrite], changed: set[tuple[str, bytes]]
+) -> None:
+    """Remove the cached vectors of ``changed`` texts before a write takes them from the cache."""
+    texts = {(chunk.model, chunk.content_hash) for write in writes for chunk in write.chunks}
+    by_model: defaultdict[str, set[bytes]] = defaultdict(set)
+    for model, content_hash in texts & changed:
+        by_model[model].add(content_hash)
+    for model, hashes in by_model.items():
+        await forget_vectors(context.tools.database, context.generation, model, hashes)
 
 
 async def _texts(context: ProjectContext, changes: Sequence[LoggedChange]) -> Texts:

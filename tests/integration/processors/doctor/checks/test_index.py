@@ -85,6 +85,18 @@ async def test_a_repaired_vector_is_that_of_its_text(
     assert await rows(database, "docs", query) == before
 
 
+async def test_a_changed_vector_remains_a_finding_until_its_text_can_be_read(
+    opened: OperatorTools, redis_url: str, database: Database, tmp_path: Path
+) -> None:
+    """The cached vector stays while the document cannot be indexed again."""
+    await damage(database, DRIFTS["a changed vector"].statement)
+    async with tools(redis_url, database, home=tmp_path, max_document_bytes=1) as limited:
+        repaired = await examine(limited, repair=True)
+    assert {finding.name for finding in repaired.remaining} == {"vector.changed"}
+    assert len(repaired.failures) == 1
+    assert (await examine(opened, repair=True)).remaining == []
+
+
 async def test_a_version_that_cannot_be_replaced_is_kept(
     opened: OperatorTools, redis_url: str, database: Database, tmp_path: Path
 ) -> None:
