@@ -14,9 +14,9 @@ from store.documents import ledger
 from store.generations.catalog import Generation
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
-from store.types import origin_of
+from store.types import DocumentWrite, columns_of, origin_of
 
-__all__ = ["enter_outcome", "forget_vectors", "remove_document"]
+__all__ = ["enter_outcome", "forget_vectors", "move_document", "remove_document"]
 
 _QUERIES = named("inspection")
 
@@ -33,6 +33,23 @@ async def remove_document(
         for query in ("remove_members", "remove_chunks", "remove_document"):
             await connection.execute(_QUERIES[query], generation.id, document_id)
     return True
+
+
+async def move_document(
+    database: Database,
+    generation: Generation,
+    key: DocumentKey,
+    stored: LogPosition,
+    write: DocumentWrite,
+) -> None:
+    """Give a document the log position of ``write``, if its position is still ``stored``.
+
+    Its rows stay, and must then be written again. It still fences changes older than ``write``.
+    """
+    origin = columns_of(write.origin)
+    async with database.scope(generation.project_id, EVERY_AGENT, generation.id) as connection:
+        at = generation.id, *key, *stored
+        await connection.execute(_QUERIES["move_document"], *at, *write.log_position, *origin)
 
 
 async def forget_vectors(

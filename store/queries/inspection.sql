@@ -143,6 +143,11 @@ delete from chunks where generation_id = $1 and document_id = $2
 -- name: remove_document
 delete from documents where generation_id = $1 and id = $2
 
+-- name: move_document
+update documents
+set position = $6, partition = $7, source_id = $8, source_revision = $9
+where generation_id = $1 and agent = $2 and uri = $3 and position = $4 and partition = $5
+
 -- name: forget_vectors
 delete from vector_cache
 where

@@ -18,7 +18,7 @@ from processors.replay.generations import drop
 from processors.replay.replay import Replay
 from processors.replay.scope import Choice
 from runtime.errors import Unavailable
-from store.inspection.corrections import forget_vectors, remove_document
+from store.inspection.corrections import forget_vectors, move_document, remove_document
 from store.inspection.vectors import forget_index
 from store.types import DocumentWrite
 
@@ -92,7 +92,7 @@ async def _index(
         key = DocumentKey(write.agent or "", write.uri)
         if key in newer:
             # the fence would refuse to write a lower position than the stored one
-            await remove_document(tools.database, generation, key, newer[key])
+            await move_document(tools.database, generation, key, newer[key], write)
     await tools.store.rebuild(generation, writes, force=True)
     await _embed(context, {write.log_position for write in writes})
     return [f"{failure.change.event.data.uri}: {failure.error}" for failure in prepared.failures]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from processors.wiring.operator_tools import OperatorTools
+from runtime.errors import Unavailable
+from store.store import Store
 from tests.support.databases import Database
 from tests.support.doctors import examine, finding_names, forget_archive, indexed
 from tests.support.drifts import DRIFTS
@@ -109,6 +111,25 @@ async def test_a_version_that_cannot_be_replaced_is_kept(
     [failure] = repaired.failures
     assert failure.startswith("notes/8.md: ")
     assert (await examine(opened, repair=True)).remaining == []
+
+
+async def test_an_interrupted_repair_keeps_the_version_that_it_replaces(
+    opened: OperatorTools, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document ahead of the log keeps its rows until the write that replaces them."""
+
+    async def interrupt(*_: object, **__: object) -> None:
+        raise Unavailable("Postgres is down")
+
+    before = await examine(opened)
+    await damage(database, DRIFTS["a newer place in the log"].statement)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "rebuild", interrupt)
+        repaired = await examine(opened, repair=True)
+    assert repaired.failures == ["Postgres is down"]
+    assert (repaired.documents, repaired.digest) == (before.documents, before.digest)
+    after = await examine(opened, repair=True)
+    assert (after.remaining, after.digest) == ([], before.digest)
 
 
 async def test_what_the_log_has_lost_is_kept(opened: OperatorTools, database: Database) -> None:
