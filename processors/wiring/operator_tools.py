@@ -22,6 +22,9 @@ from store.search.vector_indexes import VectorIndexes
 
 __all__ = ["OperatorTools", "open_operator_tools"]
 
+_MOST_DOCUMENTS = 10_000
+"""Documents of one request, which is one pipeline; embedders request the others later."""
+
 
 @dataclass(frozen=True)
 class OperatorTools(Foundation):
@@ -51,8 +54,8 @@ class OperatorTools(Foundation):
     ) -> None:
         """Request the pending vectors of a live generation from the embedders.
 
-        ``log_positions``: those of the changes concerned, or None for all. With Kafka no embedder
-        runs; the vectors are made here instead.
+        ``log_positions``: those of the changes concerned, or None for the oldest 10,000 documents;
+        embedders then request the others. With Kafka no embedder runs; all vectors are made here.
 
         Raises:
             Unavailable: Redis, Postgres or, with Kafka, a model cannot be reached.
@@ -60,9 +63,10 @@ class OperatorTools(Foundation):
         if self.settings.broker_url:
             await self.vector_stage().run_all(project, generation.id, log_positions)
             return
+        limit = _MOST_DOCUMENTS if log_positions is None else None
         documents = [
             document
-            for document in await self.pending.waiting(generation)
+            for document in await self.pending.waiting(generation, limit)
             if log_positions is None
             or LogPosition(document.position, document.partition) in log_positions
         ]

@@ -164,11 +164,11 @@ def _pending_text(row: asyncpg.Record) -> PendingText:
 
 
 async def documents(
-    connection: asyncpg.Connection, generation: Generation
+    connection: asyncpg.Connection, generation: Generation, limit: int | None = None
 ) -> list[PendingDocument]:
-    """Documents with pending chunks, oldest first."""
+    """The first ``limit`` documents (None: all) with pending chunks, oldest first."""
     query = _QUERIES["pending_documents"]
-    rows = await connection.fetch(query, generation.id, generation.project_id)
+    rows = await connection.fetch(query, generation.id, generation.project_id, limit)
     return [PendingDocument(**row) for row in rows]
 
 
@@ -320,10 +320,10 @@ class PendingVectors:
         async with self._scope(generation) as connection:
             return await count(connection, generation.id)
 
-    async def waiting(self, generation: Generation) -> list[PendingDocument]:
-        """Documents of a generation with pending chunks, oldest first."""
+    async def waiting(self, generation: Generation, limit: int | None) -> list[PendingDocument]:
+        """The first ``limit`` documents (None: all) with pending chunks, oldest first."""
         async with self._scope(generation) as connection:
-            return await documents(connection, generation)
+            return await documents(connection, generation, limit)
 
     async def overdue(
         self, older_than_s: float, limit: int

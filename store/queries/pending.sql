@@ -102,6 +102,7 @@ join documents d on d.generation_id = p.generation_id and d.id = p.document_id
 left join ledger l on l.project_id = $2 and l.partition = p.partition and l.position = p.position
 where p.generation_id = $1
 order by p.position, p.partition
+limit $3
 
 -- name: claim_overdue
 -- Documents that have been pending for some seconds. Their time starts again, so that of several

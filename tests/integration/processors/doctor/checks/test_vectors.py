@@ -10,8 +10,9 @@ import pytest
 from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
-from events.names import Lane, Names, Topic
+from events.names import Lane, LogPosition, Names, Topic
 from processors.doctor.findings import Severity
+from processors.wiring import operator_tools
 from processors.wiring.operator_tools import OperatorTools
 from tests.support.databases import Database
 from tests.support.doctors import examine, finding_names, is_archived
@@ -87,6 +88,32 @@ async def test_lost_requests_are_found_and_made_again(
         async with headrace(redis_url, database, only=["embedder"], model=HASHING, home=tmp_path):
             await eventually(lambda: all_have_vectors(database), "every chunk has its vector")
         assert (await examine(opened)).findings == []
+
+
+async def test_one_request_has_a_limit(
+    redis_url: str,
+    redis: Redis,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a switch the oldest documents are requested, and embedders request the others."""
+    monkeypatch.setattr(operator_tools, "_MOST_DOCUMENTS", 2)
+    texts = {f"{n}.md": f"Heron {n}." for n in range(DOCUMENTS)}
+    stream = Names().stream(Topic.CHUNKED_BULK)
+    async with tools(redis_url, database, home=tmp_path) as opened:
+        worker = headrace(redis_url, database, only=INDEXING, model=HASHING, home=tmp_path)
+        async with worker as running:
+            await publish(running, texts, vectors=False)
+        generation = await opened.store.generation("docs")
+        await redis.delete(stream)
+        await opened.request_vectors("docs", generation)
+        assert await redis.xlen(stream) == 2
+        documents = await opened.pending.waiting(generation, None)
+        await redis.delete(stream)
+        positions = {LogPosition(each.position, each.partition) for each in documents[2:]}
+        await opened.request_vectors("docs", generation, positions)
+        assert await redis.xlen(stream) == len(positions) == 3
 
 
 async def test_an_emptied_redis_loses_no_vectors(
