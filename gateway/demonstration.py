@@ -95,7 +95,7 @@ ABOUT_HEADRACE = (
     "Which code decides that a file is not text?",
     "What prevents passwords from showing up in log output?",
 )
-"""Questions about the chosen files: keywords find the first two answers, vectors the others.
+"""Questions about the chosen files: only vectors find the answer to the third one.
 
 This file is not one of them, because its text contains the questions.
 """
