@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from runtime import protocol_limits
 
 __all__ = [
     "Agent",
+    "Batch",
     "Collection",
     "Instant",
     "MediaType",
@@ -21,8 +23,15 @@ __all__ = [
     "Sha256",
     "Text",
     "Token",
+    "TraceParent",
+    "TraceState",
     "Uri",
 ]
+
+_TRACE_PARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_TRACE_STATE = re.compile(r"[\x20-\x7e]{1,512}")
 
 
 def _storable(text: str) -> str:
@@ -51,6 +60,15 @@ def _in_utc(instant: datetime) -> datetime:
         raise ValueError("must lie within the years 1 to 9999 in UTC") from error
 
 
+def _trace_parent(text: object) -> str | None:
+    """Drop a wrong trace context: it must not cost the event (W3C Trace Context, 3.2.2)."""
+    return text if isinstance(text, str) and _TRACE_PARENT.fullmatch(text) else None
+
+
+def _trace_state(text: object) -> str | None:
+    return text if isinstance(text, str) and _TRACE_STATE.fullmatch(text) else None
+
+
 Instant = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 Text = Annotated[str, AfterValidator(_storable)]
 Project = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -75,3 +93,6 @@ Token = Annotated[str, Field(pattern=r"^(live|bulk):[0-9]{1,3}:[0-9]{1,15}-[0-9]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MediaType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+$", max_length=128)]
 ReplyKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.{}:@-]{1,256}$")]
+Batch = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
+TraceParent = Annotated[Annotated[str, Field(max_length=55)] | None, BeforeValidator(_trace_parent)]
+TraceState = Annotated[Annotated[str, Field(max_length=512)] | None, BeforeValidator(_trace_state)]

@@ -23,6 +23,7 @@ from pydantic import (
 
 from events.fields import (
     Agent,
+    Batch,
     Collection,
     Instant,
     MediaType,
@@ -33,6 +34,8 @@ from events.fields import (
     Sha256,
     Text,
     Token,
+    TraceParent,
+    TraceState,
     Uri,
 )
 from runtime import protocol_limits
@@ -115,7 +118,11 @@ class Data(BaseModel):
 
 
 class Event(BaseModel):
-    """CloudEvents 1.0 envelope. Unknown extension attributes are ignored, as the standard says."""
+    """CloudEvents 1.0 envelope. Unknown extension attributes are ignored, as the standard says.
+
+    ``traceparent`` and ``tracestate`` are the extension for distributed tracing; a wrong one is
+    dropped. ``batch`` names the import that a change belongs to.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     TYPE: ClassVar[str]
@@ -127,6 +134,9 @@ class Event(BaseModel):
     source: Annotated[Text, Field(min_length=1, max_length=512)] = "headrace"
     time: Instant = Field(default_factory=lambda: datetime.now(UTC))
     datacontenttype: Literal["application/json"] = "application/json"
+    traceparent: TraceParent = None
+    tracestate: TraceState = None
+    batch: Batch | None = None
     type: str
     data: Any
 

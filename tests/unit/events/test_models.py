@@ -135,3 +135,32 @@ def test_type_and_data_are_all_that_a_publisher_must_write() -> None:
 def test_unknown_extension_attributes_are_ignored() -> None:
     event = json.loads(change(content="x")) | {"traceparent": "00-1"}
     assert parse_event(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",) * 2,
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7", None),
+        ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", None),
+        ("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None),
+        ("x" * 100_000, None),
+        (7, None),
+    ],
+)
+def test_a_wrong_trace_context_is_dropped_and_the_event_is_kept(
+    sent: object, kept: str | None
+) -> None:
+    change = {"project": "p", "uri": "a.md", "content": "herons"}
+    event = DocumentChanged.model_validate(
+        {"type": "document.changed", "data": change, "traceparent": sent, "tracestate": sent}
+    )
+    assert event.traceparent == kept
+    assert (event.tracestate is None) == (not isinstance(sent, str) or len(sent) > 512)
+
+
+def test_an_event_without_extensions_is_sent_as_before() -> None:
+    event = DocumentChanged(data=DocumentChange(project="p", uri="a.md", content="herons"))
+    assert json.loads(event.to_bytes()).keys() == {
+        "specversion", "id", "source", "time", "datacontenttype", "type", "data",
+    }  # fmt: skip
