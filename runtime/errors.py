@@ -6,21 +6,31 @@
     ├── Retryable            may succeed later: a change stays pending, a question gets query.failed
     │   ├── Unavailable      Redis, Postgres or a model can't be reached; never dead-lettered for it
     │   │   ├── CircuitOpen  a model failed so often that no request is sent (``retry_after``)
+    │   │   ├── DeadlineExceeded
     │   │   └── WorkerEnding this process ends; its successor continues
     │   ├── SourceBusy       another sync publishes the source
     │   ├── SourceLost       another sync has taken the source over
     │   ├── RateLimited      a rate limit was reached (``retry_after``)
+    │   ├── Busy             as many requests are in flight as this process allows
     │   └── LogFull          Redis is near its memory limit: publishing is refused for now
     ├── Poison               a retry can't succeed: the event is dead-lettered at once
     │   ├── MalformedEvent   the bytes are not a valid event of a known type
     │   ├── SignatureRefused a change without a valid signature by a key of its project
     │   ├── SourceConflict   a change from one source to a document of another
+    │   ├── EventIdReused    an event id that was published with another change
+    │   ├── PreconditionFailed   the stored document is not the one that the change expects
     │   ├── UnsupportedContent
     │   └── LimitExceeded    a size or a count is over its limit
+    ├── AccessRefused        the caller may not do this
+    │   ├── Unauthenticated  no API key, or one that does not exist, is retired or has expired
+    │   └── Forbidden        the API key does not have the right
     └── OperatorError        a person must act; the command line prints it and exits 1
         ├── ConfigurationError
         │   └── UnknownSetting   a variable HEADRACE_… that is not a setting: exit code 2
-        └── UsageError       the request is impossible (unknown project, no such path)
+        ├── Conflict         another replay, drop or lock is in the way
+        └── UsageError       the request is impossible
+            └── NotFound     a document, letter, generation … that does not exist
+                └── UnknownProject
 """
 
 from __future__ import annotations
@@ -32,21 +42,31 @@ from typing import Any
 from runtime.secrets import masked
 
 __all__ = [
+    "AccessRefused",
+    "Busy",
     "CircuitOpen",
     "ConfigurationError",
+    "Conflict",
+    "DeadlineExceeded",
+    "EventIdReused",
+    "Forbidden",
     "HeadraceError",
     "LimitExceeded",
     "LogFull",
     "MalformedEvent",
+    "NotFound",
     "OperatorError",
     "Poison",
+    "PreconditionFailed",
     "RateLimited",
     "Retryable",
     "SignatureRefused",
     "SourceBusy",
     "SourceConflict",
     "SourceLost",
+    "Unauthenticated",
     "Unavailable",
+    "UnknownProject",
     "UnknownSetting",
     "UnsupportedContent",
     "UsageError",
@@ -108,12 +128,20 @@ class CircuitOpen(Unavailable):
     """A model failed so often that it receives only an occasional probe."""
 
 
+class DeadlineExceeded(Unavailable):
+    """No reply arrived before the deadline of the request."""
+
+
 class WorkerEnding(Unavailable):
     """This process is shutting down; work that only waits is left to another process."""
 
 
 class RateLimited(Retryable):
     """A model asked for fewer requests, or the limits in the settings are used up."""
+
+
+class Busy(Retryable):
+    """As many requests are in flight as this process or this API key may have."""
 
 
 class LogFull(Retryable):
@@ -151,12 +179,32 @@ class SourceConflict(Poison):
     """A change from one source to an existing document of another."""
 
 
+class EventIdReused(Poison):
+    """The event id was published within a day, with another change."""
+
+
+class PreconditionFailed(Poison):
+    """The stored document is not the one that the change expects to replace."""
+
+
 class UnsupportedContent(Poison):
     """This content can't be turned into chunks."""
 
 
 class LimitExceeded(Poison):
     """A size or a count exceeds its limit."""
+
+
+class AccessRefused(HeadraceError):
+    """The caller may not do this."""
+
+
+class Unauthenticated(AccessRefused):
+    """The request has no API key, or one that does not exist, is retired or has expired."""
+
+
+class Forbidden(AccessRefused):
+    """The API key does not have the right that the request needs."""
 
 
 class OperatorError(HeadraceError):
@@ -171,5 +219,17 @@ class UnknownSetting(ConfigurationError):
     """An environment variable has the prefix of Headrace but is not a setting."""
 
 
+class Conflict(OperatorError):
+    """Another operation on the same object is in the way."""
+
+
 class UsageError(OperatorError):
     """The request is impossible."""
+
+
+class NotFound(UsageError):
+    """The document, letter or generation that the request names does not exist."""
+
+
+class UnknownProject(NotFound):
+    """No project has this name, or the caller may not see it."""
