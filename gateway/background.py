@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,13 +28,14 @@ _MOST_BYTES = 2**20
 _PATTERNS = {
     "up": "up.log",
     "worker": "worker*.log",
+    "gateway": "gateway.log",
     "redis": "redis/redis.log",
     "postgres": "postgres/postgres.log",
 }
 
 
-async def detach(settings: Settings, workers: int) -> None:
-    """Start ``headrace up`` as a separate process, and wait until it is up.
+async def detach(settings: Settings, options: Sequence[str]) -> None:
+    """Start ``headrace up`` with ``options`` as a separate process, and wait until it is up.
 
     Raises:
         UsageError: another one runs in this home.
@@ -47,7 +49,7 @@ async def detach(settings: Settings, workers: int) -> None:
         )
     log = home / "up.log"
     tail = LogTail(log, from_end=True)
-    process = _spawn(log, workers)
+    process = _spawn(log, options)
     try:
         while announced_pid(settings) != process.pid:
             if process.poll() is not None:
@@ -96,12 +98,12 @@ async def bring_down(settings: Settings) -> bool:
     return True
 
 
-def _spawn(log: Path, workers: int) -> subprocess.Popen[bytes]:
+def _spawn(log: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     # -P: the current directory may contain packages of the same names
     command = [sys.executable, "-P", "-m", "gateway.main", "up", "--quiet"]
     with open_private(log, "ab") as output:
         return subprocess.Popen(  # noqa: S603  # the command is built by us
-            [*command, "--workers", str(workers)],
+            [*command, *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

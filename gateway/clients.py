@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from redis.asyncio import Redis
 
 from events.client.operator_client import OperatorClient
 from events.client.publisher import ContentStore
+from events.models import ContentReference
 from events.names import Names
 from events.outbox import Outbox
 from events.server.connection import check_server, connect
 from events.signatures import SigningKey
 from gateway.servers import require_database
 from processors.deployment import compare
-from processors.recipes import recipe_of
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from runtime.settings import Settings
-from store.generations.catalog import Projects
+from store.generations.catalog import Projects, Recipe
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
+from store.postgres.roles import GATEWAY
 from store.publisher_keys import PublisherKeys
-from store.store import Store
+
+if TYPE_CHECKING:
+    from store.store import Store
 
 __all__ = [
     "check_signing_key",
     "names_of",
     "open_client",
     "open_database",
+    "open_gateway",
     "open_publisher",
     "open_redis",
     "open_store",
@@ -60,7 +66,7 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
         Unavailable: Postgres can't be reached.
     """
     async with open_database(settings) as database:
-        yield Store(database, recipe_of(settings))
+        yield _store(database, settings)
 
 
 @asynccontextmanager
@@ -122,12 +128,12 @@ async def open_publisher(
     if durable and not settings.database_url:
         raise ConfigurationError("--durable keeps events in Postgres", "set HEADRACE_DATABASE_URL")
     async with AsyncExitStack() as exits:
-        store = outbox = None
+        store: Store | None = None
+        outbox: Outbox | None = None
         if settings.database_url:
             database = await exits.enter_async_context(open_database(settings))
-            recipe = recipe_of(settings)
-            store = Store(database, recipe)
-            outbox = PostgresOutbox(database, Projects(database, recipe))
+            store = _store(database, settings)
+            outbox = PostgresOutbox(database, Projects(database, _recipe(settings)))
         yield await exits.enter_async_context(open_client(settings, store, outbox))
 
 
@@ -154,3 +160,49 @@ async def check_signing_key(settings: Settings, project: str) -> None:
             f"HEADRACE_SIGNING_KEY holds {key_id}, which is not an active key of {project}",
             f"use one of {', '.join(sorted(wanted))}",
         )
+
+
+class _Contents:
+    """Content store of a gateway; it is opened for the first content that is too big for an event.
+
+    Its modules are slow to import, and most gateways never need them.
+    """
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        self._settings = settings
+        self._store: Store | None = None
+
+    async def put(self, project: str, content: str) -> ContentReference:
+        """Store content under its hash."""
+        if self._store is None:
+            self._store = await asyncio.to_thread(_store, self._database, self._settings)
+        return await self._store.put(project, content)
+
+
+@asynccontextmanager
+async def open_gateway(settings: Settings) -> AsyncIterator[tuple[OperatorClient, Database]]:
+    """Open the client and the database of a gateway, with its role.
+
+    Raises:
+        Unavailable: Redis or Postgres can't be reached.
+        ConfigurationError: the servers belong to two deployments, or the schema isn't the expected
+            one.
+    """
+    async with (
+        open_database(settings, GATEWAY) as database,
+        open_client(settings, _Contents(database, settings)) as client,
+    ):
+        yield client, database
+
+
+def _store(database: Database, settings: Settings) -> Store:
+    from store.store import Store  # noqa: PLC0415  # slow; questions don't need it
+
+    return Store(database, _recipe(settings))
+
+
+def _recipe(settings: Settings) -> Recipe:
+    from processors.recipes import recipe_of  # noqa: PLC0415  # slow; questions don't need it
+
+    return recipe_of(settings)

@@ -25,6 +25,7 @@ COMMANDS = {
     "deployment": "Show or set the deployment that the servers belong to.",
     "access": "Create Redis users and Postgres roles with least privilege.",
     "worker": "Index documents and answer queries.",
+    "serve": "Serve HTTP, MCP and pages.",
     "sync": "Publish the changes of a directory or repository.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -30,24 +32,31 @@ from runtime.embedded.server import DirectoryLock
 from runtime.errors import ConfigurationError, Unavailable
 from runtime.private import make_private
 from runtime.settings import Settings
-from runtime.worker_process import WorkerProcess, worker_process
+from runtime.worker_process import ServiceProcess, WorkerProcess, worker_process
 
 __all__ = [
+    "GATEWAY_PORT",
     "StartedServers",
     "announce",
+    "announced_gateway",
     "announced_pid",
     "configured",
     "find_running",
+    "free_port",
     "owner_lock",
     "prepare_home",
     "require_database",
     "stack",
     "start_servers",
+    "supervised_gateway",
     "supervised_workers",
     "worker",
 ]
 
+GATEWAY_PORT = 8420
+
 _FILE = "up.json"
+_GATEWAY = "gateway_url"
 _SHARED = ("redis_url", "database_url", "owner_database_url")
 _MARGIN = timedelta(seconds=5)
 
@@ -203,10 +212,11 @@ def require_database(settings: Settings) -> Settings:
 
 
 @contextmanager
-def announce(settings: Settings) -> Iterator[None]:
+def announce(settings: Settings, gateway_url: str = "") -> Iterator[None]:
     """Publish the servers of ``settings`` to other commands until the context ends."""
     path = settings.home_directory / _FILE
-    announcement = {"pid": os.getpid()} | {name: getattr(settings, name) for name in _SHARED}
+    announcement = {"pid": os.getpid(), _GATEWAY: gateway_url}
+    announcement |= {name: getattr(settings, name) for name in _SHARED}
     draft = path.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     draft.touch(mode=0o600)  # the URLs hold passwords
@@ -235,6 +245,16 @@ def announced_pid(settings: Settings) -> int | None:
     """Process id of the ``up`` that was announced last. Returns None if none is announced."""
     try:
         return int(json.loads(_path_of(settings).read_text())["pid"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def announced_gateway(settings: Settings) -> str | None:
+    """Address of the gateway of a running ``up``. Returns None if none runs."""
+    if find_running(settings) is None:
+        return None
+    try:
+        return str(json.loads(_path_of(settings).read_text())[_GATEWAY]) or None
     except (OSError, ValueError, KeyError):
         return None
 
@@ -275,6 +295,25 @@ def supervised_workers(settings: Settings, count: int) -> list[WorkerProcess]:
         )
         for number in range(1, count + 1)
     ]
+
+
+def supervised_gateway(settings: Settings, port: int) -> ServiceProcess:
+    """The gateway of ``up``, not yet started; it listens on loopback."""
+    return ServiceProcess(
+        ["serve", "--operator", "--port", str(port)],
+        environment=_environment(settings, 1),
+        stop_timeout=_MARGIN * 2,
+        log=settings.home_directory / "gateway.log",
+        name="the gateway",
+    )
+
+
+def free_port(wanted: int) -> int:
+    """Return ``wanted`` if no program listens on it, else a port that is free now."""
+    for port in (wanted, 0):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            return int(listener.getsockname()[1])
+    raise ConfigurationError("no port of 127.0.0.1 is free", "give --port")
 
 
 def _environment(settings: Settings, workers: int) -> dict[str, str]:

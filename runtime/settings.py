@@ -17,6 +17,7 @@ __all__ = [
     "LOCAL_MODEL",
     "ChunkingLimits",
     "EventLimits",
+    "GatewaySettings",
     "ModelRateLimits",
     "Settings",
     "VectorSearch",
@@ -97,6 +98,23 @@ class VectorSearch(_Mapping):
 
     exact_chunks: PositiveInt = 10_000
     ef_search: Annotated[int, Field(ge=10, le=1000)] = 100
+
+
+class GatewaySettings(_Mapping):
+    """Settings of ``headrace serve``.
+
+    ``hosts`` are names, beside those of loopback, by which clients reach the gateway. ``origins``
+    are those of pages that may call it. ``questions`` and ``questions_per_key`` limit the questions
+    in flight, ``streams`` the open event streams. ``files`` is the directory that routes may read
+    documents from; without it they read none.
+    """
+
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    questions: Annotated[int, Field(ge=1, le=512)] = 512
+    questions_per_key: Annotated[int, Field(ge=1, le=512)] = 32
+    streams: PositiveInt = 64
+    files: str = ""
 
 
 class Settings(BaseSettings):
@@ -265,6 +283,13 @@ class Settings(BaseSettings):
         description="Projects with up to `exact_chunks` chunks are searched without HNSW. "
         "`ef_search` is the breadth of an HNSW search (pgvector's hnsw.ef_search).",
         examples=['{"exact_chunks": 20000, "ef_search": 200}'],
+    )
+
+    gateway: GatewaySettings = Field(
+        default=GatewaySettings(),
+        description="The gateway: names of its hosts beside loopback, origins of pages that may "
+        "call it, and its limits.",
+        examples=['{"hosts": ["kb.example.org"], "questions_per_key": 16}'],
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

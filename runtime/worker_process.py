@@ -1,4 +1,4 @@
-"""A worker in its own process: ready on entry, ended on exit, and never outlives this process."""
+"""A worker or a gateway in its own process, which never outlives this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,26 +14,27 @@ from pathlib import Path
 from runtime.child_process import ChildProcess
 from runtime.errors import ConfigurationError
 
-__all__ = ["WorkerProcess", "worker_process"]
+__all__ = ["ServiceProcess", "WorkerProcess", "worker_process"]
 
 _READY_TIMEOUT = timedelta(seconds=120)
 _UNREADY_STOP_TIMEOUT = timedelta(seconds=1)
 _POLL_SECONDS = 0.02
 
 
-class WorkerProcess:
-    """``headrace worker ARGUMENTS`` with ``environment`` added to our own.
+class ServiceProcess:
+    """``headrace ARGUMENTS``, which runs until it is ended, with ``environment`` added to our own.
 
     It logs to ``log``, or to our own output. It is killed if it does not end in ``stop_timeout``.
     """
 
     def __init__(
         self,
-        *arguments: str,
+        arguments: Sequence[str],
+        *,
         environment: Mapping[str, str],
         stop_timeout: timedelta,
         log: Path | None = None,
-        name: str = "the worker",
+        name: str,
     ) -> None:
         self.name = name
         self.log = log
@@ -41,7 +42,7 @@ class WorkerProcess:
         self._directory = tempfile.TemporaryDirectory(prefix="headrace-")
         self._ready = Path(self._directory.name) / "ready"
         # -P: the current directory may hold packages with the names of ours
-        command = [sys.executable, "-P", "-m", "gateway.main", "worker", *arguments]
+        command = [sys.executable, "-P", "-m", "gateway.main", *arguments]
         self._child = ChildProcess(
             name,
             [*command, "--ready-file", str(self._ready)],
@@ -56,7 +57,7 @@ class WorkerProcess:
 
     @property
     def child(self) -> ChildProcess:
-        """The worker's child process."""
+        """The child process."""
         return self._child
 
     def ending(self) -> str:
@@ -102,6 +103,26 @@ class WorkerProcess:
             raise ConfigurationError(
                 f"{self.name} is not ready after {_READY_TIMEOUT}: {self._child.end_reason()}"
             ) from None
+
+
+class WorkerProcess(ServiceProcess):
+    """``headrace worker ARGUMENTS``; see ``ServiceProcess``."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str],
+        stop_timeout: timedelta,
+        log: Path | None = None,
+        name: str = "the worker",
+    ) -> None:
+        super().__init__(
+            ["worker", *arguments],
+            environment=environment,
+            stop_timeout=stop_timeout,
+            log=log,
+            name=name,
+        )
 
 
 @asynccontextmanager

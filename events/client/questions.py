@@ -33,7 +33,14 @@ from events.server.connection import (
 )
 from events.streams.entries import Entry, entries_of
 from runtime import protocol_limits
-from runtime.errors import HeadraceError, MalformedEvent, Retryable, Unavailable, UsageError
+from runtime.errors import (
+    DeadlineExceeded,
+    HeadraceError,
+    MalformedEvent,
+    Retryable,
+    Unavailable,
+    UsageError,
+)
 
 __all__ = ["Asker", "QueryRefused"]
 
@@ -86,7 +93,8 @@ class Asker:
 
         Raises:
             QueryRefused: the reply is ``query.failed``, also if the worker reached no server.
-            Unavailable: no reply arrived in time, or Redis can't be reached.
+            DeadlineExceeded: no reply arrived in time.
+            Unavailable: Redis can't be reached.
             LogFull: Redis is so near its memory limit that the reply might not fit.
             UsageError: a field is out of its limits.
         """
@@ -98,7 +106,7 @@ class Asker:
                 await self._send(event, timeout)
                 reply = await reply_future
         except TimeoutError:
-            raise Unavailable(
+            raise DeadlineExceeded(
                 f"no reply within {timeout.total_seconds():g} s",
                 "check that a worker runs and reaches its servers (`headrace status`)",
             ) from None

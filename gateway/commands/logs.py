@@ -27,6 +27,7 @@ class Part(StrEnum):
     """Processes that have a log."""
 
     WORKER = "worker"
+    GATEWAY = "gateway"
     REDIS = "redis"
     POSTGRES = "postgres"
     UP = "up"

@@ -10,23 +10,27 @@ from typing import Annotated
 
 import typer
 
+from gateway.auth.local_key import local_key
 from gateway.background import LogTail, detach
 from gateway.clients import open_database
 from gateway.output import printable, stderr
 from gateway.servers import (
+    GATEWAY_PORT,
     StartedServers,
     announce,
+    free_port,
     owner_lock,
     prepare_home,
     require_database,
     start_servers,
+    supervised_gateway,
     supervised_workers,
 )
 from gateway.session import run_client, run_service, unless_stopped
 from gateway.supervisor import Supervisor
 from runtime.errors import UsageError
 from runtime.settings import Settings
-from runtime.worker_process import WorkerProcess
+from runtime.worker_process import ServiceProcess
 
 __all__ = ["command"]
 
@@ -41,6 +45,10 @@ def command(
             "--detach", "-d", help="Return when everything runs; `headrace down` stops it."
         ),
     ] = False,
+    port: Annotated[
+        int, typer.Option(help="Port of the gateway; if it is in use, another is chosen.")
+    ] = GATEWAY_PORT,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="Run no gateway.")] = False,
     quiet: Annotated[
         bool,
         typer.Option(
@@ -48,7 +56,7 @@ def command(
         ),
     ] = False,
 ) -> None:
-    """Start servers, migrate the database, start workers; run until Ctrl-C.
+    """Start servers, migrate the database, start workers and a gateway; run until Ctrl-C.
 
     Servers named by HEADRACE_REDIS_URL and HEADRACE_DATABASE_URL are used; others are started
     under HEADRACE_HOME, where other commands find them. Processes that end are restarted.
@@ -56,21 +64,30 @@ def command(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
     if detached:
-        run_client(lambda settings: detach(settings, workers))
+        gateway = ["--no-serve"] if no_serve else ["--port", str(port)]
+        run_client(lambda settings: detach(settings, ["--workers", str(workers), *gateway]))
     else:
-        run_service(lambda settings, stop: _up(settings, stop, workers, quiet))
+        gateway_port = None if no_serve else free_port(port)
+        run_service(lambda settings, stop: _up(settings, stop, workers, gateway_port, quiet))
 
 
-async def _up(settings: Settings, stop: asyncio.Event, count: int, quiet: bool) -> None:
+async def _up(
+    settings: Settings, stop: asyncio.Event, count: int, port: int | None, quiet: bool
+) -> None:
     with _home_lock(prepare_home(settings)):
         async with AsyncExitStack() as exits:
-            servers, workers = await unless_stopped(_start(settings, count, quiet, exits), stop)
+            servers, processes = await unless_stopped(
+                _start(settings, count, port, quiet, exits), stop
+            )
             started_settings = servers.settings
+            address = f"http://127.0.0.1:{port}" if port else ""
             _say(f"headrace is up ({started_settings.home_directory}); Ctrl-C stops it")
             if not settings.redis_url:
                 _say(f"other programs can publish and ask at {started_settings.redis_url}")
-            exits.enter_context(announce(started_settings))
-            await Supervisor(servers.embedded, workers, _say).run(stop)
+            if address:
+                _say(f"the gateway listens at {address}")
+            exits.enter_context(announce(started_settings, address))
+            await Supervisor(servers.embedded, processes, _say).run(stop)
             _say("headrace is stopping")
 
 
@@ -91,20 +108,31 @@ def _home_lock(home: Path) -> Iterator[None]:
 
 
 async def _start(
-    settings: Settings, count: int, quiet: bool, exits: AsyncExitStack
-) -> tuple[StartedServers, list[WorkerProcess]]:
+    settings: Settings, count: int, port: int | None, quiet: bool, exits: AsyncExitStack
+) -> tuple[StartedServers, list[ServiceProcess]]:
     servers = await exits.enter_async_context(start_servers(settings))
-    workers = supervised_workers(require_database(servers.settings), count)
+    processes: list[ServiceProcess] = [
+        *supervised_workers(require_database(servers.settings), count)
+    ]
     async with open_database(servers.settings):
         pass  # raises an error if the servers belong to two deployments
     if not quiet:
-        tails = [LogTail(worker.log, from_end=True) for worker in workers if worker.log]
+        tails = [LogTail(process.log, from_end=True) for process in processes if process.log]
         echo = asyncio.create_task(_echo(tails))
         exits.push_async_callback(_end_echo, echo, tails)
-    for worker in workers:
-        exits.push_async_callback(worker.stop)
-        await worker.start()
-    return servers, workers
+    if port is not None:
+        await local_key(servers.settings)
+        processes.append(supervised_gateway(servers.settings, port))
+    for process in processes:
+        exits.push_async_callback(process.stop)
+    # wait for all, so that none is still starting when this function returns or raises
+    started = await asyncio.gather(
+        *(process.start() for process in processes), return_exceptions=True
+    )
+    for failure in started:
+        if failure is not None:
+            raise failure
+    return servers, processes
 
 
 async def _echo(tails: Sequence[LogTail]) -> None:

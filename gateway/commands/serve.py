@@ -1,0 +1,169 @@
+"""``headrace serve``: the gateway, with HTTP, MCP and pages in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvicorn
+
+from gateway.http.app import create_app
+from gateway.output import stderr
+from gateway.process import open_services
+from gateway.servers import GATEWAY_PORT, stack
+from gateway.session import run_service
+from runtime.errors import ConfigurationError, UsageError
+from runtime.settings import Settings
+
+__all__ = ["command"]
+
+_KEEP_ALIVE_S = 75
+"""Longer than the pools of clients keep a connection: a POST on a closed one would be lost."""
+_HEAD_BYTES = 32 * 2**10
+_STOP_S = 5
+
+
+@dataclass(frozen=True)
+class _Options:
+    host: str
+    port: int
+    operator: bool
+    certificate: Path | None
+    key: Path | None
+    behind_proxy: bool
+    ready_file: Path | None
+
+
+def command(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 chooses one.")] = GATEWAY_PORT,
+    operator: Annotated[
+        bool, typer.Option("--operator", help="Also offer dead letters, replays and generations.")
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key, PEM.")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front of this process has TLS.")
+    ] = False,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="File that exists while the gateway is ready.", hidden=True)
+    ] = None,
+) -> None:
+    """Serve HTTP (/v1), MCP (/mcp) and pages (/) until SIGTERM or Ctrl-C.
+
+    Every request needs an API key (`headrace api-keys add`).
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("--tls-cert and --tls-key go together", "give both, or neither")
+    if not (_is_loopback(host) or tls_cert or behind_proxy):
+        raise UsageError(
+            f"{host} can be reached from other machines, and keys would travel unencrypted",
+            "give --tls-cert and --tls-key, or --behind-proxy if a proxy has TLS",
+        )
+    options = _Options(host, port, operator, tls_cert, tls_key, behind_proxy, ready_file)
+    run_service(lambda settings, stop: _serve(settings, stop, options))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _serve(settings: Settings, stop: asyncio.Event, options: _Options) -> None:
+    with _listening(options) as listener:
+        async with stack(settings) as running, open_services(running) as services:
+            app = create_app(services)
+            scheme = "https" if options.certificate else "http"
+            address = f"{scheme}://{_authority(listener)}"
+            config = uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=options.behind_proxy,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_STOP_S,
+                h11_max_incomplete_event_size=_HEAD_BYTES,
+                ssl_certfile=options.certificate,
+                ssl_keyfile=options.key,
+            )
+            with _readiness(options.ready_file, address) as ready:
+                server = _Server(config, ready)
+                stopper = asyncio.create_task(_stop_server(server, stop))
+                try:
+                    await server.serve(sockets=[listener])
+                finally:
+                    stopper.cancel()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to this process, and calls ``ready`` when it listens."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture no signals: they set the event of ``run_service``."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to listen."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+async def _stop_server(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+@contextmanager
+def _listening(options: _Options) -> Iterator[socket.socket]:
+    """Bind the address before anything is started.
+
+    Raises:
+        ConfigurationError: the address is in use or does not exist.
+    """
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        listener = socket.create_server((options.host, options.port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ConfigurationError(
+            f"can't listen on {options.host}:{options.port}: {error}", "choose another --port"
+        ) from None
+    with contextlib.closing(listener):
+        yield listener
+
+
+def _authority(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def _readiness(path: Path | None, address: str) -> Iterator[Callable[[], None]]:
+    """Provide a function that announces the address: in a file, and in one line."""
+
+    def ready() -> None:
+        stderr().print(f"headrace serves {address}", markup=False)
+        if path is not None:
+            path.write_text(address)
+
+    try:
+        yield ready
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)

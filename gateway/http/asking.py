@@ -1,0 +1,124 @@
+"""Routes of questions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from events.models import Filters, Kind, QueryAnswer
+from gateway.auth.callers import Caller
+from gateway.http.problems import problem_of
+from gateway.http.services import CallerOf, Services, ServicesOf
+from gateway.knowledge import Question
+from runtime.errors import HeadraceError
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["questions"])
+
+_MARKDOWN = "text/markdown"
+_USUAL_CONTEXT = 4_000
+
+
+class QuestionLine(BaseModel):
+    """A question in the address of a request, for a shell or a browser."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    q: str
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    mode: str = "hybrid"
+    under: str | None = None
+    kind: list[Kind] = []
+    collection: list[str] = []
+    min_event: str | None = None
+    explain: bool = False
+    context_tokens: int | None = None
+
+
+class Questions(BaseModel):
+    """Questions that are asked at once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    questions: Annotated[list[Question], Field(min_length=1, max_length=16)]
+
+
+class Answers(BaseModel):
+    """For each question its answer, or a problem, in the order of the questions."""
+
+    answers: list[QueryAnswer | dict[str, Any]]
+
+
+@router.post("/v1/projects/{project}/ask", response_model=QueryAnswer)
+async def ask(
+    request: Request, project: str, question: Question, caller: CallerOf, services: ServicesOf
+) -> Response:
+    """Ask a question.
+
+    With `Accept: text/markdown`, the response is the assembled context alone.
+    """
+    return await _answer(request, services, caller, project, question)
+
+
+@router.get("/v1/projects/{project}/ask", response_model=QueryAnswer)
+async def ask_line(
+    request: Request,
+    project: str,
+    line: Annotated[QuestionLine, Query()],
+    caller: CallerOf,
+    services: ServicesOf,
+) -> Response:
+    """Ask a question by the address alone."""
+    fields = line.model_dump(exclude={"q", "under", "kind", "collection"})
+    filters = Filters(
+        kinds=tuple(line.kind), collections=tuple(line.collection), uri_prefix=line.under
+    )
+    question = Question.model_validate(fields | {"text": line.q, "filters": filters})
+    return await _answer(request, services, caller, project, question)
+
+
+@router.post("/v1/projects/{project}/ask:batch")
+async def ask_many(
+    project: str, questions: Questions, caller: CallerOf, services: ServicesOf
+) -> Answers:
+    """Ask up to 16 questions at once."""
+
+    async def answer(question: Question) -> QueryAnswer | dict[str, Any]:
+        try:
+            return await services.knowledge.ask(caller, project, question)
+        except HeadraceError as error:
+            return problem_of(error)
+
+    return Answers(answers=await asyncio.gather(*map(answer, questions.questions)))
+
+
+async def _answer(
+    request: Request, services: Services, caller: Caller, project: str, question: Question
+) -> Response:
+    wants_context = _MARKDOWN in request.headers.get("accept", "")
+    if wants_context and question.context_tokens is None:
+        question = question.model_copy(update={"context_tokens": _USUAL_CONTEXT})
+    answer = await services.knowledge.ask(caller, project, question)
+    headers = _headers(answer)
+    if wants_context:
+        return Response(answer.context or "", headers=headers, media_type=_MARKDOWN)
+    body = answer.model_dump_json(exclude_none=True)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _headers(answer: QueryAnswer) -> dict[str, str]:
+    """Repeat in headers what caches and tools read: freshness, generation and times."""
+    stages = ", ".join(f"{stage};dur={ms:.1f}" for stage, ms in answer.timings_ms.items())
+    return {
+        "Headrace-Generation": str(answer.generation),
+        "Headrace-Stale": f"?{int(answer.stale)}",
+        "Headrace-Watermark": ", ".join(
+            f"{stream}={entry}" for stream, entry in answer.watermark.items()
+        ),
+        "Server-Timing": stages,
+        "Cache-Control": "no-store",
+    }

@@ -1,0 +1,197 @@
+"""Errors as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from events.client.questions import QueryRefused
+from runtime import errors
+from runtime.errors import HeadraceError, Retryable
+
+__all__ = [
+    "HTTP_CODES",
+    "STATUS",
+    "BodyTooLarge",
+    "http_problem",
+    "install",
+    "problem_of",
+    "status_of",
+]
+
+log = structlog.get_logger(__name__)
+
+STATUS: Mapping[type[HeadraceError], int] = {
+    errors.Unauthenticated: 401,
+    errors.AccessRefused: 403,
+    errors.SignatureRefused: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.SourceConflict: 409,
+    errors.PreconditionFailed: 412,
+    errors.UsageError: 422,
+    errors.Poison: 422,
+    errors.RateLimited: 429,
+    errors.DeadlineExceeded: 504,
+    errors.Retryable: 503,
+    errors.ConfigurationError: 503,
+    HeadraceError: 500,
+}
+"""Status of each error; the nearest class in its tree decides."""
+
+HTTP_CODES: Mapping[int, tuple[str, str]] = {
+    400: ("MalformedRequest", "send a request as /docs describes it"),
+    403: ("Forbidden", "add the origin to `origins` in HEADRACE_GATEWAY"),
+    404: ("NotFound", "/docs lists the paths"),
+    405: ("MethodNotAllowed", "the header Allow lists the methods of this path"),
+    408: ("RequestTimeout", "send the request faster"),
+    413: ("BodyTooLarge", "send less at once"),
+    415: ("UnsupportedMediaType", "/docs lists the media types of this path"),
+    421: ("MisdirectedRequest", "add the name to `hosts` in HEADRACE_GATEWAY"),
+}
+"""Code and remedy of the errors that only HTTP has, by status."""
+
+_TITLES = {error.__name__: error for error in vars(errors).values() if isinstance(error, type)}
+_MEDIA_TYPE = "application/problem+json"
+
+
+class BodyTooLarge(HTTPException):
+    """The body of a request is over its limit."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(413, f"the body is over {limit_bytes:,} bytes")
+
+
+def status_of(code: str) -> int:
+    """Status of an error by its code; 500 for an unknown code."""
+    error = _TITLES.get(code)
+    if error is None or not issubclass(error, HeadraceError):
+        return 500
+    return next(STATUS[parent] for parent in error.__mro__ if parent in STATUS)
+
+
+def problem_of(error: HeadraceError, instance: str | None = None) -> dict[str, Any]:
+    """Describe an error as a problem; ``instance`` is the id of the request."""
+    problem = _problem(error.code, status_of(error.code), error.message, error.remedy, instance)
+    if isinstance(error, QueryRefused):
+        problem["retryable"] = error.problem.retryable
+    elif isinstance(error, Retryable):
+        problem["retryable"] = True
+        after = error.retry_after
+        problem["retry_after_s"] = 1 if after is None else max(1, math.ceil(after.total_seconds()))
+    return problem
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application with a problem."""
+    app.add_exception_handler(HeadraceError, _headrace_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(ValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _defect)
+
+
+async def _headrace_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HeadraceError)  # the handler is registered for these
+    problem = problem_of(error, _instance(request))
+    if problem["status"] >= 500 and not isinstance(error, Retryable | QueryRefused):
+        log.error("http.failed", code=error.code, detail=str(error))
+    return _response(problem, _headers(error, problem))
+
+
+def _headers(error: HeadraceError, problem: Mapping[str, Any]) -> dict[str, str]:
+    headers = {}
+    if "retry_after_s" in problem:
+        headers["Retry-After"] = str(problem["retry_after_s"])
+    if isinstance(error, errors.Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
+
+
+async def _invalid_request(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError | ValidationError)
+    wrong = error.errors()
+    if any(field["type"] == "json_invalid" for field in wrong):
+        code, remedy = HTTP_CODES[400]
+        problem = _problem(code, 400, "the body is not JSON", remedy, _instance(request))
+        return _response(problem)
+    fields = [_field(field) for field in wrong[:20]]
+    problem = _problem(
+        "UsageError",
+        422,
+        f"{fields[0]['pointer']}: {fields[0]['detail']}",
+        "correct the fields in `errors`",
+        _instance(request),
+    )
+    return _response(problem | {"errors": fields})
+
+
+def _field(error: Mapping[str, Any]) -> dict[str, str]:
+    where: Sequence[object] = error["loc"]
+    detail = str(error["msg"]).removeprefix("Value error, ")
+    if where and where[0] in {"query", "header", "path"}:
+        return {"parameter": str(where[-1]), "pointer": f"?{where[-1]}", "detail": detail}
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in where if part != "body"]
+    return {"pointer": "".join(f"/{part}" for part in parts) or "/", "detail": detail}
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return http_problem(request, error)
+
+
+def http_problem(request: Request, error: HTTPException) -> JSONResponse:
+    """Describe an error that only HTTP has."""
+    code, remedy = HTTP_CODES.get(error.status_code, ("UsageError", "/docs describes the request"))
+    problem = _problem(code, error.status_code, str(error.detail), remedy, _instance(request))
+    return _response(problem, dict(error.headers or {}))
+
+
+async def _defect(request: Request, error: Exception) -> JSONResponse:
+    log.error("http.defect", instance=_instance(request), exc_info=error)
+    return _response(
+        _problem(
+            "InternalError",
+            500,
+            "the gateway failed because of a defect",
+            "report it with `instance`; the log of the gateway has the details",
+            _instance(request),
+        )
+    )
+
+
+def _problem(
+    code: str, status: int, detail: str, remedy: str, instance: str | None
+) -> dict[str, Any]:
+    kind = _TITLES.get(code)
+    title = (kind.__doc__ or code).splitlines()[0].rstrip(".") if kind else _spaced(code)
+    problem: dict[str, Any] = {
+        "type": f"urn:headrace:problem:{code}",
+        "title": title,
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "remedy": remedy or "`detail` names the remedy; /docs describes the request",
+        "retryable": False,
+    }
+    return problem | ({"instance": f"urn:uuid:{instance}"} if instance else {})
+
+
+def _spaced(code: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in code).strip()
+
+
+def _instance(request: Request) -> str | None:
+    return request.scope.get("headrace.request_id")
+
+
+def _response(problem: dict[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(problem, problem["status"], headers, _MEDIA_TYPE)

@@ -1,0 +1,342 @@
+"""Routes of changes: publish them, and follow what becomes of them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
+
+from events.client.publisher import Receipt
+from events.models import (
+    DocumentChange,
+    DocumentChanged,
+    DocumentIndexed,
+    DocumentRejected,
+    Kind,
+    first_problem,
+)
+from events.names import Lane
+from gateway.auth.callers import Caller, Right
+from gateway.http.problems import status_of
+from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes
+from gateway.knowledge import Published
+from runtime.errors import (
+    LimitExceeded,
+    MalformedEvent,
+    UnknownProject,
+    UnsupportedContent,
+    UsageError,
+)
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["changes"])
+
+_MOST_EVENTS = 1_000
+_LONGEST_WAIT = timedelta(seconds=30)
+_WAIT = re.compile(r"\bwait=(\d{1,4})\b")
+_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/=]{44}):")
+_BATCH = "application/cloudevents-batch+json"
+_EVENT = "application/cloudevents+json"
+_LINES = "application/x-ndjson"
+_META = "meta."
+_EVENTS = TypeAdapter(list[dict[str, Any]])
+_BYTES = {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}, "required": True}
+
+
+class ReceiptBody(BaseModel):
+    """Confirmation of one change. ``token`` is its log position; a question may wait for it."""
+
+    token: str
+    event_id: str
+    duplicate: bool
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> ReceiptBody:
+        """Convert a receipt of the client."""
+        return cls(token=receipt.token, event_id=receipt.event_id, duplicate=receipt.duplicate)
+
+
+class Receipts(BaseModel):
+    """Confirmations in the order of the changes."""
+
+    receipts: list[ReceiptBody]
+
+
+class Move(BaseModel):
+    """A document's present and new uri."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    old_uri: str
+    uri: str
+
+
+class DocumentOptions(BaseModel):
+    """Properties of a document, beside its content. `meta.NAME=VALUE` adds metadata."""
+
+    uri: str
+    kind: Kind | None = None
+    title: str | None = None
+    collection: list[str] = []
+    commit: str | None = None
+    lane: Lane = Lane.LIVE
+    private: bool = False
+
+
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=128)]
+Prefer = Annotated[str | None, Header(examples=["wait=5"])]
+
+
+@router.put(
+    "/v1/projects/{project}/document",
+    status_code=202,
+    response_model=ReceiptBody,
+    openapi_extra={"requestBody": _BYTES},
+)
+async def put_document(
+    request: Request,
+    project: str,
+    options: Annotated[DocumentOptions, Query()],
+    caller: CallerOf,
+    services: ServicesOf,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Publish a document; the body is its content, in UTF-8.
+
+    With `Prefer: wait=N`, the response has the outcome if it comes within N seconds.
+    """
+    caller.require(Right.PUBLISH)
+    content = await request.body()
+    _check_digest(request, content)
+    await spend_bytes(request, caller, len(content))
+    change = _change(
+        change="upsert",
+        project=project,
+        uri=options.uri,
+        content=_text(content),
+        kind=options.kind,
+        title=options.title,
+        collections=tuple(options.collection),
+        commit=options.commit,
+        agent=_agent(caller, private=options.private),
+        metadata=_metadata(request),
+        media_type=_media_type(request),
+    )
+    published = await _publish(services, caller, change, options.lane, idempotency_key, prefer)
+    return _response(published)
+
+
+@router.delete("/v1/projects/{project}/document", status_code=202, response_model=ReceiptBody)
+async def delete_document(
+    project: str,
+    uri: str,
+    caller: CallerOf,
+    services: ServicesOf,
+    private: bool = False,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Publish the deletion of a document; it succeeds for a document that does not exist too."""
+    caller.require(Right.PUBLISH)
+    agent = _agent(caller, private=private)
+    change = _change(change="delete", project=project, uri=uri, agent=agent)
+    published = await _publish(services, caller, change, Lane.LIVE, idempotency_key, prefer)
+    return _response(published)
+
+
+@router.post(
+    "/v1/projects/{project}/changes",
+    status_code=202,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                _EVENT: {"schema": {"type": "object"}},
+                _BATCH: {"schema": {"type": "array", "items": {"type": "object"}}},
+                _LINES: {"schema": {"type": "string"}},
+            },
+        }
+    },
+)
+async def publish_changes(
+    request: Request,
+    project: str,
+    caller: CallerOf,
+    services: ServicesOf,
+    lane: Lane = Lane.LIVE,
+) -> Receipts:
+    """Publish up to 1,000 CloudEvents: one, a batch, or one per line.
+
+    The id of an event makes it safe to repeat the request. If the request fails, some of its
+    events may be published; repeat all of them.
+    """
+    caller.require(Right.PUBLISH)
+    caller.scope(project)
+    await spend_bytes(request, caller, len(await request.body()))
+    changes = [
+        _event(fields, project, index) for index, fields in enumerate(await _fields(request))
+    ]
+    receipts = await services.knowledge.publish_many(caller, changes, lane=lane)
+    return Receipts(receipts=[ReceiptBody.of(receipt) for receipt in receipts])
+
+
+async def _publish(
+    services: Services,
+    caller: Caller,
+    change: DocumentChange,
+    lane: Lane,
+    event_id: str | None,
+    prefer: str | None,
+) -> Published:
+    event = (
+        DocumentChanged(data=change)
+        if event_id is None
+        else DocumentChanged(id=event_id, data=change)
+    )
+    return await services.knowledge.publish(caller, event, lane=lane, wait=_wait(prefer))
+
+
+def _response(published: Published) -> Response:
+    receipt = ReceiptBody.of(published.receipt).model_dump()
+    outcome = published.outcome
+    if outcome is None:
+        return JSONResponse(receipt, 202)
+    if isinstance(outcome, DocumentRejected):
+        problem = outcome.data.problem
+        status = status_of(problem.type)
+        body = receipt | {
+            "outcome": "rejected",
+            "type": f"urn:headrace:problem:{problem.type}",
+            "title": "The change was rejected",
+            "status": status,
+            "code": problem.type,
+            "detail": problem.detail,
+            "remedy": "correct the document, and publish it as a new event",
+            "retryable": problem.retryable,
+        }
+        return JSONResponse(body, status, media_type="application/problem+json")
+    assert isinstance(outcome, DocumentIndexed)  # `wait` follows no vectors here
+    body = receipt | outcome.data.model_dump(
+        mode="json", exclude={"event_id", "token"}, exclude_none=True
+    )
+    return JSONResponse(body, 200)
+
+
+def _wait(prefer: str | None) -> timedelta | None:
+    wanted = _WAIT.search(prefer or "")
+    return min(timedelta(seconds=int(wanted[1])), _LONGEST_WAIT) if wanted else None
+
+
+def _agent(caller: Caller, *, private: bool) -> str | None:
+    if not private:
+        return None
+    if caller.agent is None:
+        raise UsageError(
+            "this API key has no agent, so it has no private documents",
+            "leave `private` out, or use a key with an agent",
+        )
+    return caller.agent
+
+
+def _change(**fields: Any) -> DocumentChange:
+    try:
+        return DocumentChange.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(first_problem(error)) from None
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise UnsupportedContent(
+            f"the body is not UTF-8: byte {error.start} is {content[error.start]:#04x}",
+            "send text in UTF-8",
+        ) from None
+
+
+def _media_type(request: Request) -> str | None:
+    """Media type of a document; the usual ones of HTTP libraries say nothing about it."""
+    named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    silent = {"", "application/octet-stream", "application/x-www-form-urlencoded"}
+    return None if named in silent else named
+
+
+def _metadata(request: Request) -> dict[str, str]:
+    return {
+        name.removeprefix(_META): text
+        for name, text in request.query_params.items()
+        if name.startswith(_META)
+    }
+
+
+def _check_digest(request: Request, content: bytes) -> None:
+    header = request.headers.get("content-digest")
+    if header is None:
+        return
+    digest = _DIGEST.search(header)
+    if digest is None:
+        raise UsageError("Content-Digest has no SHA-256", "send it as `sha-256=:BASE64:`")
+    if base64.b64decode(digest[1]) != hashlib.sha256(content).digest():
+        raise UsageError("the body does not match Content-Digest", "send the body again")
+
+
+async def _fields(request: Request) -> list[dict[str, Any]]:
+    """Parse the body of a request into the fields of its events."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    try:
+        if media_type == _LINES:
+            fields = [json.loads(line) for line in body.splitlines() if line.strip()]
+        elif media_type in {_BATCH, "application/json"}:
+            fields = json.loads(body)
+            fields = fields if isinstance(fields, list) else [fields]
+        elif media_type == _EVENT:
+            fields = [json.loads(body)]
+        elif "ce-type" in request.headers:
+            fields = [_binary(request, json.loads(body))]
+        else:
+            raise HTTPException(415, f"the media type {media_type[:80]!r} holds no events")
+        events = _EVENTS.validate_python(fields)
+    except (ValueError, RecursionError) as error:
+        reason = first_problem(error) if isinstance(error, ValidationError) else "it is not JSON"
+        raise HTTPException(400, f"the body holds no events: {reason}") from None
+    if len(events) > _MOST_EVENTS:
+        raise LimitExceeded(f"{len(events):,} events", f"send at most {_MOST_EVENTS:,} at once")
+    return events
+
+
+def _binary(request: Request, data: Any) -> dict[str, Any]:
+    """Fields of an event in the binary mode of CloudEvents: attributes are headers."""
+    attributes = {
+        name.removeprefix("ce-"): text
+        for name, text in request.headers.items()
+        if name.startswith("ce-")
+    }
+    return attributes | {"data": data}
+
+
+def _event(fields: dict[str, Any], project: str, index: int) -> DocumentChanged:
+    data = fields.get("data")
+    if isinstance(data, dict):
+        if data.setdefault("project", project) != project:
+            raise UnknownProject(
+                f"event {index} is for another project than the path", f"use {project!r}"
+            )
+        fields = {"type": DocumentChanged.TYPE} | fields
+    try:
+        return DocumentChanged.model_validate(fields)
+    except ValidationError as error:
+        raise MalformedEvent(
+            f"event {index}: {first_problem(error)}", "docs/reference lists the fields"
+        ) from None

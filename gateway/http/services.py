@@ -1,0 +1,67 @@
+"""Parts that the routes share, and the caller of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from gateway.auth.callers import Caller
+from gateway.auth.keys import Authenticator
+from gateway.auth.rates import Rates, rate_headers
+from gateway.auth.sessions import Sessions
+from gateway.knowledge import Knowledge
+from runtime.settings import Settings
+
+__all__ = ["CallerOf", "Services", "ServicesOf", "spend_bytes"]
+
+
+@dataclass(frozen=True)
+class Services:
+    """Parts of one gateway process. ``missing_servers`` names the servers that do not respond."""
+
+    settings: Settings
+    knowledge: Knowledge
+    authenticator: Authenticator
+    sessions: Sessions
+    rates: Rates
+    missing_servers: Callable[[], Awaitable[list[str]]]
+
+
+def services(request: Request) -> Services:
+    """Return the parts of the process that handles the request."""
+    shared: Services = request.app.state.services
+    return shared
+
+
+async def caller(request: Request) -> Caller:
+    """Return the caller by the API key of the request, and count the request.
+
+    Raises:
+        Unauthenticated: the request has no key, or the key is not valid.
+        RateLimited: the requests of the key are used up, or too many attempts have failed.
+    """
+    scheme, key = request.headers.get("authorization", "").partition(" ")[::2]
+    address = request.client.host if request.client else ""
+    shared = services(request)
+    holder = await shared.authenticator.authenticate(
+        key.strip() if scheme.lower() == "bearer" else "", address
+    )
+    request.scope["headrace.key_id"] = holder.key_id
+    request.scope["headrace.headers"] = rate_headers(await shared.rates.spend_request(holder))
+    return holder
+
+
+async def spend_bytes(request: Request, caller: Caller, size_bytes: int) -> None:
+    """Count bytes that a request publishes.
+
+    Raises:
+        RateLimited: the bytes of the key are used up.
+    """
+    await services(request).rates.spend_bytes(caller, size_bytes)
+
+
+CallerOf = Annotated[Caller, Depends(caller)]
+ServicesOf = Annotated[Services, Depends(services)]
