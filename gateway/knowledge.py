@@ -8,23 +8,37 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from store.listing import Listing
 
 from events.client.client import Client
 from events.client.outcomes import Outcome
 from events.client.publisher import Receipt
 from events.fields import Text, Token
-from events.models import DocumentChange, DocumentChanged, Filters, QueryAnswer, Weights
+from events.models import (
+    DocumentChange,
+    DocumentChanged,
+    Filters,
+    QueryAnswer,
+    Weights,
+    first_problem,
+)
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from runtime import protocol_limits
-from runtime.errors import Busy, ConfigurationError, Forbidden, Unavailable, UsageError
+from runtime.errors import (
+    Busy,
+    ConfigurationError,
+    Conflict,
+    Forbidden,
+    Unavailable,
+    UsageError,
+)
 from runtime.settings import GatewaySettings
 
-__all__ = ["Knowledge", "Question"]
+__all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
 
 _BUSY_RETRY = timedelta(seconds=1)
 
@@ -129,6 +143,48 @@ class Knowledge:
             self._check_change(caller, change)
         return await self._client.publish_many(changes, lane)
 
+    async def move(
+        self,
+        caller: Caller,
+        project: str,
+        old_uri: str,
+        uri: str,
+        *,
+        event_id: str | None = None,
+        wait: timedelta | None = None,
+    ) -> Published:
+        """Publish the rename of a document that the caller may read; its properties stay.
+
+        Raises:
+            NotFound: there is no such document.
+            Conflict: its stored text is not exactly the published one.
+            UsageError: the new uri is out of its limits.
+        """
+        caller.require(Right.PUBLISH)
+        listing = self.reading(caller, project)
+        document = await listing.document(project, caller.agent, old_uri)
+        lines = await listing.lines(project, caller.agent, old_uri)
+        if lines.exact is False:
+            raise Conflict(
+                f"the index holds {old_uri[:200]!r} with other white space than it was published",
+                "publish the document under the new uri, and delete the old one",
+            )
+        change = valid_change(
+            change="rename",
+            project=project,
+            old_uri=old_uri,
+            uri=uri,
+            content=lines.text + lines.ending,
+            kind=document.kind,
+            title=document.title,
+            agent=document.agent,
+            collections=document.collections,
+            metadata=dict(document.metadata),
+            media_type=document.media_type,
+            commit=document.commit,
+        )
+        return await self.publish(caller, event_of(change, event_id), wait=wait)
+
     def reading(self, caller: Caller, project: str | None = None) -> Listing:
         """Return the listing for a caller that may read the project.
 
@@ -189,3 +245,22 @@ class Knowledge:
             self._asked[caller.key_id] -= 1
             if not self._asked[caller.key_id]:
                 del self._asked[caller.key_id]
+
+
+def valid_change(**fields: Any) -> DocumentChange:
+    """Build a change.
+
+    Raises:
+        UsageError: a field is out of its limits; the message names the first one.
+    """
+    try:
+        return DocumentChange.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(first_problem(error)) from None
+
+
+def event_of(change: DocumentChange, event_id: str | None) -> DocumentChanged:
+    """Wrap a change in an event, with a new id if there is none."""
+    if event_id is None:
+        return DocumentChanged(data=change)
+    return DocumentChanged(id=event_id, data=change)

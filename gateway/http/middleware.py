@@ -99,7 +99,7 @@ class Guard:
         return _Body(receive, limit, unzips=encoding == "gzip").receive
 
     def _limit(self, scope: Scope) -> int:
-        if scope["path"].endswith("/document"):
+        if scope["path"].endswith(("/document", "/rag/index")):
             return self._max_document_bytes
         if scope["path"].endswith("/changes"):
             return protocol_limits.EVENT_BYTES

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from events.client.questions import QueryRefused
+from events.models import Problem
 from runtime import errors
 from runtime.errors import HeadraceError, Retryable
 
@@ -21,6 +22,7 @@ __all__ = [
     "HTTP_CODES",
     "STATUS",
     "BodyTooLarge",
+    "RejectedChange",
     "http_problem",
     "install",
     "problem_of",
@@ -70,6 +72,19 @@ class BodyTooLarge(HTTPException):
         super().__init__(413, f"the body is over {limit_bytes:,} bytes")
 
 
+class RejectedChange(HeadraceError):
+    """A change was published and then rejected by a worker; ``problem`` gives the reason."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail, "correct the document, and publish it as a new event")
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        """The problem's type."""
+        return self.problem.type
+
+
 def status_of(code: str) -> int:
     """Status of an error by its code; 500 for an unknown code."""
     error = _TITLES.get(code)
@@ -81,7 +96,7 @@ def status_of(code: str) -> int:
 def problem_of(error: HeadraceError, instance: str | None = None) -> dict[str, Any]:
     """Describe an error as a problem; ``instance`` is the id of the request."""
     problem = _problem(error.code, status_of(error.code), error.message, error.remedy, instance)
-    if isinstance(error, QueryRefused):
+    if isinstance(error, QueryRefused | RejectedChange):
         problem["retryable"] = error.problem.retryable
     elif isinstance(error, Retryable):
         problem["retryable"] = True
@@ -102,7 +117,9 @@ def install(app: FastAPI) -> None:
 async def _headrace_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)  # the handler is registered for these
     problem = problem_of(error, _instance(request))
-    if problem["status"] >= 500 and not isinstance(error, Retryable | QueryRefused):
+    if problem["status"] >= 500 and not isinstance(
+        error, Retryable | QueryRefused | RejectedChange
+    ):
         log.error("http.failed", code=error.code, detail=str(error))
     return _response(problem, _headers(error, problem))
 

@@ -25,9 +25,9 @@ from events.models import (
 )
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
-from gateway.http.problems import status_of
+from gateway.http.problems import RejectedChange, problem_of
 from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes
-from gateway.knowledge import Published
+from gateway.knowledge import Published, event_of, valid_change
 from runtime.errors import (
     LimitExceeded,
     MalformedEvent,
@@ -119,7 +119,7 @@ async def put_document(
     content = await request.body()
     _check_digest(request, content)
     await spend_bytes(request, caller, len(content))
-    change = _change(
+    change = valid_change(
         change="upsert",
         project=project,
         uri=options.uri,
@@ -149,8 +149,24 @@ async def delete_document(
     """Publish the deletion of a document; it succeeds for a document that does not exist too."""
     caller.require(Right.PUBLISH)
     agent = _agent(caller, private=private)
-    change = _change(change="delete", project=project, uri=uri, agent=agent)
+    change = valid_change(change="delete", project=project, uri=uri, agent=agent)
     published = await _publish(services, caller, change, Lane.LIVE, idempotency_key, prefer)
+    return _response(published)
+
+
+@router.post("/v1/projects/{project}/document:move", status_code=202, response_model=ReceiptBody)
+async def move_document(
+    project: str,
+    move: Move,
+    caller: CallerOf,
+    services: ServicesOf,
+    idempotency_key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Rename a document. Chunks that stay the same keep their vectors."""
+    published = await services.knowledge.move(
+        caller, project, move.old_uri, move.uri, event_id=idempotency_key, wait=_wait(prefer)
+    )
     return _response(published)
 
 
@@ -198,11 +214,7 @@ async def _publish(
     event_id: str | None,
     prefer: str | None,
 ) -> Published:
-    event = (
-        DocumentChanged(data=change)
-        if event_id is None
-        else DocumentChanged(id=event_id, data=change)
-    )
+    event = event_of(change, event_id)
     return await services.knowledge.publish(caller, event, lane=lane, wait=_wait(prefer))
 
 
@@ -212,19 +224,9 @@ def _response(published: Published) -> Response:
     if outcome is None:
         return JSONResponse(receipt, 202)
     if isinstance(outcome, DocumentRejected):
-        problem = outcome.data.problem
-        status = status_of(problem.type)
-        body = receipt | {
-            "outcome": "rejected",
-            "type": f"urn:headrace:problem:{problem.type}",
-            "title": "The change was rejected",
-            "status": status,
-            "code": problem.type,
-            "detail": problem.detail,
-            "remedy": "correct the document, and publish it as a new event",
-            "retryable": problem.retryable,
-        }
-        return JSONResponse(body, status, media_type="application/problem+json")
+        problem = problem_of(RejectedChange(outcome.data.problem))
+        body = receipt | problem | {"outcome": "rejected"}
+        return JSONResponse(body, problem["status"], media_type="application/problem+json")
     assert isinstance(outcome, DocumentIndexed)  # `wait` follows no vectors here
     body = receipt | outcome.data.model_dump(
         mode="json", exclude={"event_id", "token"}, exclude_none=True
@@ -246,13 +248,6 @@ def _agent(caller: Caller, *, private: bool) -> str | None:
             "leave `private` out, or use a key with an agent",
         )
     return caller.agent
-
-
-def _change(**fields: Any) -> DocumentChange:
-    try:
-        return DocumentChange.model_validate(fields)
-    except ValidationError as error:
-        raise UsageError(first_problem(error)) from None
 
 
 def _text(content: bytes) -> str:
