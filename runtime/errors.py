@@ -141,7 +141,7 @@ class RateLimited(Retryable):
 
 
 class Busy(Retryable):
-    """As many requests are in flight as this process or this API key may have."""
+    """The requests in flight are as many as this process or this API key may have."""
 
 
 class LogFull(Retryable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -177,6 +177,16 @@ class Store:
                 if claimant in (None, proofs.get(change, claimant)):
                     handled.add(change)
         return handled
+
+    async def handled_no_later(
+        self, project: str, log_positions: Collection[LogPosition], mark: LogPosition
+    ) -> set[LogPosition]:
+        """Return the positions, all of the partition of ``mark``, handled no later than it."""
+        project_id = await self._projects.find(project)
+        if project_id is None:
+            return set()
+        async with self._database.scope(project_id) as connection:
+            return await ledger.handled_no_later(connection, project_id, log_positions, mark)
 
     async def reach(self, project: str) -> ledger.Reach:
         """Highest positions of a project that were handled."""

@@ -6,7 +6,7 @@ The keys of one script share a hash tag, so that each runs on a Redis Cluster to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -136,7 +136,8 @@ class Present(_Script):
 class MoveOn(_Script):
     """Move the last id of a stream forward if it is behind, and add unacknowledged entries again.
 
-    The reply is the number of entries that were added, or -1 if the stream is not behind.
+    The reply is the number of entries that were added, or -1 if the stream is not behind. Without a
+    goal nothing is written.
     """
 
     LUA = """
@@ -155,6 +156,9 @@ class MoveOn(_Script):
     end
     local last = field(redis.call('XINFO', 'STREAM', KEYS[1]), 'last-generated-id')
     if not is_before(last, ARGV[2]) then return -1 end
+    if ARGV[3] == '' then return 0 end
+    local skipped = {}
+    for index = 4, #ARGV do skipped[ARGV[index]] = true end
     local waiting, delivered = {}, '0-0'
     for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
       if field(group, 'name') == ARGV[1] then
@@ -172,21 +176,36 @@ class MoveOn(_Script):
       waiting[#waiting + 1] = entry
     end
     redis.call('XSETID', KEYS[1], ARGV[3])
+    local copied = 0
     for _, entry in ipairs(waiting) do
-      redis.call('XADD', KEYS[1], '*', unpack(entry[2]))
+      if not skipped[entry[1]] then
+        redis.call('XADD', KEYS[1], '*', unpack(entry[2]))
+        copied = copied + 1
+      end
     end
-    return #waiting
+    return copied
     """
 
-    async def __call__(self, stream: str, *, group: str, handled: str, goal: str) -> int | None:
+    async def is_behind(self, stream: str, *, group: str, handled: str) -> bool:
+        """Return whether the stream ends before ``handled``, an entry id.
+
+        Raises:
+            redis.exceptions.RedisError: Redis failed.
+        """
+        return int(await self._run([stream], [group, handled, ""])) >= 0
+
+    async def __call__(
+        self, stream: str, *, group: str, handled: str, goal: str, skip: Collection[str] = ()
+    ) -> int | None:
         """Return the number of entries added, or None if the stream reaches ``handled``.
 
-        ``handled`` is an entry id. ``goal`` is the entry id to move to, not before ``handled``.
+        ``handled`` is an entry id. ``goal`` is the entry id to move to, not before ``handled``. The
+        entries with the ids ``skip`` are not added again.
 
         Raises:
             redis.exceptions.RedisError: Redis failed; nothing was moved.
         """
-        copied = int(await self._run([stream], [group, handled, goal]))
+        copied = int(await self._run([stream], [group, handled, goal, *skip]))
         return None if copied < 0 else copied
 
 

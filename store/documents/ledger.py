@@ -27,6 +27,7 @@ __all__ = [
     "first_handled",
     "first_positions",
     "freshness",
+    "handled_no_later",
     "ineffective",
     "outcomes_of",
     "reach",
@@ -134,6 +135,20 @@ async def silence_rejections(
     """Delete the reasons of rejections, which quote the changes; return their number."""
     columns = _columns(log_positions)
     return int(await connection.fetchval(_QUERIES["silence_rejections"], project_id, *columns))
+
+
+async def handled_no_later(
+    connection: asyncpg.Connection,
+    project_id: int,
+    log_positions: Collection[LogPosition],
+    mark: LogPosition,
+) -> set[LogPosition]:
+    """Return the positions, all in the partition of ``mark``, handled no later than it."""
+    positions = [log_position.position for log_position in log_positions]
+    rows = await connection.fetch(
+        _QUERIES["handled_no_later"], project_id, mark.partition, positions, mark.position
+    )
+    return {LogPosition(row["position"], mark.partition) for row in rows}
 
 
 async def first_handled(connection: asyncpg.Connection, project_id: int) -> int | None:

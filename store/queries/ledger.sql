@@ -38,6 +38,18 @@ where p.partition is not null
 -- name: highest_revision
 select coalesce(max(revision), 0) from sources where project_id = $1
 
+-- name: handled_no_later
+-- Positions that were handled not later than another one.
+select l.position
+from ledger l
+where
+    l.project_id = $1 and l.partition = $2 and l.position = any($3::bigint[])
+    and l.handled_at <= (
+        select m.handled_at
+        from ledger m
+        where m.project_id = $1 and m.partition = $2 and m.position = $4
+    )
+
 -- name: first_handled
 select min(position) from ledger where project_id = $1
 

@@ -10,8 +10,10 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from events.models import DocumentChange, DocumentChanged, Origin
-from events.names import LARGEST_SEQUENCE, Lane, Names, Topic
+from events.names import GROUPS, LARGEST_SEQUENCE, Lane, Names, Topic
 from events.server.connection import connect
+from events.streams.entries import following
+from events.streams.groups import read_groups
 from store.generations.catalog import Projects
 from store.sources import Sources, source_id_of
 from tests.support.databases import Database
@@ -106,3 +108,36 @@ async def test_a_late_change_of_a_whole_stream_is_superseded(
         assert await redis.xlen(stream()) == 2
         assert (await redis.xinfo_stream(stream()))["last-generated-id"] > entry
     await redis.aclose()
+
+
+async def test_a_lost_end_of_the_log_brings_no_old_change_back(
+    redis_url: str, database: Database, redis: Redis
+) -> None:
+    """After a power loss, changes that survived keep their place before a deletion that is lost."""
+    deletion = DocumentChange(project="docs", uri="a.md", change="delete")
+    async with headrace(redis_url, database) as worker:
+        await worker.change("b.md", "egret first")
+        await worker.change("a.md", "heron first")
+        waiting = DocumentChange(project="docs", uri="a.md", content="heron second")
+        last = (await redis.xinfo_stream(stream()))["last-generated-id"].decode()
+        await worker.outcome(await worker.client.publish(deletion))
+    survivors = (await redis.xrange(stream()))[:-1]
+    await redis.delete(stream())
+    event = DocumentChanged(data=waiting).to_bytes()
+    for entry_id, fields in [*survivors, (following(last), {"event": event})]:
+        await redis.xadd(stream(), fields, id=entry_id)
+    # the acknowledgement of the second entry was lost, and the third was never delivered
+    await redis.xgroup_create(stream(), GROUPS[Topic.CHANGED_LIVE], id=survivors[0][0])
+    with capture_logs() as logs:
+        async with headrace(redis_url, database) as worker:
+            await eventually(lambda: all_acknowledged(redis), "every entry is handled")
+            assert await texts_of(worker, "heron", "egret") == [[], ["egret first"]]
+            await worker.change("a.md", "heron third")
+            assert await finds(worker, "heron", "heron third")
+    assert not [line for line in logs if line["event"] == "stream.advanced"]
+
+
+async def all_acknowledged(redis: Redis) -> bool:
+    progress = (await read_groups(redis, stream()))[GROUPS[Topic.CHANGED_LIVE]]
+    end = (await redis.xinfo_stream(stream()))["last-generated-id"].decode()
+    return progress.handled == end

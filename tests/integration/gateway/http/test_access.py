@@ -1,0 +1,95 @@
+"""API keys and their rights over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from gateway.auth.callers import Right
+from tests.support.gateways import Gateway
+
+_ROUTES: list[tuple[Right, str, str, dict[str, Any]]] = [
+    (Right.ASK, "POST", "ask", {"json": {"text": "herons"}}),
+    (Right.ASK, "GET", "ask?q=herons", {}),
+    (Right.ASK, "POST", "ask:batch", {"json": {"questions": [{"text": "herons"}]}}),
+    (Right.PUBLISH, "PUT", "document?uri=a.md", {"content": b"Herons."}),
+    (Right.PUBLISH, "DELETE", "document?uri=a.md", {}),
+    (Right.PUBLISH, "POST", "document:move", {"json": {"old_uri": "a", "uri": "b"}}),
+    (Right.PUBLISH, "POST", "changes", {"json": [{"data": {"uri": "a", "content": "b"}}]}),
+    (Right.READ, "GET", "", {}),
+    (Right.READ, "GET", "documents", {}),
+    (Right.READ, "GET", "document?uri=a.md", {}),
+    (Right.READ, "GET", "text?uri=a.md", {}),
+    (Right.READ, "GET", "chunks?uri=a.md", {}),
+    (Right.READ, "GET", "collections", {}),
+    (Right.READ, "GET", "sources", {}),
+]
+
+
+@pytest.mark.parametrize(("right", "method", "path", "body"), _ROUTES)
+async def test_a_route_needs_its_right_and_its_project(
+    served: Gateway, right: Right, method: str, path: str, body: dict[str, Any]
+) -> None:
+    url = f"{served.url}/v1/projects/docs/{path}".removesuffix("/")
+    others = frozenset(Right) - {right, Right.OPERATE}
+
+    async def code(key: str | None) -> tuple[int, str]:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        async with httpx2.AsyncClient() as client:
+            response = await client.request(method, url, headers=headers, **body)
+        problem = response.json()
+        assert response.headers["content-type"] == "application/problem+json"
+        assert problem["remedy"]
+        return response.status_code, problem["code"]
+
+    if right is not Right.PUBLISH or path != "document:move":  # a move also reads
+        assert await code(await served.key(rights=others)) == (403, "Forbidden")
+    assert await code(await served.key("other")) == (404, "UnknownProject")
+    assert await code(None) == (401, "Unauthenticated")
+    assert await code("hr_AAAAAAAA_" + "A" * 43) == (401, "Unauthenticated")
+
+
+async def test_without_a_key_only_the_process_is_shown(served: Gateway) -> None:
+    async with httpx2.AsyncClient(base_url=served.url) as client:
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        assert (await client.get("/readyz")).json() == {"status": "ok", "missing": []}
+        assert (await client.get("/openapi.json")).json()["openapi"].startswith("3.1")
+        assert (await client.get("/asyncapi.json")).json()["asyncapi"].startswith("3.")
+        assert (await client.get("/v1/projects")).status_code == 401
+
+
+async def test_a_key_sees_its_own_project_and_an_operators_key_all(served: Gateway) -> None:
+    for project in ("docs", "other"):
+        async with served.client(project) as client:
+            await client.put("document", params={"uri": "a.md"}, content=b"Herons.")
+
+    async def projects(key: str) -> list[str]:
+        headers = {"Authorization": f"Bearer {key}"}
+        async with httpx2.AsyncClient(base_url=served.url, headers=headers) as client:
+            items = (await client.get("/v1/projects")).json()["items"]
+        return [item["project"] for item in items]
+
+    assert await projects(await served.key("docs")) == ["docs"]
+    assert await projects(await served.key(None)) == ["docs", "other"]
+
+
+async def test_unknown_fields_and_parameters_are_refused(client: httpx2.AsyncClient) -> None:
+    response = await client.post("ask", json={"text": "herons", "limits": 3})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/limits"
+    response = await client.get("documents", params={"limits": "3"})
+    assert (response.status_code, response.json()["code"]) == (422, "UsageError")
+    response = await client.post("ask", json={"text": "herons", "limit": 101})
+    assert response.json()["errors"][0]["pointer"] == "/limit"
+    response = await client.post("ask", content=b"{", headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["code"]) == (400, "MalformedRequest")
+
+
+async def test_requests_over_the_rate_of_a_key_wait(served: Gateway) -> None:
+    async with served.client(requests_per_minute=2) as client:
+        responses = [await client.get("documents") for _ in range(3)]
+    assert [response.status_code for response in responses] == [404, 404, 429]
+    assert 1 <= int(responses[2].headers["retry-after"]) <= 60
+    assert responses[0].headers["ratelimit-policy"] == '"requests";q=2;w=60'

@@ -1,0 +1,99 @@
+"""Gateway in the test's own process: real sockets, Redis and Postgres, beside a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx2
+import uvicorn
+from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
+
+from gateway.auth.callers import Right
+from gateway.http.app import create_app
+from gateway.http.services import Services
+from gateway.process import open_services
+from processors.embedders.hash_embedder import HASHING_MODEL
+from processors.recipes import recipe_of
+from runtime.settings import Settings
+from store.generations.catalog import Projects
+from store.postgres.pool import Database as Pool
+from tests.support.databases import Database
+from tests.support.waiting import eventually
+
+__all__ = ["ALL_RIGHTS", "Gateway", "gateway"]
+
+ALL_RIGHTS = frozenset({Right.ASK, Right.READ, Right.PUBLISH})
+
+
+class Gateway:
+    """A running gateway; ``url`` is its address."""
+
+    def __init__(self, url: str, services: Services, operator: Pool) -> None:
+        self.url = url
+        self.services = services
+        self._operator = operator
+        self._recipe = recipe_of(services.settings)
+
+    async def key(
+        self,
+        project: str | None = "docs",
+        *,
+        rights: Collection[Right] = ALL_RIGHTS,
+        agent: str | None = None,
+        **properties: Any,
+    ) -> str:
+        """Add an API key, and return its text."""
+        key = ApiKey.new()
+        names = frozenset(right.value for right in rights)
+        await ApiKeyRegister(self._operator, Projects(self._operator, self._recipe)).add(
+            key, NewApiKey(project, names, agent=agent, **properties)
+        )
+        return key.text
+
+    @asynccontextmanager
+    async def client(
+        self, project: str | None = "docs", **properties: Any
+    ) -> AsyncIterator[httpx2.AsyncClient]:
+        """Client with a new API key; paths are relative to the project."""
+        key = await self.key(project, **properties)
+        path = f"/v1/projects/{project}/" if project else "/"
+        headers = {"Authorization": f"Bearer {key}"}
+        async with httpx2.AsyncClient(
+            base_url=self.url + path, headers=headers, timeout=60
+        ) as client:
+            yield client
+
+
+@asynccontextmanager
+async def gateway(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Gateway]:
+    """Run a gateway on a free port of loopback; it ends with the context."""
+    values = {"redis_url": redis_url, "database_url": database.operator_url, "model": HASHING_MODEL}
+    with _listener() as listener:
+        host, port = listener.getsockname()
+        async with open_services(Settings(**{**values, **settings})) as services:
+            server = _Server(uvicorn.Config(create_app(services), log_config=None))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            operator = await Pool.open(database.operator_url, max_size=1)
+            try:
+                await eventually(lambda: server.started, "the gateway listens")
+                yield Gateway(f"http://{host}:{port}", services, operator)
+            finally:
+                await operator.close()
+                server.should_exit = True
+                await serving
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextmanager
+def _listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
