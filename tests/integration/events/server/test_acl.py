@@ -42,6 +42,8 @@ OUTCOMES = NAMES.stream(Topic.OUTCOME)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
 REPLIES = NAMES.replies("somebody")
 SEEN = NAMES.seen("docs", "some-event", 0)
+SESSION = NAMES.gateway("0" * 64, "session")
+RATE_OF_MODEL = NAMES.rate_limit("openai", "requests")
 FOREIGN = "another:{document.0}:changed.live"
 
 REFUSED = "(?i)no permissions|user executing the script can't"
@@ -83,6 +85,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XDEL {DEAD} 1-1",
         f"XRANGE {REPLIES} - +",
         f"XADD {CHUNKED} * event {{}}",
+        f"GET {SESSION}",
     ),
     Role.ANSWERER: (
         f"XADD {CHUNKED} * event {{}}",
@@ -90,6 +93,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XDEL {QUERIES} 1-1",
         f"XREAD STREAMS {REPLIES} 0",
         f"GET {SEEN}",
+        f"GET {SESSION}",
     ),
     Role.WORKER: (
         f"XDEL {LIVE} 1-1",
@@ -101,6 +105,15 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XGROUP CREATE {LIVE} other 0",
         f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
         f"XCLAIM {LIVE} indexer me 0 1-1",
+    ),
+    Role.GATEWAY: (
+        f"XDEL {LIVE} 1-1",
+        f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
+        f"XACK {LIVE} indexer 1-1",
+        f"XADD {DEAD} * event {{}}",
+        f"XRANGE {DEAD} - +",
+        f"XADD {CHUNKED} * event {{}}",
+        f"GET {RATE_OF_MODEL}",
     ),
 }
 """Commands that a role may not run, in any version of Redis."""
@@ -133,6 +146,14 @@ FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
         f"SET {LIVE} gone",
         f"XACK {QUERIES} answerer 1-1",
         f"UNLINK {DEAD}",
+    ),
+    Role.GATEWAY: (
+        f"XREAD STREAMS {LIVE} 0",
+        f"XTRIM {LIVE} MAXLEN 0",
+        f"SET {LIVE} gone",
+        f"UNLINK {LIVE}",
+        f"GETDEL {SEEN}",
+        f"XADD {OUTCOMES} * event {{}}",
     ),
 }
 """Commands that only a Redis with rules per key can refuse."""
