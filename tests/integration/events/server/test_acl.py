@@ -21,12 +21,16 @@ from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.streams.groups import read_watermark
 from events.streams.trim import trim_queries
+from gateway.auth.rates import Rates
+from gateway.auth.sessions import Sessions
 from processors.doctor.stream_snapshot import read_streams
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedding.requests import VectorRequests
 from processors.wiring.operator_tools import OperatorTools
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, Unauthenticated
+from store.api_keys import ApiKey
 from store.documents.pending import PendingDocument
+from tests.support.api_keys import add_key, authenticator, opened_gateway
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.databases import Database
 from tests.support.doctors import examine
@@ -227,6 +231,29 @@ async def test_each_role_does_its_work_by_its_own_user(
         assert await refusals(admin) == []
         await _operate(doors, database, tmp_path)
         assert await refusals(admin) == []
+
+
+async def test_a_gateway_works_by_its_own_user(
+    doors: Doors, admin: Redis, database: Database
+) -> None:
+    """It publishes, limits rates and keeps sessions, and Redis refuses no command."""
+    key = await add_key(database, "docs", {"ask", "publish"})
+    redis = connect(doors.url(Role.GATEWAY))
+    rates = Rates(redis, NAMES)
+    async with opened_gateway(database) as gateway:
+        keys = authenticator(gateway, redis)
+        sessions = Sessions(redis, NAMES, keys)
+        session = await sessions.redeem(await sessions.issue_ticket(key.text))
+        caller = (await sessions.find(session.cookie)).caller
+        assert (await rates.spend_request(caller)).remaining > 0
+        await sessions.end(session.cookie)
+        with pytest.raises(Unauthenticated):
+            await keys.authenticate(ApiKey.new().text, "203.0.113.9")
+    await redis.aclose()
+    async with Client.connect(doors.url(Role.GATEWAY)) as client:
+        await client.upsert("docs", "a.md", "The mill race is dry.")
+    assert await admin.xlen(LIVE) == 1
+    assert await refusals(admin) == []
 
 
 async def _operate(doors: Doors, database: Database, home: Path) -> None:
