@@ -159,6 +159,14 @@ class Names:
         """Return the key of a provider's limits: ``held``, ``requests`` or ``tokens``."""
         return f"{self.prefix}:{{model.{provider}}}:{kind}"
 
+    def gateway(self, holder: str, kind: str) -> str:
+        """Return a key of the gateways.
+
+        ``kind`` is ``requests`` or ``bytes`` of an API key, ``failures`` of an address, ``ticket``
+        or ``session`` of a hash.
+        """
+        return f"{self.prefix}:{{gateway.{holder}}}:{kind}"
+
     @property
     def workers(self) -> str:
         """Key of a hash: last state that each worker sent."""

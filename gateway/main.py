@@ -36,11 +36,12 @@ COMMANDS = {
     "project": "List, delete and purge projects.",
     "source": "List and delete sources.",
     "keys": "Manage publisher signing keys.",
+    "api-keys": "Manage API keys of the gateway's callers.",
     "dead": "Inspect and redrive dead letters.",
     "eval": "Score retrieval on questions with known answers.",
     "bench": "Run benchmarks and print their figures.",
 }
-_MODULES = {"eval": "evaluate"}
+_MODULES = {"eval": "evaluate", "api-keys": "api_keys"}
 
 
 _INTERRUPTED = 130

@@ -47,15 +47,16 @@ _NOT_A_MAPPING = frozenset({"dict_type", "model_type"})
 _PREFIX = "HEADRACE_"
 _SETTINGS = frozenset(f"{_PREFIX}{name.upper()}" for name in Settings.model_fields)
 ACCESS_VARIABLES = frozenset(
-    f"HEADRACE_{role}_PASSWORD" for role in ("ANSWERER", "OPERATOR", "PUBLISHER", "WORKER")
+    f"HEADRACE_{role}_PASSWORD"
+    for role in ("ANSWERER", "GATEWAY", "OPERATOR", "PUBLISHER", "WORKER")
 ) | {"HEADRACE_PASSWORDS_DIRECTORY"}
 """Variables of `headrace access` alone; upper case matters."""
 _OTHERS = re.compile(
-    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|"
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|API_KEY|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
 )
-"""Variables of the tests and of docker-compose.yml, and variables that Kubernetes sets in every pod
-for a service whose name begins with ``headrace``."""
+"""Variables of the tests, of docker-compose.yml and of the gateway's callers, and variables that
+Kubernetes sets in every pod for a service whose name begins with ``headrace``."""
 _MOVED = {f"HEADRACE_MAX_{key.upper()}": ("LIMITS", key) for key in EventLimits.model_fields} | {
     "HEADRACE_CHUNKING_MEMORY_BYTES": ("CHUNKING_LIMITS", "memory_bytes"),
     "HEADRACE_CHUNKING_TIMEOUT": ("CHUNKING_LIMITS", "timeout"),

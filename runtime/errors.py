@@ -137,7 +137,7 @@ class WorkerEnding(Unavailable):
 
 
 class RateLimited(Retryable):
-    """A model asked for fewer requests, or the limits in the settings are used up."""
+    """A model asked for fewer requests, or a limit of the settings or of an API key is used up."""
 
 
 class Busy(Retryable):

@@ -21,6 +21,8 @@ _SECRET_NAME = re.compile(r"pass(word|wd)?|secret|token(?!s)|credential|key", re
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@\"']*):[^/\s\"']+@")
 _KEY_IN_URL = re.compile(r"([?&][\w-]*(?:key|password|token)=)[^&\s'\"]+", re.IGNORECASE)
 _USER_INFO = re.compile(r"://[^/\s:@]*:(.+)@")
+_OF_CALLERS = re.compile(r"\b(hr_[a-z0-9]{8}_|hr[st]_)[\w-]{16,}")
+"""API keys, whose ids stay readable, and the cookies and tickets of sessions."""
 _SHORTEST = 6
 _WORD = re.compile(r"[a-z]+")
 
@@ -46,9 +48,11 @@ def keep_secret(values: Iterable[object], environment: Mapping[str, str] = {}) -
 
 
 def masked(text: str) -> str:
-    """Return the text without the secrets of this process, and passwords and keys in URLs."""
+    """Return the text without secrets of this process or of callers, and without keys in URLs."""
     if _pattern is not None:
         text = _pattern.sub(_MASK, text)
+    if "hr" in text:
+        text = _OF_CALLERS.sub(rf"\1{_MASK}", text)
     if "://" not in text and "=" not in text:
         return text
     text = _PASSWORD_IN_URL.sub(rf"\1:{_MASK}@", text)

@@ -39,6 +39,7 @@ class Role(StrEnum):
     ANSWERER = "answerer"
     WORKER = "worker"
     OPERATOR = "operator"
+    GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ _PUBLISHING = (
     _Grant("xinfo|groups xpending xlen", _LOGS, "R"),
     _Grant("hgetall", "{workers}:state", "R"),
 )
+
+_CALLERS = _Grant(f"get set getdel unlink {_SCRIPTS}", "{gateway.*}:*")
+"""Rates and sessions of a gateway's callers."""
 
 _CONSUMING = (
     "xreadgroup xgroup|create xgroup|delconsumer xack xclaim xpending xinfo|groups "
@@ -110,7 +114,9 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
         _Grant("xack", _LOGS),
         _Grant("set", _DEPLOYMENT),
+        _CALLERS,
     ),
+    Role.GATEWAY: (*_PUBLISHING, _CALLERS),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
@@ -28,6 +28,7 @@ __all__ = [
     "Redrive",
     "ReplyOnce",
     "Republish",
+    "SpendAllowance",
 ]
 
 
@@ -456,6 +457,45 @@ class HoldBack(_Script):
     async def __call__(self, held: str, wait: timedelta) -> None:
         """Hold all callers back for ``wait``, counted from now."""
         await self._run([held], [max(1, _milliseconds(wait))])
+
+
+class SpendAllowance(_Script):
+    """Spend units of a limit per minute, or return the time to wait.
+
+    A token bucket that holds a minute's worth and is refilled evenly. As for
+    ``AcquireRequest``, the only state is a time: that when the bucket will be full. More units than
+    the bucket holds can be spent when it is full; the rest is owed.
+    """
+
+    LUA = """
+    local units, limit, way = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + time[2] / 1000
+    local each = 60000 / limit
+    local full_at = math.max(now, tonumber(redis.call('GET', KEYS[1]) or 0))
+    local wait = math.max(0, full_at + math.min(units * each, 60000) - now - 60000)
+    if way == 'charge' then
+      full_at, wait = math.min(full_at + units * each, now + 60000), 0
+    elseif way == 'spend' and wait == 0 then
+      full_at = full_at + units * each
+    end
+    if way ~= 'check' and wait == 0 then
+      redis.call('SET', KEYS[1], string.format('%.3f', full_at), 'PX', math.ceil(full_at - now) + 1)
+    end
+    local rest = math.max(0, math.floor((now + 60000 - full_at) / each + 0.001))
+    return {math.ceil(wait), rest, math.ceil(full_at - now)}
+    """
+
+    async def __call__(
+        self, key: str, units: int, per_minute: int, way: Literal["spend", "check", "charge"]
+    ) -> tuple[timedelta, int, timedelta]:
+        """Return the time to wait, the units that are left, and the time until all are restored.
+
+        The time to wait is zero if the units were spent. ``check`` spends none. ``charge`` never
+        waits: it empties the bucket at most. ``per_minute`` is at least 1.
+        """
+        wait, rest, reset = await self._run([key], [units, per_minute, way])
+        return timedelta(milliseconds=int(wait)), int(rest), timedelta(milliseconds=int(reset))
 
 
 def _milliseconds(duration: timedelta) -> int:

@@ -82,8 +82,8 @@ def command(
 ) -> None:
     """Create a user for each role, with least privilege; update the rights of existing users.
 
-    Roles are publisher, answerer, worker and operator. The password of a role is taken from
-    HEADRACE_<ROLE>_PASSWORD, or from its file in the directory of --passwords. Otherwise it is
+    Roles are publisher, answerer, worker, operator and gateway. The password of a role is taken
+    from HEADRACE_<ROLE>_PASSWORD, or from its file in the directory of --passwords. Otherwise it is
     generated, and printed only this once.
     """
     grants = run_client(lambda settings: _grant(settings, passwords, rotate=rotate))

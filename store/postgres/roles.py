@@ -16,6 +16,7 @@ from store.postgres.named_queries import named
 
 __all__ = [
     "ANSWERER",
+    "GATEWAY",
     "OPERATOR",
     "PUBLISHER",
     "WORKER",
@@ -28,6 +29,7 @@ PUBLISHER = "headrace_publisher"
 ANSWERER = "headrace_answerer"
 WORKER = "headrace_worker"
 OPERATOR = "headrace_operator"
+GATEWAY = "headrace_gateway"
 
 _QUERIES = named("roles")
 _SCRAM_ITERATIONS = 4096

@@ -87,6 +87,7 @@ async def test_passwords_are_made_once_and_given_ones_are_taken(admin: Cli, tmp_
         "answerer": "kept",
         "worker": "given",
         "operator": "given",
+        "gateway": "kept",
     }
     assert "_url" not in str(again)
     assert GIVEN not in str(again)

@@ -52,13 +52,18 @@ async def plain_owner_url(server: EmbeddedPostgres, database: str) -> str:
     await connection.execute("create extension if not exists vector")
     await connection.execute(f"create role {role} login")
     await connection.execute(f"alter database {database} owner to {role}")
-    for other in ("worker", "publisher", "answerer", "operator"):
+    for other in ("worker", "publisher", "answerer", "operator", "gateway"):
         await connection.execute(
             f"do $$ begin create role headrace_{other} login;"
             " exception when duplicate_object then null; end $$"
         )
     await connection.execute("grant headrace_answerer to headrace_worker")
     await connection.execute("grant headrace_worker to headrace_operator")
+    await connection.execute(
+        "grant headrace_answerer, headrace_publisher to headrace_gateway"
+        " with inherit true, set false"
+    )
+    await connection.execute("grant headrace_gateway to headrace_operator")
     await connection.execute(f"grant headrace_worker to {role}")
     await connection.close()
     user = server.urls(database).owner.partition("//")[2].partition("@")[0]

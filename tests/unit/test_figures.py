@@ -11,9 +11,9 @@ LIMITS = {
     "archaic_words": 0.1,
     "vague_names": 0.2,
     "gerund_modules": 8,
-    "small_modules": 48,
-    "store_entries": 13,
-    "most_entries": 21,
+    "small_modules": 49,
+    "store_entries": 14,
+    "most_entries": 22,
     "exported_names": 20,
     "settings": 45,
 }

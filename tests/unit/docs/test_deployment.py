@@ -29,7 +29,7 @@ def test_only_the_owner_s_services_know_its_password() -> None:
         environment = service["environment"]
         assert ("OWNER" in str(environment)) == (name in OWNED), name
         if name not in OWNED:
-            role = name if name in ("answerer", "operator") else "worker"
+            role = name if name in ("answerer", "operator", "gateway") else "worker"
             for variable in ("HEADRACE_REDIS_URL", "HEADRACE_DATABASE_URL"):
                 user = f"://headrace_{role}:${{HEADRACE_{role.upper()}_PASSWORD:"
                 assert user in environment[variable], name

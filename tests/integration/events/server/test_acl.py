@@ -21,12 +21,16 @@ from events.streams.backlog import read_backlog
 from events.streams.dead_letters import DeadLetter, DeadLetters
 from events.streams.groups import read_watermark
 from events.streams.trim import trim_queries
+from gateway.auth.rates import Rates
+from gateway.auth.sessions import Sessions
 from processors.doctor.stream_snapshot import read_streams
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedding.requests import VectorRequests
 from processors.wiring.operator_tools import OperatorTools
-from runtime.errors import ConfigurationError
+from runtime.errors import ConfigurationError, Unauthenticated
+from store.api_keys import ApiKey
 from store.documents.pending import PendingDocument
+from tests.support.api_keys import add_key, authenticator, opened_gateway
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.databases import Database
 from tests.support.doctors import examine
@@ -42,6 +46,8 @@ OUTCOMES = NAMES.stream(Topic.OUTCOME)
 DEAD = NAMES.dead(Topic.CHANGED_LIVE)
 REPLIES = NAMES.replies("somebody")
 SEEN = NAMES.seen("docs", "some-event", 0)
+SESSION = NAMES.gateway("0" * 64, "session")
+RATE_OF_MODEL = NAMES.rate_limit("openai", "requests")
 FOREIGN = "another:{document.0}:changed.live"
 
 REFUSED = "(?i)no permissions|user executing the script can't"
@@ -83,6 +89,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XDEL {DEAD} 1-1",
         f"XRANGE {REPLIES} - +",
         f"XADD {CHUNKED} * event {{}}",
+        f"GET {SESSION}",
     ),
     Role.ANSWERER: (
         f"XADD {CHUNKED} * event {{}}",
@@ -90,6 +97,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XDEL {QUERIES} 1-1",
         f"XREAD STREAMS {REPLIES} 0",
         f"GET {SEEN}",
+        f"GET {SESSION}",
     ),
     Role.WORKER: (
         f"XDEL {LIVE} 1-1",
@@ -101,6 +109,15 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         f"XGROUP CREATE {LIVE} other 0",
         f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
         f"XCLAIM {LIVE} indexer me 0 1-1",
+    ),
+    Role.GATEWAY: (
+        f"XDEL {LIVE} 1-1",
+        f"XREADGROUP GROUP indexer me STREAMS {LIVE} >",
+        f"XACK {LIVE} indexer 1-1",
+        f"XADD {DEAD} * event {{}}",
+        f"XRANGE {DEAD} - +",
+        f"XADD {CHUNKED} * event {{}}",
+        f"GET {RATE_OF_MODEL}",
     ),
 }
 """Commands that a role may not run, in any version of Redis."""
@@ -133,6 +150,14 @@ FORBIDDEN_BY_KEY: dict[Role, tuple[str, ...]] = {
         f"SET {LIVE} gone",
         f"XACK {QUERIES} answerer 1-1",
         f"UNLINK {DEAD}",
+    ),
+    Role.GATEWAY: (
+        f"XREAD STREAMS {LIVE} 0",
+        f"XTRIM {LIVE} MAXLEN 0",
+        f"SET {LIVE} gone",
+        f"UNLINK {LIVE}",
+        f"GETDEL {SEEN}",
+        f"XADD {OUTCOMES} * event {{}}",
     ),
 }
 """Commands that only a Redis with rules per key can refuse."""
@@ -206,6 +231,29 @@ async def test_each_role_does_its_work_by_its_own_user(
         assert await refusals(admin) == []
         await _operate(doors, database, tmp_path)
         assert await refusals(admin) == []
+
+
+async def test_a_gateway_works_by_its_own_user(
+    doors: Doors, admin: Redis, database: Database
+) -> None:
+    """It publishes, limits rates and keeps sessions, and Redis refuses no command."""
+    key = await add_key(database, "docs", {"ask", "publish"})
+    redis = connect(doors.url(Role.GATEWAY))
+    rates = Rates(redis, NAMES)
+    async with opened_gateway(database) as gateway:
+        keys = authenticator(gateway, redis)
+        sessions = Sessions(redis, NAMES, keys)
+        session = await sessions.redeem(await sessions.issue_ticket(key.text))
+        caller = (await sessions.find(session.cookie)).caller
+        assert (await rates.spend_request(caller)).remaining > 0
+        await sessions.end(session.cookie)
+        with pytest.raises(Unauthenticated):
+            await keys.authenticate(ApiKey.new().text, "203.0.113.9")
+    await redis.aclose()
+    async with Client.connect(doors.url(Role.GATEWAY)) as client:
+        await client.upsert("docs", "a.md", "The mill race is dry.")
+    assert await admin.xlen(LIVE) == 1
+    assert await refusals(admin) == []
 
 
 async def _operate(doors: Doors, database: Database, home: Path) -> None:

@@ -12,7 +12,7 @@ from events.server.acl import Role
 from runtime.errors import ConfigurationError
 from store.generations import catalog
 from store.postgres.pool import Database
-from store.postgres.roles import OPERATOR, WORKER, scram_verifier
+from store.postgres.roles import GATEWAY, OPERATOR, WORKER, scram_verifier
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import RECIPE, document_write, opened
@@ -33,6 +33,11 @@ NOBODY = (
     "update embeddings set agent = ''",
     "copy chunks to program 'true'",
     "select pg_read_file('postgresql.conf')",
+    "select key_id from api_keys",
+    "select digest from api_keys",
+    "insert into api_keys (key_id, digest, rights) values ('aaaaaaaa', sha256('x'), '{ask}')",
+    "update api_keys set retired_at = null",
+    "delete from api_keys",
 )
 """Statements that no role may run."""
 
@@ -55,6 +60,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select list_projects()",
         "select end_silent_sessions('1 minute')",
         "select drop_vector_index('embeddings_hnsw_1_1_1')",
+        "select admit('aaaaaaaa', sha256('x'))",
         "set role headrace_worker",
     ),
     Role.ANSWERER: (
@@ -83,6 +89,7 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "select ensure_model('m', 1)",
         "select end_silent_sessions('1 minute')",
         "select build_vector_index('embeddings_hnsw_1_1_1', 1, 1, 1, 1)",
+        "select admit('aaaaaaaa', sha256('x'))",
         "set role headrace_worker",
     ),
     Role.WORKER: (
@@ -92,11 +99,33 @@ FORBIDDEN: dict[Role, tuple[str, ...]] = {
         "delete from documents",
         "insert into publisher_keys (project_id, key_id, secret) values (1, 'k', 's')",
         "update deployment set id = repeat('a', 32)",
+        "select admit('aaaaaaaa', sha256('x'))",
+        "select add_api_key('aaaaaaaa', sha256('x'), null, '{operate}', null, null, null, null)",
         "set role headrace_operator",
     ),
     Role.OPERATOR: (
         "update generations set project_id = 1",
         "insert into generations (id) values (1)",
+        "set role headrace_publisher",
+    ),
+    Role.GATEWAY: (
+        "insert into documents default values",
+        "delete from chunks",
+        "update ledger set outcome = 'rejected'",
+        "update generations set state = 'former'",
+        "select content from contents",
+        "select event from outbox",
+        "delete from sources",
+        "select secret from publisher_keys",
+        "select * from vector_cache",
+        "select claim_deployment('other', 9)",
+        "select upkeep_marks()",
+        "select end_silent_sessions('1 minute')",
+        "select add_api_key('aaaaaaaa', sha256('x'), null, '{operate}', null, null, null, null)",
+        "select list_api_keys(null)",
+        "select retire_api_key('aaaaaaaa')",
+        "set role headrace_worker",
+        "set role headrace_answerer",
         "set role headrace_publisher",
     ),
 }
@@ -224,6 +253,8 @@ async def test_a_process_takes_the_role_that_it_may(filled: FreshDatabase) -> No
         (Role.WORKER, OPERATOR, WORKER),
         (Role.ANSWERER, WORKER, "headrace_answerer"),
         (Role.WORKER, "headrace_answerer", "headrace_answerer"),
+        (Role.OPERATOR, GATEWAY, GATEWAY),
+        (Role.GATEWAY, WORKER, GATEWAY),
     ):
         database = await Database.open(url_of(filled, user), role=wanted)
         async with database.connection() as connection:

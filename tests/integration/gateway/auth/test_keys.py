@@ -1,0 +1,141 @@
+"""Authentication by API keys, with real servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from gateway.auth.callers import Caller, Right
+from gateway.auth.keys import REMEMBERED_SECONDS
+from gateway.auth.rates import FAILURES_PER_MINUTE
+from runtime.errors import RateLimited, Unauthenticated, UnknownProject
+from store.api_keys import AdmittedKey, ApiKey, ApiKeys
+from store.postgres.pool import Database as OpenDatabase
+from tests.support.api_keys import add_key, authenticator, opened_gateway, register
+from tests.support.databases import Database
+
+ADDRESS = "203.0.113.9"
+
+
+class Clock:
+    """Monotonic clock that a test moves forward."""
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Clock of the remembered keys."""
+    clock = Clock()
+    monkeypatch.setattr("runtime.intervals.monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+async def gateway(database: Database) -> AsyncIterator[OpenDatabase]:
+    """The database, opened as a gateway."""
+    async with opened_gateway(database) as opened:
+        yield opened
+
+
+async def test_a_key_decides_who_the_caller_is(
+    database: Database, gateway: OpenDatabase, redis: Redis
+) -> None:
+    """Project, agent, rights and limits come from the key."""
+    key = await add_key(database, "alpha", {"read", "publish"}, agent="ann", requests_per_minute=5)
+    caller = await authenticator(gateway, redis).authenticate(key.text, ADDRESS)
+    rights = frozenset({Right.READ, Right.PUBLISH})
+    assert caller == Caller(key.id, "alpha", "ann", rights, 5, None)
+    with pytest.raises(UnknownProject):
+        caller.scope("beta")
+
+
+async def test_a_retired_key_works_for_five_seconds_at_most(
+    database: Database, gateway: OpenDatabase, redis: Redis, clock: Clock
+) -> None:
+    """A gateway that remembers the key accepts it for five seconds; another refuses it at once."""
+    key = await add_key(database, "alpha")
+    keys = authenticator(gateway, redis)
+    await keys.authenticate(key.text)
+    async with register(database) as records:
+        await records.retire(key.id)
+    assert (await keys.authenticate(key.text)).key_id == key.id
+    with pytest.raises(Unauthenticated):
+        await authenticator(gateway, redis).authenticate(key.text)
+    clock.ahead_seconds = REMEMBERED_SECONDS
+    with pytest.raises(Unauthenticated):
+        await keys.authenticate(key.text)
+
+
+async def test_every_wrong_key_is_refused_in_the_same_words(
+    database: Database, gateway: OpenDatabase, redis: Redis
+) -> None:
+    """The error does not reveal whether a key exists, and a valid key stays valid beside it."""
+    key, retired = await add_key(database, "alpha"), await add_key(database, "alpha")
+    async with register(database) as records:
+        await records.retire(retired.id)
+    keys = authenticator(gateway, redis)
+    await keys.authenticate(key.text)
+    wrong = (
+        "",
+        "not a key",
+        ApiKey.new().text,
+        ApiKey(key.id, ApiKey.new().secret).text,
+        key.text[:-1],
+        f"Bearer {key.text}",
+        retired.text,
+    )
+    messages = set()
+    for token in wrong:
+        with pytest.raises(Unauthenticated) as refused:
+            await keys.authenticate(token)
+        messages.add(str(refused.value))
+    assert len(messages) == 1
+    assert (await keys.authenticate(key.text)).key_id == key.id
+
+
+class Counting(ApiKeys):
+    """Keys that count how often Postgres is asked."""
+
+    asked = 0
+
+    async def admit(self, key_id: str, digest: bytes) -> AdmittedKey | None:
+        self.asked += 1
+        return await super().admit(key_id, digest)
+
+
+async def test_failed_attempts_of_an_address_stop_before_postgres(
+    database: Database, gateway: OpenDatabase, redis: Redis
+) -> None:
+    """After 20 failures in a minute, an address is refused by all gateways, and others are not."""
+    counting = Counting(gateway)
+    first, second = (authenticator(gateway, redis) for _ in range(2))
+    first._api_keys = second._api_keys = counting
+    for attempt in range(FAILURES_PER_MINUTE):
+        with pytest.raises(Unauthenticated):
+            await (first, second)[attempt % 2].authenticate(ApiKey.new().text, ADDRESS)
+    assert counting.asked == FAILURES_PER_MINUTE
+    key = await add_key(database, "alpha")
+    for keys in (first, second):
+        with pytest.raises(RateLimited) as refused:
+            await keys.authenticate(key.text, ADDRESS)
+        assert refused.value.retry_after is not None
+        assert 0 < refused.value.retry_after.total_seconds() <= 60 / FAILURES_PER_MINUTE
+    assert counting.asked == FAILURES_PER_MINUTE
+    assert (await first.authenticate(key.text, "2001:db8::1")).key_id == key.id
+
+
+async def test_valid_keys_are_not_limited_by_address(
+    database: Database, gateway: OpenDatabase, redis: Redis
+) -> None:
+    """Only failures count, even without any remembered key."""
+    key = await add_key(database, "alpha")
+    for _ in range(2 * FAILURES_PER_MINUTE):
+        await authenticator(gateway, redis).authenticate(key.text, ADDRESS)
