@@ -9,29 +9,33 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import asyncpg
 
 from events.models import Scalar
 from events.names import DocumentKey, LogPosition
 from runtime.errors import NotFound, UnknownProject, UsageError
+from store.batches import Batch, SkippedFiles, batch_of
 from store.documents import ledger
 from store.documents.text import TextPart, ending_of, joined_lines
-from store.generations.catalog import Generation, Projects, Recipe, enter_live
+from store.generations.catalog import Generation, Projects, Recipe, enter_live, unknown_project
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = [
+    "ChangeRow",
+    "ChangeState",
     "ChunkRow",
     "CollectionRow",
     "DocumentRow",
     "Lines",
     "Listing",
+    "MinuteRow",
     "ProjectRow",
     "SourceRow",
     "cursor_of",
@@ -48,6 +52,10 @@ _LAST_CHARACTER = 0x10FFFF
 _AFTER_ALL_URIS = chr(_LAST_CHARACTER) * 8
 _LONGEST_CURSOR = 16_384
 _SURROGATES = range(0xD800, 0xE000)
+_NEWEST = LogPosition(2**63 - 1, 0)
+_MOST_MINUTES = 1_440
+
+ChangeState = Literal["indexed", "superseded", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,13 @@ class CollectionRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A source with the number of its documents."""
+    """A source with the number of its documents, and the batch of its latest sync.
 
+    ``synced_at`` is the end of the last complete sync, and ``commit`` is what it published. The
+    batch is None before the first sync of this version.
+    """
+
+    id: str
     name: str
     kind: str
     location: str
@@ -142,6 +155,56 @@ class SourceRow:
     documents: int
     commit: str | None
     synced_at: datetime | None
+    batch: Batch | None
+
+    @property
+    def found(self) -> int | None:
+        """Number of files that the latest sync found. It is None if that is not known."""
+        return None if self.batch is None else self.batch.found
+
+    @property
+    def skipped(self) -> tuple[SkippedFiles, ...]:
+        """Files that the latest sync left out, by reason."""
+        return () if self.batch is None else self.batch.skipped
+
+    @property
+    def skipped_count(self) -> int:
+        """Number of files that the latest sync left out."""
+        return 0 if self.batch is None else self.batch.skipped_count
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """A handled change, from the ledger.
+
+    ``detail`` is the reason of a rejection. ``uri`` and ``agent`` are None if the event could not
+    be read, or was handled by an older version; the agent of a shared document is ''.
+    """
+
+    token: str
+    event_id: str
+    uri: str | None
+    agent: str | None
+    state: ChangeState
+    published_at: datetime | None
+    handled_at: datetime
+    detail: str | None
+    batch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MinuteRow:
+    """Changes that were handled in a minute, and their freshness in ms.
+
+    Freshness is that of applied changes, from publishing to searchable by keyword. It is None if
+    there are none.
+    """
+
+    minute: datetime
+    changes: int
+    rejected: int
+    freshness_p50_ms: float | None
+    freshness_p99_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +406,26 @@ class Listing:
         ending = ending_of(text, content_hash)
         return Lines(text, first, last, total, content_hash, ending is not None, ending or "")
 
+    async def stored_uris(
+        self,
+        project: str,
+        agent: str | None,
+        *,
+        uris: Collection[str] = (),
+        prefix: str | None = None,
+    ) -> list[str]:
+        """Stored uris that are in ``uris`` or begin with ``prefix``, deleted documents included.
+
+        Those of the agent only, or of the shared documents. Empty if the project is unknown.
+        """
+        with suppress(UnknownProject):
+            async with self._live(project, agent) as (connection, live):
+                rows = await connection.fetch(
+                    _QUERIES["stored_uris"], live.id, agent or "", list(uris), prefix
+                )
+            return [row["uri"] for row in rows]
+        return []
+
     async def collections(self, project: str, agent: str | None) -> list[CollectionRow]:
         """Collections by name that have documents which the agent may see."""
         async with self._live(project, agent) as (connection, live):
@@ -353,7 +436,65 @@ class Listing:
         """Sources of a project by name."""
         async with self._live(project, None) as (connection, live):
             rows = await connection.fetch(_QUERIES["sources"], live.project_id, live.id)
-        return [SourceRow(**row) for row in rows]
+            batches = await connection.fetch(_QUERIES["latest_batches"], live.project_id)
+        by_source = {row["source_id"]: batch_of(row) for row in batches}
+        return [_source(row, by_source) for row in rows]
+
+    async def changes(
+        self,
+        project: str,
+        agent: str | None,
+        *,
+        after: str | None = None,
+        state: ChangeState | None = None,
+        uri: str | None = None,
+        limit: int = _PAGE,
+    ) -> list[ChangeRow]:
+        """Handled changes, newest first, without those private to other agents.
+
+        Args:
+            project: name of the project.
+            agent: sees the changes of its private documents too.
+            after: token of the last change of the page before; None: the first page.
+            state: outcome of the changes.
+            uri: uri of the changed document.
+            limit: most changes of the page.
+
+        Raises:
+            MalformedEvent: ``after`` is not a token.
+        """
+        last = _NEWEST if after is None else LogPosition.from_token(after)
+        query = "changes" if uri is None else "changes_of_document"
+        async with self._live(project, agent) as (connection, live):
+            rows = await connection.fetch(
+                _QUERIES[query],
+                live.project_id,
+                agent or "",
+                *last,
+                state,
+                limit,
+                *filter(None, [uri]),
+            )
+        return [_change(row) for row in rows]
+
+    async def change(self, project: str, token: str) -> ChangeRow | None:
+        """A handled change by its token. Returns None if it is not handled yet, or unknown.
+
+        Raises:
+            MalformedEvent: the text is not a token.
+        """
+        position = LogPosition.from_token(token)
+        async with self._live(project, None) as (connection, live):
+            row = await connection.fetchrow(_QUERIES["change"], live.project_id, *position)
+        return None if row is None else _change(row)
+
+    async def history(self, project: str, minutes: int = 60) -> list[MinuteRow]:
+        """The last minutes (at most 1,440) with their changes, the current one at the end."""
+        async with self._live(project, None) as (connection, live):
+            rows = await connection.fetch(
+                _QUERIES["history"], live.project_id, min(minutes, _MOST_MINUTES)
+            )
+        return [MinuteRow(**row) for row in rows]
 
     async def project(self, project: str, agent: str | None) -> ProjectRow:
         """A project, with the counts of what the agent may see."""
@@ -388,7 +529,7 @@ class Listing:
         """Begin a transaction in the scope of an agent and of the project's live generation."""
         project_id = await self._projects.find(project)
         if project_id is None:
-            raise UnknownProject(f"there is no project {project[:80]!r}", "check its name")
+            raise unknown_project(project)
         async with self._database.scope(project_id, agent) as connection:
             yield connection, await enter_live(connection, project_id)
 
@@ -475,6 +616,16 @@ def _document(row: Mapping[str, Any]) -> DocumentRow:
             "token": token,
         }
     )
+
+
+def _source(row: Mapping[str, Any], batches: Mapping[str, Batch]) -> SourceRow:
+    return SourceRow(batch=batches.get(row["id"]), **row)
+
+
+def _change(row: Mapping[str, Any]) -> ChangeRow:
+    values = dict(row)
+    token = LogPosition(values.pop("position"), values.pop("partition")).token
+    return ChangeRow(token=token, **values)
 
 
 def _chunk(row: Mapping[str, Any]) -> ChunkRow:

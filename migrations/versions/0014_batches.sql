@@ -9,7 +9,7 @@ create index ledger_by_batch on ledger (project_id, batch) where batch is not nu
 
 create index ledger_by_uri on ledger (project_id, uri, position) where uri is not null;
 
--- Imports, as their publishers report them; the ledger has what became of their changes. Skipped: by
+-- Imports, as their publishers report them; the ledger has the outcomes of their changes. Skipped: by
 -- reason, the number of files and the names of the first ones.
 create table batches (
     project_id int not null references projects (id),
@@ -17,7 +17,7 @@ create table batches (
     source_id text collate "C",
     started_by text not null default '',
     found int,
-    skipped jsonb not null default '{}',
+    skipped jsonb not null default '[]',
     published int not null default 0,
     duplicates int not null default 0,
     began_at timestamptz not null default clock_timestamp(),

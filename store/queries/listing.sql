@@ -171,7 +171,8 @@ select id from sources where project_id = $1 and name = $2
 
 -- name: sources
 select
-    s.name, s.kind, s.location, s.uri_prefix, s.commit, s.synced_at, coalesce(n.documents, 0) as documents
+    s.id, s.name, s.kind, s.location, s.uri_prefix, s.commit, s.synced_at,
+    coalesce(n.documents, 0) as documents
 from sources s
 left join (
     select source_id, count(*)::int as documents
@@ -181,6 +182,101 @@ left join (
 ) n on n.source_id = s.id
 where s.project_id = $1
 order by s.name
+
+-- name: latest_batches
+-- The latest batch of each source.
+select distinct on (source_id)
+    source_id, id, started_by, found, skipped, published, began_at, ended_at
+from batches
+where project_id = $1 and source_id is not null
+order by source_id, began_at desc
+
+-- name: changes
+-- Newest first. The index has the partition first, so the next changes of each partition are read
+-- from it, and merged.
+with recursive partitions as (
+    (select partition from ledger where project_id = $1 order by partition limit 1)
+    union all
+    select (
+        select l.partition from ledger l
+        where l.project_id = $1 and l.partition > p.partition
+        order by l.partition
+        limit 1
+    )
+    from partitions p
+    where p.partition is not null
+)
+select c.*
+from partitions p
+cross join lateral (
+    select
+        l.partition, l.position, l.event_id, l.uri, l.agent, l.outcome as state, l.published_at,
+        l.handled_at, l.detail ->> 'detail' as detail, l.batch
+    from ledger l
+    where
+        l.project_id = $1
+        and l.partition = p.partition
+        and (l.agent is null or l.agent in ('', $2) or $2 = '*')
+        and l.position <= $3
+        and (l.position, l.partition) < ($3, $4)
+        and ($5::text is null or l.outcome = $5)
+    order by l.position desc
+    limit $6
+) c
+where p.partition is not null
+order by c.position desc, c.partition desc
+limit $6
+
+-- name: changes_of_document
+select
+    partition, position, event_id, uri, agent, outcome as state, published_at, handled_at,
+    detail ->> 'detail' as detail, batch
+from ledger
+where
+    project_id = $1
+    and (agent in ('', $2) or $2 = '*')
+    and (position, partition) < ($3, $4)
+    and ($5::text is null or outcome = $5)
+    and uri = $7
+order by position desc, partition desc
+limit $6
+
+-- name: change
+-- A token is no proof that its holder may see a private document.
+select
+    partition, position, event_id, case when agent = '' then uri end as uri,
+    case when agent = '' then agent end as agent, outcome as state, published_at, handled_at,
+    detail ->> 'detail' as detail, batch
+from ledger
+where project_id = $1 and position = $2 and partition = $3
+
+-- name: history
+select
+    m.minute,
+    coalesce(h.changes, 0)::int as changes,
+    coalesce(h.rejected, 0)::int as rejected,
+    h.percentiles[1] as freshness_p50_ms,
+    h.percentiles[2] as freshness_p99_ms
+from generate_series(
+    date_trunc('minute', clock_timestamp()) - make_interval(mins => $2 - 1),
+    date_trunc('minute', clock_timestamp()),
+    interval '1 minute'
+) as m (minute)
+left join (
+    select
+        date_trunc('minute', l.handled_at) as minute,
+        count(*) as changes,
+        count(*) filter (where l.outcome = 'rejected') as rejected,
+        percentile_cont(array[0.5, 0.99]) within group (
+            order by greatest(0, extract(epoch from l.handled_at - l.published_at) * 1000)::float8
+        ) filter (where l.outcome = 'indexed') as percentiles
+    from ledger l
+    where
+        l.project_id = $1
+        and l.handled_at >= date_trunc('minute', clock_timestamp()) - make_interval(mins => $2 - 1)
+    group by 1
+) h on h.minute = m.minute
+order by m.minute
 
 -- name: kinds
 select kind, count(*)::int as documents
@@ -197,3 +293,12 @@ select
         from pending_vectors
         where generation_id = $1
     )::int as pending
+
+-- name: stored_uris
+-- Uris of an agent's documents, deleted ones too, that are in a list or begin with a prefix.
+select uri
+from documents
+where
+    generation_id = $1 and agent = $2
+    and (uri = any ($3::text[]) or starts_with(uri, $4))
+order by uri
