@@ -399,8 +399,9 @@ class Listing:
             parts = await connection.fetch(
                 _QUERIES["text_of_document"], live.id, document_id, first, last
             )
-        lines = joined_lines((TextPart(*part) for part in parts), first)[: max(last - first + 1, 0)]
-        text = "\n".join(lines)
+        count = max(last - first + 1, 0)
+        lines = joined_lines((TextPart(*part) for part in parts), first)[:count]
+        text = "\n".join([*lines, *[""] * (count - len(lines))])  # the last ones may be blank
         if content_hash is None or (first, last) != (1, total):
             return Lines(text, first, last, total, content_hash)
         ending = ending_of(text, content_hash)
