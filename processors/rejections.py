@@ -111,14 +111,20 @@ class RejectionReporter:
             problem=_problem(letter),
             attempts=letter.attempts,
         )
-        await self._record(letter, rejected, position)
+        await self._record(letter, rejected, position, _change_of(letter))
         await self._outcomes.publish([DocumentRejected(data=rejected)])
 
     async def _record(
-        self, letter: DeadLetter, rejected: DocumentRejectedData, position: LogPosition
+        self,
+        letter: DeadLetter,
+        rejected: DocumentRejectedData,
+        position: LogPosition,
+        change: DocumentChanged | None,
     ) -> None:
         project = rejected.project
-        if project is None or not (await self._store.has_project(project) or _is_archived(letter)):
+        if project is None or not (await self._store.has_project(project) or change is not None):
+            # the archive stores a change, and so creates its project; a replay then needs the
+            # record that the change was rejected
             return
         await self._store.record_rejected(
             project=project,
@@ -126,6 +132,10 @@ class RejectionReporter:
             position=position.position,
             event_id=rejected.event_id or "",
             problem=rejected.problem,
+            published_at=None if change is None else change.time,
+            batch=None if change is None else change.batch,
+            agent=None if change is None else change.data.agent or "",
+            uri=None if change is None else change.data.uri,
         )
 
     async def _position(self, letter: DeadLetter, project: str | None) -> LogPosition | None:
@@ -168,16 +178,12 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _is_archived(letter: DeadLetter) -> bool:
-    """Return whether the archive stores the event and so creates its project.
-
-    In that case, a replay needs the record that the event was rejected.
-    """
+def _change_of(letter: DeadLetter) -> DocumentChanged | None:
+    """Parse the change in a dead letter. Returns None if it is not a valid one."""
     try:
-        DocumentChanged.from_bytes(letter.event)
+        return DocumentChanged.from_bytes(letter.event)
     except MalformedEvent:
-        return False
-    return True
+        return None
 
 
 def _entry_position(letter: DeadLetter) -> LogPosition | None:

@@ -20,10 +20,12 @@ def document_changed(
     prefix: str = "",
     origin: Origin | None = None,
     content_ref: ContentReference | None = None,
+    batch: str | None = None,
 ) -> DocumentChanged:
     """Build the event of a change; the same change of the same sync always gets the same id.
 
     ``prefix`` is put before every uri. ``content_ref`` replaces content too large for an event.
+    ``batch`` is the id of the sync's batch.
 
     Raises:
         pydantic.ValidationError: the project, a uri or a collection exceeds its limits.
@@ -35,6 +37,7 @@ def document_changed(
     return DocumentChanged(
         id=hashlib.sha256(json.dumps([*identity, *collections]).encode()).hexdigest(),
         source="headrace/sync",
+        batch=batch,
         data=DocumentChange(
             project=project,
             collections=collections,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -15,6 +15,7 @@ from events.names import LogPosition
 from runtime.errors import Unavailable, UnsupportedContent
 from runtime.intervals import Backoff
 from store import statistics
+from store.batches import Batches
 from store.documents import chunks, contents, ledger
 from store.documents.transaction import write_batch
 from store.generations import catalog
@@ -52,6 +53,7 @@ class Store:
         self._projects = Projects(database, recipe)
         self._models = Models(database)
         self.sources = Sources(database, self._projects)
+        self.batches = Batches(database, self._projects)
 
     async def has_project(self, project: str) -> bool:
         """Return whether a project of this name exists."""
@@ -197,12 +199,33 @@ class Store:
             return await ledger.reach(connection, project_id)
 
     async def record_rejected(
-        self, *, project: str, partition: int, position: int, event_id: str, problem: Problem
+        self,
+        *,
+        project: str,
+        partition: int,
+        position: int,
+        event_id: str,
+        problem: Problem,
+        published_at: datetime | None = None,
+        batch: str | None = None,
+        agent: str | None = None,
+        uri: str | None = None,
     ) -> None:
-        """Record that a change was dead-lettered, and why."""
+        """Record that a change was dead-lettered, and why; with what is known of the change.
+
+        ``agent`` is '' for a shared document, and None if it is not known.
+        """
         project_id = await self._projects.ensure(project)
-        detail = problem.model_dump(mode="json")
-        entry = ledger.Entry(LogPosition(position, partition), event_id, "rejected", detail=detail)
+        entry = ledger.Entry(
+            LogPosition(position, partition),
+            event_id,
+            "rejected",
+            published_at,
+            problem.model_dump(mode="json"),
+            batch,
+            agent,
+            uri,
+        )
         async with self._database.scope(project_id) as connection:
             await ledger.record(connection, project_id, [entry])
 

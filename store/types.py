@@ -59,6 +59,8 @@ class DocumentWrite:
 
     ``generation_id``: generation that the chunks were made for, or 0 for the live one.
     ``claimant``: SHA-256 (hex) of the event, if its stream entry has another position than this.
+    ``batch``: the import that the change belongs to. ``tokens_embedded`` and ``cost_usd`` were
+    spent on the given vectors.
     """
 
     event_id: str
@@ -82,6 +84,9 @@ class DocumentWrite:
     generation_id: int = 0
     claimant: str | None = None
     origin: Origin | None = None
+    batch: str | None = None
+    tokens_embedded: int = 0
+    cost_usd: float = 0.0
 
     @property
     def log_position(self) -> LogPosition:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -14,7 +15,6 @@ from gateway.deletion import (
     YesOption,
     confirm,
     delete_documents,
-    find_source,
     print_report,
     run_purge,
 )
@@ -22,16 +22,19 @@ from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.purge.documents import Purge, PurgeReport, purge_documents
-from runtime.errors import UsageError
+from runtime.errors import NotFound, UnknownProject, UsageError
 from runtime.settings import Settings
-from store.documents.reader import Documents, DocumentText, ListedDocument
-from store.generations.catalog import Projects
-from store.postgres.pool import Database
-from store.sources import Sources
+from store.listing import ChunkRow, DocumentRow, Listing, cursor_of
+from store.postgres.pool import EVERY_AGENT, Database
 
 __all__ = ["command"]
 
 T = TypeVar("T")
+
+_PAGE = 1_000
+_AFTER_ALL_AGENTS = chr(0x10FFFF)
+_CHUNK_FIELDS = ("start_line", "end_line", "page", "symbol", "heading_path", "tokens", "content")
+
 command = typer.Typer(rich_markup_mode=None)
 
 PrefixOption = Annotated[
@@ -53,24 +56,30 @@ def list_documents(
     source: Annotated[
         str | None, typer.Option(metavar="NAME", help="Documents of this source.")
     ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="URI", help="Begin after this uri, the last one listed.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most documents; those of the last uri are listed together."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List documents by uri, including private documents of all agents."""
 
-    async def work(database: Database) -> list[ListedDocument]:
-        projects = Projects(database)
-        source_id = None
-        if source is not None:
-            source_id = (await find_source(Sources(database, projects), project, source)).id
-        documents = Documents(database, projects)
-        return [document async for document in documents.listed(project, prefix or "", source_id)]
+    async def work(database: Database) -> list[DocumentRow]:
+        listing = Listing(database)
+        cursor = None if after is None else cursor_of(after, _AFTER_ALL_AGENTS)
+        with suppress(UnknownProject):
+            return await _read(listing, project, prefix, source, cursor, limit)
+        return []
 
-    listing = _with_database(work)
+    documents = _with_database(work)
     if json:
-        for document in listing:
+        for document in documents:
             print_json(_plain(document))
-    elif listing:
-        stdout().print(table([_row(document) for document in listing]))
+    elif documents:
+        stdout().print(table([_row(document) for document in documents]))
     else:
         typer.echo("no documents")
 
@@ -83,15 +92,19 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show all that the index holds of a document."""
-    text = _with_database(
-        lambda database: Documents(database, Projects(database)).find(project, uri, agent or "")
-    )
-    if text is None:
-        raise UsageError(f"{project} has no document {uri!r}", "`headrace document list` lists all")
+
+    async def work(database: Database) -> dict[str, Any]:
+        listing = Listing(database)
+        document = await listing.document(project, agent, uri)
+        if document.agent != agent:
+            raise NotFound(f"{project} has no document {uri!r} of agent {agent!r}")
+        chunks = await listing.chunks(project, agent, uri, limit=document.chunks)
+        return _to_json(document, chunks)
+
+    plain = _with_database(work)
     if json:
-        print_json(_to_json(text))
+        print_json(plain)
         return
-    plain = _to_json(text)
     chunks = plain.pop("chunks_held")
     for name, value in plain.items():
         typer.echo(f"{name.replace('_', ' '):>13}  {printable(str(value))}")
@@ -189,8 +202,9 @@ async def _chosen(
     if bool(uris) == (prefix is not None):
         raise UsageError("give either the uris of documents or --prefix")
     async with open_database(running) as database:
-        documents = Documents(database, Projects(database))
-        indexed = await documents.stored_uris(project, agent or "", uris=uris or (), prefix=prefix)
+        indexed = await Listing(database).stored_uris(
+            project, agent, uris=uris or (), prefix=prefix
+        )
     unknown = sorted(set(uris or ()) - set(indexed))
     if unknown and unknown_too:
         return [*indexed, *unknown]
@@ -216,11 +230,34 @@ def _with_database(work: Callable[[Database], Awaitable[T]]) -> T:
     return run_client(main)
 
 
-def _row(document: ListedDocument) -> dict[str, Any]:
+async def _read(
+    listing: Listing,
+    project: str,
+    prefix: str | None,
+    source: str | None,
+    cursor: str | None,
+    limit: int | None,
+) -> list[DocumentRow]:
+    """Read documents, page by page, until ``limit`` is reached and the last uri is complete."""
+    documents: list[DocumentRow] = []
+    while True:
+        page = await listing.documents(
+            project, EVERY_AGENT, under=prefix, source=source, after=cursor, limit=_PAGE
+        )
+        for document in page:
+            if limit is not None and len(documents) >= limit and document.uri != documents[-1].uri:
+                return documents
+            documents.append(document)
+        if len(page) < _PAGE:
+            return documents
+        cursor = page[-1].cursor
+
+
+def _row(document: DocumentRow) -> dict[str, Any]:
     """Columns of the table. Agent and commit are None if the document has none."""
     return {
         "uri": document.uri,
-        "agent": document.agent or None,
+        "agent": document.agent,
         "kind": document.kind,
         "chunks": document.chunks,
         "pending": document.pending,
@@ -229,22 +266,33 @@ def _row(document: ListedDocument) -> dict[str, Any]:
     }
 
 
-def _plain(document: ListedDocument) -> dict[str, Any]:
-    plain = asdict(document)
-    position = plain.pop("token")
-    published_at = document.published_at.isoformat()
-    agent = document.agent or None
-    return {**plain, "agent": agent, "published_at": published_at, "position": position}
-
-
-def _to_json(text: DocumentText) -> dict[str, Any]:
+def _plain(document: DocumentRow) -> dict[str, Any]:
     return {
-        **_plain(text.document),
-        "event_id": text.event_id,
-        "indexed_at": text.updated_at.isoformat(),
-        "media_type": text.media_type,
-        "content_hash": text.content_hash,
-        "collections": list(text.collections),
-        "metadata": dict(text.metadata),
-        "chunks_held": [asdict(chunk) for chunk in text.chunks],
+        "uri": document.uri,
+        "agent": document.agent,
+        "kind": document.kind,
+        "title": document.title,
+        "chunks": document.chunks,
+        "pending": document.pending,
+        "commit": document.commit,
+        "published_at": document.published_at.isoformat(),
+        "position": document.token,
     }
+
+
+def _to_json(document: DocumentRow, chunks: Sequence[ChunkRow]) -> dict[str, Any]:
+    return {
+        **_plain(document),
+        "event_id": document.event_id,
+        "indexed_at": document.updated_at.isoformat(),
+        "media_type": document.media_type,
+        "content_hash": document.content_hash,
+        "collections": list(document.collections),
+        "metadata": dict(document.metadata),
+        "chunks_held": [_chunk(chunk) for chunk in chunks],
+    }
+
+
+def _chunk(chunk: ChunkRow) -> dict[str, Any]:
+    plain = asdict(chunk)
+    return {name: plain[name] for name in _CHUNK_FIELDS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -14,8 +15,11 @@ from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.recipes import recipe_of
+from runtime.errors import UnknownProject
 from runtime.settings import Settings
+from store.batches import Batches
 from store.generations.catalog import Projects
+from store.listing import Listing, SourceRow
 from store.postgres.roles import OPERATOR
 from store.sources import RegisteredSource, Sources
 
@@ -28,19 +32,25 @@ command = typer.Typer(rich_markup_mode=None)
 def list_sources(project: ProjectOption = "default", json: JsonOption = False) -> None:
     """List the sources of a project."""
 
-    async def main(settings: Settings) -> list[RegisteredSource]:
+    async def main(settings: Settings) -> list[dict[str, Any]]:
         async with (
             stack(settings, with_worker=False) as running,
             open_database(running) as database,
         ):
-            return await Sources(database, Projects(database)).list(project)
+            batches = Batches(database, Projects(database))
+            with suppress(UnknownProject):
+                return [
+                    _row(source, await _waiting(batches, project, source))
+                    for source in await Listing(database).sources(project)
+                ]
+            return []
 
-    rows = [_row(source) for source in run_client(main)]
+    rows = run_client(main)
     if json:
         for row in rows:
             print_json(row)
     elif rows:
-        stdout().print(table(rows, leave_out=("id",)))
+        stdout().print(table(rows, leave_out=("id", "batch")))
     else:
         typer.echo(f"{project} has no sources: `headrace sync PATH` creates one")
 
@@ -95,7 +105,14 @@ async def _delete(
     return len(uris)
 
 
-def _row(source: RegisteredSource) -> dict[str, Any]:
+async def _waiting(batches: Batches, project: str, source: SourceRow) -> int | None:
+    """Number of changes of the latest sync that are not handled yet."""
+    if source.batch is None:
+        return None
+    return (await batches.progress(project, source.batch.id)).waiting
+
+
+def _row(source: SourceRow, waiting: int | None) -> dict[str, Any]:
     synced_at = source.synced_at
     return {
         "source": source.name,
@@ -105,5 +122,9 @@ def _row(source: RegisteredSource) -> dict[str, Any]:
         "prefix": source.uri_prefix or None,
         "commit": source.commit and source.commit[:12],
         "synced_at": None if synced_at is None else synced_at.isoformat(timespec="seconds"),
+        "found": source.found,
+        "skipped": None if source.batch is None else source.skipped_count,
+        "waiting": waiting,
+        "batch": None if source.batch is None else source.batch.id,
         "location": source.location,
     }

@@ -15,6 +15,7 @@ from events.models import DocumentChanged, DocumentEmbedded, DocumentIndexed, fi
 from events.names import Lane
 from events.server.connection import LONGEST_BLOCK
 from gateway.progress import KEYWORD, VECTOR, ShowProgress
+from gateway.sync.batch import SyncBatch
 from gateway.sync.ownership import Lease
 from gateway.sync.report import SyncReport
 from gateway.sync.stall_detector import StallDetector
@@ -103,6 +104,7 @@ async def publish_changes(
     lane: Lane,
     outcomes: Outcomes | None,
     show: ShowProgress,
+    sync_batch: SyncBatch,
 ) -> None:
     """Publish all changes of a sync, and read outcomes in between.
 
@@ -124,8 +126,12 @@ async def publish_changes(
             recorded = position + _WINDOW
             state = sync.state(sync.touched(published, recorded))
             await lease.save(await asyncio.to_thread(state.to_json))
-        events = [await _event(change, lease, client, collections) for change in batch]
+        await sync_batch.begin()
+        events = [
+            await _event(change, lease, client, collections, sync_batch.id) for change in batch
+        ]
         receipts = await client.publish_many(events, lane)
+        await sync_batch.count(receipts)
         for change, receipt in zip(batch, receipts, strict=True):
             sync.published(change, receipt.token)
         # a step may yield two changes, and the second may be in the next batch
@@ -152,7 +158,11 @@ def _next_batch(changes: Iterator[Change], sync: Sync) -> tuple[list[Change], in
 
 
 async def _event(
-    change: Change, lease: Lease, client: OperatorClient, collections: tuple[str, ...]
+    change: Change,
+    lease: Lease,
+    client: OperatorClient,
+    collections: tuple[str, ...],
+    batch: str,
 ) -> DocumentChanged:
     source = lease.leased.source
     content, content_ref = change.content, None
@@ -166,6 +176,7 @@ async def _event(
             prefix=source.uri_prefix,
             origin=lease.leased.origin,
             content_ref=content_ref,
+            batch=batch,
         )
     except ValidationError as error:
         raise UsageError(f"{source.uri_prefix}{change.uri}: {first_problem(error)}") from None

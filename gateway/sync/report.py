@@ -30,6 +30,7 @@ class SyncReport:
         rejected: reason by uri, for documents rejected now or before and not changed since.
         indexed: changes that were applied while this sync waited. None if it did not wait.
         chunks_pending: chunks that waited for vectors when the sync stopped following them.
+        batch: the batch that records this sync; that of an earlier one, if nothing was published.
         older_than: the indexed commit if it is newer than the source's; then nothing is published.
         uncommitted: number of files that differ from the commit.
     """
@@ -49,6 +50,7 @@ class SyncReport:
     chunks_pending: int = 0
     uncommitted: int = 0
     older_than: str | None = None
+    batch: str | None = None
     rejected: dict[str, str] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     skipped_paths: dict[str, str] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from events.client.operator_client import OperatorClient
 from events.models import DocumentChanged, first_problem
 from events.names import Lane
 from gateway.progress import ShowProgress
+from gateway.sync.batch import SyncBatch
 from gateway.sync.ownership import Lease, check_owners, hold_lease
 from gateway.sync.publisher import Outcomes, publish_changes
 from gateway.sync.report import SyncReport
@@ -172,10 +173,20 @@ async def sync_source(
         report.lane = _lane(comparison, destination)
         if outcomes is not None:
             await outcomes.begin(comparison.sync, registered.uri_prefix)
+        batch = SyncBatch(store.batches, registered, comparison.sync.report)
         await publish_changes(
-            comparison.sync, lease, client, destination.collections, report.lane, outcomes, show
+            comparison.sync,
+            lease,
+            client,
+            destination.collections,
+            report.lane,
+            outcomes,
+            show,
+            batch,
         )
         await _finish(lease, comparison)
+        await batch.end()
+        report.batch = batch.id
     report.copy_counts(comparison.sync.report, registered.uri_prefix)
     report.uncommitted = comparison.uncommitted
     if outcomes is not None:

@@ -140,6 +140,7 @@ class VectorStage:
         """Embed one page and write it; return the errors of models that failed, by name."""
         refused: dict[int, str] = {}
         failures: dict[str, HeadraceError] = {}
+        spent: defaultdict[LogPosition, EmbeddingCost] = defaultdict(EmbeddingCost)
         for model, missing in _by_model(texts).items():
             try:
                 embedded = await self._shared_embedding.embed(project, model, missing, urgency)
@@ -147,10 +148,18 @@ class VectorStage:
                 failures[model] = error
             else:
                 refused |= _refused(texts, model, embedded)
-                _add_costs(costs, texts, missing, embedded)
+                _add_costs(spent, texts, missing, embedded)
         failpoint("embedding.embedded")
-        await self._pending.complete(project, generation_id, texts, refused)
+        await self._pending.complete(
+            project,
+            generation_id,
+            texts,
+            refused,
+            {position: (cost.tokens, cost.cost_usd) for position, cost in spent.items()},
+        )
         failpoint("embedding.committed")
+        for log_position, cost in spent.items():
+            costs[log_position].add(cost)
         for text in texts:
             if text.text is not None and text.model not in failures:
                 costs[text.log_position].chunks += text.chunk_id not in refused

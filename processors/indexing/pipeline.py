@@ -131,7 +131,12 @@ def _writes(
         if not delivery.is_original
     }
     return [
-        replace(document.write, claimant=claimants.get(document.change.log_position))
+        replace(
+            document.write,
+            claimant=claimants.get(document.change.log_position),
+            tokens_embedded=document.tokens_embedded,
+            cost_usd=document.cost_usd,
+        )
         for document in documents
     ]
 

@@ -21,6 +21,7 @@ __all__ = [
     "Entry",
     "Reach",
     "Verdict",
+    "add_costs",
     "applied",
     "claimed_by",
     "count_outcomes",
@@ -54,13 +55,20 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One handled change. ``detail``: reason of a rejection, or the result of ``claimed_by``."""
+    """One handled change of a document, and the batch that it belongs to.
+
+    ``detail``: reason of a rejection; else the result of ``claimed_by``, and the measures of a
+    change in a batch. ``agent`` is '' for a shared document.
+    """
 
     log_position: LogPosition
     event_id: str
     outcome: Literal["indexed", "superseded", "rejected"]
     published_at: datetime | None = None
     detail: dict[str, object] | None = None
+    batch: str | None = None
+    agent: str | None = None
+    uri: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,23 @@ async def reach(connection: asyncpg.Connection, project_id: int) -> Reach:
     return Reach(handled, max([revision, *handled.values()]))
 
 
+async def add_costs(
+    connection: asyncpg.Connection,
+    project_id: int,
+    generation_id: int,
+    costs: Mapping[LogPosition, tuple[float, float]],
+) -> None:
+    """Add tokens and US dollars that were spent on vectors to changes that belong to a batch."""
+    await connection.execute(
+        _QUERIES["add_costs"],
+        project_id,
+        generation_id,
+        *_columns(costs),
+        [tokens for tokens, _ in costs.values()],
+        [cost_usd for _, cost_usd in costs.values()],
+    )
+
+
 def claimed_by(event_sha256: str | None) -> dict[str, object] | None:
     """Detail of a change that was applied from another position; None if it was not."""
     return None if event_sha256 is None else {"claimant": event_sha256}
@@ -208,6 +233,9 @@ async def record(connection: asyncpg.Connection, project_id: int, entries: Seque
             entry.outcome,
             entry.published_at,
             None if entry.detail is None else json.dumps(entry.detail),
+            entry.batch,
+            entry.agent,
+            entry.uri,
         )
         for entry in sorted(entries, key=lambda entry: entry.log_position)
     ]

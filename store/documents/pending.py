@@ -10,7 +10,7 @@ from datetime import datetime
 import asyncpg
 
 from events.names import LogPosition
-from store.documents import chunks
+from store.documents import chunks, ledger
 from store.generations.catalog import Generation, Models, Projects, enter_live
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
@@ -242,11 +242,12 @@ class PendingVectors:
         generation_id: int,
         texts: Sequence[PendingText],
         refusals: Mapping[int, str],
+        costs: Mapping[LogPosition, tuple[float, float]] = {},
     ) -> None:
         """Give chunks the cached vectors of their texts; ``refusals``: reasons by chunk id.
 
         Only rows that still exist are changed. A chunk whose text is not in the cache stays
-        pending.
+        pending. ``costs``: tokens and US dollars by change, counted if it belongs to a batch.
         """
         project_id = await self._projects.find(project)
         if project_id is None or not texts:
@@ -266,6 +267,8 @@ class PendingVectors:
                 _QUERIES["remove_pending"], generation_id, document_ids, settled
             )
             await connection.execute(_QUERIES["forget_complete"], generation_id, document_ids)
+            if costs:
+                await ledger.add_costs(connection, project_id, generation_id, costs)
 
     async def refuse(
         self, project: str, generation_id: int, log_position: LogPosition, reason: str

@@ -362,5 +362,20 @@ def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
         write.event_id,
         "indexed" if stands else "superseded",
         write.published_at,
-        ledger.claimed_by(write.claimant),
+        _detail(write, result),
+        write.batch,
+        write.agent or "",
+        write.uri,
     )
+
+
+def _detail(write: DocumentWrite, result: Applied) -> dict[str, object] | None:
+    claim = ledger.claimed_by(write.claimant)
+    if write.batch is None:
+        return claim
+    measures: dict[str, object] = {
+        "chunks_added": result.chunks_added,
+        "tokens_embedded": write.tokens_embedded,
+        "cost_usd": write.cost_usd,
+    }
+    return measures | (claim or {})

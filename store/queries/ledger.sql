@@ -1,12 +1,39 @@
 -- name: record
-insert into ledger as l (project_id, partition, position, event_id, outcome, published_at, detail)
+insert into ledger as l (
+    project_id, partition, position, event_id, outcome, published_at, detail, batch, agent, uri
+)
 select $1, n.*
 from unnest(
-    $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[], $7::jsonb[]
+    $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[], $7::jsonb[], $8::text[],
+    $9::text[], $10::text[]
 ) as n
 on conflict (project_id, partition, position) do update
-set outcome = excluded.outcome, detail = excluded.detail, handled_at = excluded.handled_at
+set
+    outcome = excluded.outcome,
+    detail = excluded.detail,
+    handled_at = excluded.handled_at,
+    batch = excluded.batch,
+    agent = excluded.agent,
+    uri = excluded.uri
 where l.outcome = 'rejected'
+
+-- name: add_costs
+-- Costs of vectors, added to the measures of the changes that belong to a batch. Those of a
+-- generation that is not live belong to its replay.
+update ledger l
+set
+    detail = coalesce(l.detail, '{}') || jsonb_build_object(
+        'tokens_embedded', coalesce((l.detail ->> 'tokens_embedded')::float8, 0) + n.tokens,
+        'cost_usd', coalesce((l.detail ->> 'cost_usd')::float8, 0) + n.cost_usd
+    )
+from unnest($3::smallint[], $4::bigint[], $5::float8[], $6::float8[])
+    as n (partition, position, tokens, cost_usd)
+where
+    l.project_id = $1
+    and l.partition = n.partition
+    and l.position = n.position
+    and l.batch is not null
+    and exists (select from generations g where g.id = $2 and g.state = 'live')
 
 -- name: highest
 -- The last bit of a position is its lane. Each maximum is read from the end of the index.
