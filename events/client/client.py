@@ -139,6 +139,7 @@ class Client(DocumentMethods):
                 can't be reached.
             LogFull: Redis is near its memory limit.
             LimitExceeded: the content exceeds the inline limit, and no content store is set.
+            EventIdReused: the event's id was published with another change within 24 hours.
             ConfigurationError: the deployment has another number of partitions, Redis refused the
                 user, or the change is durable and no outbox is set.
         """
@@ -155,7 +156,8 @@ class Client(DocumentMethods):
         """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
 
         A call that raises may have published some of its changes. Publishing all of them again is
-        safe. Errors are those of ``publish``.
+        safe. Errors are those of ``publish``. EventIdReused lists the refused events as
+        ``event_ids``; all others of the call are published then.
         """
         await self._know_before_publishing(durable=durable)
         events = map(_event_of, changes)

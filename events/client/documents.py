@@ -64,6 +64,7 @@ class DocumentMethods(ABC):
 
         Raises:
             UsageError: an argument is out of its limits.
+            EventIdReused: another change was published with this ``event_id``.
             LimitExceeded, LogFull, Unavailable, ConfigurationError: see ``publish``.
         """
         return await self._publish_change(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from headrace import DocumentIndexed
+import pytest
+
+from headrace import DocumentIndexed, HeadraceError
 from tests.support.deliveries import deliver_again, outcomes_of
 from tests.support.running import Headrace
 from tests.support.waiting import eventually
@@ -66,6 +68,16 @@ async def test_a_change_that_is_delivered_twice_takes_effect_once(running: Headr
     answer = await running.client.ask("docs", "colour of the gate")
     contents = [result.content for result in answer.results if result.citation.uri == "a.md"]
     assert contents == ["The gate is painted red."]
+
+
+async def test_an_event_id_names_one_change(running: Headrace) -> None:
+    """The same change published again is a duplicate; another change under its id is refused."""
+    first = await running.client.upsert("docs", "a.md", "The gate is red.", event_id="gate")
+    again = await running.client.upsert("docs", "a.md", "The gate is red.", event_id="gate")
+    assert (again.duplicate, again.token) == (True, first.token)
+    with pytest.raises(HeadraceError, match="gate") as refused:
+        await running.client.upsert("docs", "b.md", "The bridge is blue.", event_id="gate")
+    assert refused.value.code == "EventIdReused"
 
 
 async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from events.models import (
     EVENT_TYPES,
+    ContentReference,
     DocumentChange,
     DocumentChanged,
     Query,
@@ -164,3 +165,51 @@ def test_an_event_without_extensions_is_sent_as_before() -> None:
     assert json.loads(event.to_bytes()).keys() == {
         "specversion", "id", "source", "time", "datacontenttype", "type", "data",
     }  # fmt: skip
+
+
+CONTENT = "Herons nest in March."
+HERONS = {"project": "birds", "uri": "herons.md", "content": CONTENT}
+
+
+def fingerprint(**fields: Any) -> str:
+    return DocumentChange(**{**HERONS, **fields}).fingerprint()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"project": "fish"},
+        {"uri": "swans.md"},
+        {"content": "Herons nest in April."},
+        {"change": "rename", "old_uri": "swans.md"},
+        {"change": "delete", "content": None},
+        {"kind": "markdown"},
+        {"media_type": "text/markdown"},
+        {"title": "Herons"},
+        {"agent": "ada"},
+        {"collections": ("waders",)},
+        {"commit": "abc"},
+        {"permalink_template": "https://example.org/{path}"},
+        {"metadata": {"reviewed": True}},
+        {"origin": {"source": "0" * 32, "revision": 7}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_every_field_counts_in_the_fingerprint_of_a_change(fields: dict[str, Any]) -> None:
+    assert fingerprint(**fields) != fingerprint()
+
+
+def test_the_form_of_a_change_does_not_count_in_its_fingerprint() -> None:
+    """Content may be inline or referenced; collections and metadata have no order."""
+    reference = ContentReference(sha256=content_hash(CONTENT), size_bytes=len(CONTENT))
+    assert fingerprint(content=None, content_ref=reference) == fingerprint()
+    assert fingerprint(content_hash=content_hash(CONTENT)) == fingerprint()
+    assert fingerprint(collections=("a", "b")) == fingerprint(collections=("b", "a", "b"))
+    metadata = fingerprint(metadata={"a": 1, "b": "é"})
+    assert metadata == fingerprint(metadata={"b": "é", "a": 1})
+
+
+def test_a_fingerprint_stays_the_same_in_later_versions() -> None:
+    """Publishers of two versions compare theirs during an upgrade."""
+    assert fingerprint() == "NKMCMQcJC2mYeGpW"
+    assert fingerprint(title="Herons", collections=("waders",)) == "XkQHKkVPSHoHSauu"
