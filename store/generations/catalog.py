@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import asyncpg
 
-from runtime.errors import ConfigurationError, Unavailable, UsageError
+from runtime.errors import ConfigurationError, Unavailable, UnknownProject
 from runtime.intervals import TTLCache
 from store.postgres.named_queries import named
 from store.postgres.pool import Database
@@ -184,9 +184,9 @@ REMEMBERED = timedelta(seconds=2)
 _PROJECTS = named("projects")
 
 
-def unknown_project(name: str) -> UsageError:
+def unknown_project(name: str) -> UnknownProject:
     """Error of a command or query that names a project which does not exist."""
-    return UsageError(
+    return UnknownProject(
         f"there is no project {name[:80]!r}",
         "check its name, or publish to it first (`headrace project list` lists the projects)",
     )
@@ -218,7 +218,7 @@ class Projects:
         """The project's id.
 
         Raises:
-            UsageError: the project does not exist.
+            UnknownProject: no project has this name.
         """
         project_id = await self.find(name)
         if project_id is None:

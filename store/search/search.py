@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import asyncpg
 import structlog
 
-from runtime.errors import HeadraceError, Unavailable, UsageError
+from runtime.errors import HeadraceError, NotFound, Unavailable
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
@@ -75,7 +75,7 @@ class Search:
         """The live generation; a query looks it up once.
 
         Raises:
-            UsageError: the project does not exist.
+            UnknownProject: no project has this name.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
@@ -85,13 +85,13 @@ class Search:
         """A generation of a project by id.
 
         Raises:
-            UsageError: the project or the generation does not exist.
+            UnknownProject, NotFound: the project or the generation does not exist.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             generation = await catalog.find(connection, project_id, generation_id)
         if generation is None:
-            raise UsageError(
+            raise NotFound(
                 f"project {project} has no generation {generation_id}", "see `headrace replay list`"
             )
         return generation
