@@ -178,6 +178,7 @@ class Client(DocumentMethods):
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
         context_tokens: int | None = None,
+        min_similarity: float | None = None,
         timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
         """Return the answer of the worker that takes the question.
@@ -195,6 +196,8 @@ class Client(DocumentMethods):
             max_wait: longest wait for ``min_event`` before a stale answer is returned.
             explain: add an explanation to each result.
             context_tokens: also assemble a context of this many tokens.
+            min_similarity: least cosine similarity of a result to the question, 0 to 1. A chunk
+                without a vector is not a result then. Not for the mode ``keyword``.
             timeout: deadline of the query.
 
         Raises:
@@ -217,6 +220,7 @@ class Client(DocumentMethods):
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,
             "context_tokens": context_tokens,
+            "min_similarity": min_similarity,
         }
         return await self._asker.ask(query, timeout)
 

@@ -284,6 +284,7 @@ class CutDocument:
             ),
             generation_id=generation_id,
             origin=data.origin,
+            expected_hash=data.expected_hash,
         )
 
 

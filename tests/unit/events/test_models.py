@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from events.models import (
     EVENT_TYPES,
@@ -192,6 +193,7 @@ def fingerprint(**fields: Any) -> str:
         {"permalink_template": "https://example.org/{path}"},
         {"metadata": {"reviewed": True}},
         {"origin": {"source": "0" * 32, "revision": 7}},
+        {"expected_hash": "0" * 64},
     ],
     ids=lambda fields: next(iter(fields)),
 )
@@ -213,3 +215,18 @@ def test_a_fingerprint_stays_the_same_in_later_versions() -> None:
     """Publishers of two versions compare theirs during an upgrade."""
     assert fingerprint() == "NKMCMQcJC2mYeGpW"
     assert fingerprint(title="Herons", collections=("waders",)) == "XkQHKkVPSHoHSauu"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"min_similarity": 1.1}, "less than or equal to 1"),
+        ({"min_similarity": -0.1}, "greater than or equal to 0"),
+        ({"min_similarity": 0.5, "mode": "keyword"}, "use the mode hybrid or vector"),
+    ],
+)
+def test_a_similarity_that_no_retriever_measures_is_refused(
+    fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Query(project="birds", text="herons", reply_to="here", **fields)
