@@ -17,7 +17,10 @@ _DERIVED = (LARGEST_SEQUENCE + 1) // 2
 
 @dataclass(frozen=True, slots=True)
 class KeptEvent:
-    """An event as the outbox keeps it; ``signature`` is empty if it has none."""
+    """An event as the outbox keeps it; ``signature`` is empty if it has none.
+
+    ``fingerprint`` is that of its change. It is not stored, because it follows from ``body``.
+    """
 
     project: str
     event_id: str
@@ -25,6 +28,7 @@ class KeptEvent:
     partition: int
     body: bytes
     signature: str = ""
+    fingerprint: str = ""
 
 
 class AssignedPosition(NamedTuple):

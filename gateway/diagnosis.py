@@ -11,7 +11,7 @@ from processors.doctor.doctor import Doctor, Health
 from processors.doctor.findings import Condition, State
 from processors.recipes import chooses_models, model_options, recipe_of
 from processors.wiring.operator_tools import OperatorTools, open_operator_tools
-from runtime.errors import HeadraceError, UsageError
+from runtime.errors import HeadraceError, UnknownProject, UsageError
 from runtime.settings import Settings
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -41,7 +41,7 @@ async def diagnose(settings: Settings, project: str | None, *, repair: bool) -> 
     """Examine the environment and one project or all; with ``repair``, repair what can be repaired.
 
     Raises:
-        UsageError: the project does not exist.
+        UnknownProject: no project has this name.
         ConfigurationError: a setting is wrong.
     """
     require_database(settings)
@@ -85,7 +85,7 @@ async def _examine(
         remedy = (
             f"use one of {', '.join(projects)}" if projects else "create it with `headrace sync`"
         )
-        raise UsageError(f"there is no project {project!r}", remedy)
+        raise UnknownProject(f"there is no project {project!r}", remedy)
     environment += await check_models(await _other_models(tools, projects), model_options(settings))
     environment += await check_orphans(
         tools, settings.owner_database_url or None, projects, repair=repair

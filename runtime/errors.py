@@ -180,7 +180,11 @@ class SourceConflict(Poison):
 
 
 class EventIdReused(Poison):
-    """The event id was published within a day, with another change."""
+    """Event ids that were published within a day, with other changes; ``event_ids`` lists them."""
+
+    def __init__(self, message: str, remedy: str = "", *, event_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message, remedy)
+        self.event_ids = event_ids
 
 
 class PreconditionFailed(Poison):

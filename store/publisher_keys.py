@@ -89,7 +89,7 @@ class KeyRegister:
         """All keys of a project, oldest first.
 
         Raises:
-            UsageError: the project does not exist.
+            UnknownProject: no project has this name.
         """
         async with self._database.scope(await self._projects.require(project)) as connection:
             return await _records(connection)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from events.models import Filters, Origin, Scalar
 from events.names import LogPosition, Rank, rank_of
-from runtime.errors import SourceConflict
+from runtime.errors import PreconditionFailed, SourceConflict
 
 __all__ = [
     "Applied",
@@ -61,6 +61,7 @@ class DocumentWrite:
     ``claimant``: SHA-256 (hex) of the event, if its stream entry has another position than this.
     ``batch``: the import that the change belongs to. ``tokens_embedded`` and ``cost_usd`` were
     spent on the given vectors.
+    ``expected_hash``: the change is applied only to a document with this content hash.
     """
 
     event_id: str
@@ -87,6 +88,7 @@ class DocumentWrite:
     batch: str | None = None
     tokens_embedded: int = 0
     cost_usd: float = 0.0
+    expected_hash: str | None = None
 
     @property
     def log_position(self) -> LogPosition:
@@ -104,8 +106,9 @@ class Applied:
     """Result of one change.
 
     Superseded: something newer is stored. Duplicate: a change was applied before at this position.
-    ``conflict``: reason why a rejected change had no effect; it is not in the ledger yet.
-    ``chunks_pending``: number of the document's chunks that have no vector yet.
+    ``conflict``: reason why a rejected change had no effect. The ledger has a PreconditionFailed
+    already, and no SourceConflict. ``chunks_pending``: number of the document's chunks that have no
+    vector yet. ``created``: the document did not exist before, or was deleted.
     """
 
     event_id: str
@@ -114,7 +117,8 @@ class Applied:
     chunks_added: int = 0
     chunks_removed: int = 0
     chunks_pending: int = 0
-    conflict: SourceConflict | None = None
+    conflict: SourceConflict | PreconditionFailed | None = None
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,8 @@ class SearchRequest:
     """One search. ``vectors``: the query's unit vector by model name; empty: no vector retriever.
 
     ``text`` None: no keyword retriever. ``candidates``: number of chunks that each retriever must
-    return at most.
+    return at most. ``compared``: the similarity of every candidate is needed, also of those that
+    only the keyword retriever returns.
     """
 
     project: str
@@ -131,6 +136,7 @@ class SearchRequest:
     vectors: Mapping[str, npt.NDArray[np.float32]]
     filters: Filters
     candidates: int
+    compared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,10 @@ class Candidates:
     or are incomplete. ``corrections``: query term → indexed term used instead.
     ``documents``: chunk id → document id; an absent chunk counts as a document of its own.
     ``pending``: ids of candidates that have no vector yet. ``coverage``: share (0 to 1) of the
-    chunks that have a vector, among those that pass the filters.
+    chunks that have a vector, among those that pass the filters. ``compared``: cosine similarity of
+    the candidates that only the keyword retriever returned, if requested; a chunk without a vector
+    is absent. ``searched_chunks``: number of chunks that pass the filters, or None if unknown.
+    ``term_weights``: factor in BM25 of each term of the query, or its correction, that occurs.
     """
 
     vector: Mapping[str, list[tuple[int, float]]]
@@ -152,6 +161,9 @@ class Candidates:
     documents: Mapping[int, int] = field(default_factory=dict)
     pending: frozenset[int] = frozenset()
     coverage: float = 1.0
+    compared: Mapping[int, float] = field(default_factory=dict)
+    searched_chunks: int | None = None
+    term_weights: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ class Client(DocumentMethods):
                 can't be reached.
             LogFull: Redis is near its memory limit.
             LimitExceeded: the content exceeds the inline limit, and no content store is set.
+            EventIdReused: the event's id was published with another change within 24 hours.
             ConfigurationError: the deployment has another number of partitions, Redis refused the
                 user, or the change is durable and no outbox is set.
         """
@@ -155,7 +156,8 @@ class Client(DocumentMethods):
         """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
 
         A call that raises may have published some of its changes. Publishing all of them again is
-        safe. Errors are those of ``publish``.
+        safe. Errors are those of ``publish``. EventIdReused lists the refused events as
+        ``event_ids``; all others of the call are published then.
         """
         await self._know_before_publishing(durable=durable)
         events = map(_event_of, changes)
@@ -176,6 +178,7 @@ class Client(DocumentMethods):
         max_wait: timedelta = timedelta(seconds=5),
         explain: bool = False,
         context_tokens: int | None = None,
+        min_similarity: float | None = None,
         timeout: timedelta = TIMEOUT,
     ) -> QueryAnswer:
         """Return the answer of the worker that takes the question.
@@ -193,6 +196,8 @@ class Client(DocumentMethods):
             max_wait: longest wait for ``min_event`` before a stale answer is returned.
             explain: add an explanation to each result.
             context_tokens: also assemble a context of this many tokens.
+            min_similarity: least cosine similarity of a result to the question, 0 to 1. A chunk
+                without a vector is not a result then. Not for the mode ``keyword``.
             timeout: deadline of the query.
 
         Raises:
@@ -215,6 +220,7 @@ class Client(DocumentMethods):
             "max_wait_ms": int(max_wait.total_seconds() * 1000),
             "explain": explain,
             "context_tokens": context_tokens,
+            "min_similarity": min_similarity,
         }
         return await self._asker.ask(query, timeout)
 

@@ -43,6 +43,7 @@ class DocumentMethods(ABC):
         agent: str | None = None,
         lane: Lane = Lane.LIVE,
         durable: bool = False,
+        expected_hash: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
         """Publish the content of a new or changed document.
@@ -59,11 +60,15 @@ class DocumentMethods(ABC):
             agent: the only agent that can find the document; None shares it with all.
             lane: ``Lane.BULK`` for many changes, so that they don't delay urgent ones.
             durable: also keep the change in the client's outbox.
+            expected_hash: SHA-256 (hex) of the content that the change replaces. If the document
+                has another content, or does not exist, the outcome is ``document.rejected`` with
+                the problem PreconditionFailed.
             event_id: id of the change, which is published once within 24 hours. The default is a
                 new id for each call.
 
         Raises:
             UsageError: an argument is out of its limits.
+            EventIdReused: another change was published with this ``event_id``.
             LimitExceeded, LogFull, Unavailable, ConfigurationError: see ``publish``.
         """
         return await self._publish_change(
@@ -80,6 +85,7 @@ class DocumentMethods(ABC):
             collections=collections,
             metadata=metadata or {},
             agent=agent,
+            expected_hash=expected_hash,
         )
 
     async def rename(
@@ -97,6 +103,7 @@ class DocumentMethods(ABC):
         agent: str | None = None,
         lane: Lane = Lane.LIVE,
         durable: bool = False,
+        expected_hash: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
         """Publish the new uri of a document, and its content, which may have changed too.
@@ -118,6 +125,7 @@ class DocumentMethods(ABC):
             collections=collections,
             metadata=metadata or {},
             agent=agent,
+            expected_hash=expected_hash,
         )
 
     async def delete(
@@ -128,6 +136,7 @@ class DocumentMethods(ABC):
         agent: str | None = None,
         lane: Lane = Lane.LIVE,
         durable: bool = False,
+        expected_hash: str | None = None,
         event_id: str | None = None,
     ) -> Receipt:
         """Publish the end of a document; arguments and errors are those of ``upsert``."""
@@ -139,6 +148,7 @@ class DocumentMethods(ABC):
             project=project,
             uri=uri,
             agent=agent,
+            expected_hash=expected_hash,
         )
 
     async def _publish_change(

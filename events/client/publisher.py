@@ -17,7 +17,7 @@ from events.outbox import AssignedPosition, KeptEvent, Outbox
 from events.server.connection import PATIENCE, Headroom, retrying
 from events.server.scripts import PublishOnce
 from events.signatures import SigningKey
-from runtime.errors import ConfigurationError, LimitExceeded
+from runtime.errors import ConfigurationError, EventIdReused, LimitExceeded
 
 __all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
 
@@ -26,6 +26,7 @@ REMEMBER = timedelta(hours=24)
 """Time for which an event id counts as published."""
 
 _CHUNK_EVENTS = 256
+_MOST_NAMED = 5
 _CHUNK_BYTES = 4 * 2**20
 
 
@@ -49,18 +50,31 @@ class Receipt:
     duplicate: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """An event that was not published, and the token of the former change under its id."""
+
+    event: KeptEvent
+    former: str
+
+
 class Publisher:
     """Publishes changes idempotently: an event id is added once within 24 hours.
 
     Events of one call keep their order within a partition. A call that raises may have published
     some of its events; publishing all of them again is safe.
 
+    An id with another change is refused with EventIdReused. Changes are compared by
+    ``DocumentChange.fingerprint``: time, source, batch and trace context of the event don't count,
+    nor does the lane. Ids are remembered in each partition, so the same id in two partitions names
+    two events. Both are published.
+
     ``durable`` events also survive the loss of Redis: they are stored in ``outbox`` before they are
     published, and published again from there if necessary. If a call with such events raises, any
     of them may still be published later.
 
     With a ``signing_key`` every event is signed. An event with another signature counts as another
-    event: with a new key, it is published again.
+    event: with a new key, it is published again, and so is its id with another change.
     """
 
     def __init__(
@@ -94,6 +108,7 @@ class Publisher:
                 and Postgres can't be reached.
             LogFull: Redis is near its memory limit.
             LimitExceeded: the content exceeds the inline limit and no content store is set.
+            EventIdReused: the id was published with another change; nothing was published.
             ConfigurationError: it is durable and no outbox is set.
         """
         return (await self.publish_many([event], lane, durable=durable))[0]
@@ -108,10 +123,12 @@ class Publisher:
         """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
 
         Raises:
+            EventIdReused: ids were published with other changes; ``event_ids`` lists them. All
+                other events of the call are published.
             Unavailable, LogFull, LimitExceeded, ConfigurationError: see ``publish``.
         """
         send = self._publish_durably if durable else self._publish_chunk
-        receipts: list[Receipt] = []
+        receipts: list[Receipt | _Refused] = []
         chunk: list[KeptEvent] = []
         size_bytes = 0
         for change in changes:
@@ -121,7 +138,7 @@ class Publisher:
                 chunk, size_bytes = [], 0
             chunk.append(outgoing)
             size_bytes += len(outgoing.body)
-        return receipts + await send(chunk)
+        return _accepted(receipts + await send(chunk))
 
     async def keep_content(self, project: str, content: str) -> ContentReference:
         """Store content outside of events.
@@ -137,7 +154,7 @@ class Publisher:
             )
         return await self._content_store.put(project, content)
 
-    async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
+    async def _publish_durably(self, chunk: Sequence[KeptEvent]) -> list[Receipt | _Refused]:
         if self._outbox is None:
             raise ConfigurationError(
                 "events can't be published durably without an outbox", "connect the client with one"
@@ -145,22 +162,26 @@ class Publisher:
         await self._headroom.check()
         await self._outbox.keep(chunk)
         receipts = await self._publish_chunk(chunk)
+        # the relay drops a refused event, because a publisher may not delete from the outbox
         await self._outbox.assign(
             [
                 AssignedPosition(event.project, event.event_id, receipt.token)
                 for event, receipt in zip(chunk, receipts, strict=True)
+                if isinstance(receipt, Receipt)
             ]
         )
         return receipts
 
-    async def _publish_chunk(self, chunk: Sequence[KeptEvent]) -> list[Receipt]:
+    async def _publish_chunk(self, chunk: Sequence[KeptEvent]) -> list[Receipt | _Refused]:
         if not chunk:
             return []
         await self._headroom.check()
         replies = await retrying(partial(self._send, chunk), self._patience)
         return [
-            Receipt(token.decode(), outgoing.event_id, bool(duplicate))
-            for outgoing, (token, duplicate) in zip(chunk, replies, strict=True)
+            _Refused(outgoing, token.decode())
+            if state == PublishOnce.REUSED
+            else Receipt(token.decode(), outgoing.event_id, state == PublishOnce.DUPLICATE)
+            for outgoing, (token, state) in zip(chunk, replies, strict=True)
         ]
 
     async def _send(self, chunk: Sequence[KeptEvent]) -> list[Any]:
@@ -182,6 +203,7 @@ class Publisher:
                     seen=self._seen(outgoing),
                     event=outgoing.body,
                     signature=outgoing.signature,
+                    fingerprint=outgoing.fingerprint,
                     token_prefix=f"{outgoing.lane}:{outgoing.partition}:",
                     remember=REMEMBER,
                 )
@@ -202,6 +224,7 @@ class Publisher:
             partition=self._names.partition_of(data.project, data.uri),
             body=body,
             signature="" if self._signing_key is None else self._signing_key.sign(body),
+            fingerprint=data.fingerprint(),
         )
 
     async def _by_reference_if_big(self, change: DocumentChanged) -> DocumentChanged:
@@ -222,3 +245,21 @@ class Publisher:
             "content_hash": content_hash(data.content),
         }
         return change.model_copy(update={"data": data.model_copy(update=update)})
+
+
+def _accepted(replies: Sequence[Receipt | _Refused]) -> list[Receipt]:
+    """Return the receipts of a call, or raise EventIdReused if one of its events was refused."""
+    refused = [reply for reply in replies if isinstance(reply, _Refused)]
+    if not refused:
+        return [reply for reply in replies if isinstance(reply, Receipt)]
+    named = ", ".join(
+        f"{reply.event.event_id!r} (as {reply.former})" for reply in refused[:_MOST_NAMED]
+    )
+    rest = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    several = len(refused) > 1
+    raise EventIdReused(
+        f"event id{'s' * several} {named}{rest} {'were' if several else 'was'} published with "
+        f"{'other changes' if several else 'another change'}",
+        "give each change an id of its own",
+        event_ids=tuple(reply.event.event_id for reply in refused),
+    )

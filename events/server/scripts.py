@@ -60,24 +60,30 @@ class _Script:
 class PublishOnce(_Script):
     """Add an event to a stream, unless its id was published before.
 
-    A reply is ``[token, duplicate]``: the token of the entry that holds the event, and 1 if that
-    entry existed already. The record of an event is its token, followed by a blank and the id of
-    the entry that holds it, if that is another one (``Republish``). Any publisher may write other
-    bytes there; these are ignored.
+    A reply is ``[token, state]``: the token of the entry that holds the event, and ``ADDED``,
+    ``DUPLICATE`` if that entry existed already, or ``REUSED`` if the id was published with another
+    change. The record of an event has up to three parts with blanks in between: its token, the id
+    of the entry that holds it, if that is another one (``Republish``), and the fingerprint of the
+    change, which older publishers leave out. Any publisher may write other bytes there; these are
+    ignored.
     """
+
+    ADDED, DUPLICATE, REUSED = range(3)
 
     LUA = """
     local seen = redis.call('GET', KEYS[2])
     local token = seen and string.match(seen .. ' ', '^(%l+:%d+:%d+%-%d+) ')
     if token then
-      return {token, 1}
+      local former = string.match(seen, ' ([%w+/]+)$')
+      local is_other = former and #former == #ARGV[5] and former ~= ARGV[5]
+      return {token, is_other and 2 or 1}
     end
     local entry = {'event', ARGV[1]}
     if ARGV[4] ~= '' then
       entry[3], entry[4] = 'signature', ARGV[4]
     end
     token = ARGV[2] .. redis.call('XADD', KEYS[1], '*', unpack(entry))
-    redis.call('SET', KEYS[2], token, 'PX', ARGV[3])
+    redis.call('SET', KEYS[2], token .. ' ' .. ARGV[5], 'PX', ARGV[3])
     return {token, 0}
     """
 
@@ -89,6 +95,7 @@ class PublishOnce(_Script):
         seen: str,
         event: bytes,
         signature: str,
+        fingerprint: str,
         token_prefix: str,
         remember: timedelta,
     ) -> None:
@@ -98,6 +105,7 @@ class PublishOnce(_Script):
             token_prefix,
             _milliseconds(remember),
             signature,
+            fingerprint,
         ]
         self._queue(pipeline, [stream, seen], arguments)
 
@@ -225,10 +233,11 @@ class Republish(_Script):
       return {string.match(seen, '^%S+'), 1}
     end
     local token = ARGV[2] .. ARGV[3]
+    local fingerprint = ARGV[9] ~= '' and ' ' .. ARGV[9] or ''
     if not seen then
       local entry = redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3])[1]
       if entry and entry[2][1] == 'event' and entry[2][2] == ARGV[1] then
-        redis.call('SET', KEYS[2], token, 'PX', ARGV[7])
+        redis.call('SET', KEYS[2], token .. fingerprint, 'PX', ARGV[7])
         return {token, 1}
       end
     end
@@ -245,7 +254,7 @@ class Republish(_Script):
     if not is_past then
       token = ARGV[2] .. entry_id
     end
-    redis.call('SET', KEYS[2], token .. ' ' .. entry_id, 'PX', ARGV[7])
+    redis.call('SET', KEYS[2], token .. ' ' .. entry_id .. fingerprint, 'PX', ARGV[7])
     return {token, 0}
     """
 
@@ -256,11 +265,15 @@ class Republish(_Script):
         seen: str,
         event: bytes,
         signature: str,
+        fingerprint: str,
         position: LogPosition,
         in_vain: bytes,
         remember: timedelta,
     ) -> tuple[str, bool]:
-        """Return the event's token, and whether it existed already."""
+        """Return the event's token, and whether it existed already.
+
+        ``fingerprint`` is empty if the event is not a valid change.
+        """
         arguments: list[str | int | bytes] = [
             event,
             position.token.removesuffix(position.entry_id),
@@ -270,6 +283,7 @@ class Republish(_Script):
             in_vain,
             _milliseconds(remember),
             signature,
+            fingerprint,
         ]
         token, duplicate = await self._run([stream, seen], arguments)
         return token.decode(), bool(duplicate)

@@ -54,6 +54,10 @@ def command(
     context: Annotated[
         int | None, typer.Option(help="Also assemble a context of at most this many tokens.")
     ] = None,
+    min_similarity: Annotated[
+        float | None,
+        typer.Option(help="Only results of at least this cosine similarity, 0 to 1."),
+    ] = None,
     timeout: Annotated[float, typer.Option(help="Longest wait for the answer, in seconds.")] = 10,
     json: JsonOption = False,
 ) -> None:
@@ -70,6 +74,7 @@ def command(
         "filters": filters,
         "explain": explain,
         "context_tokens": context,
+        "min_similarity": min_similarity,
         "timeout": duration(timeout),
     }
     answer = run_client(lambda settings: _ask(settings, project, text, query))

@@ -59,16 +59,24 @@ def fuse(
     mode: Mode,
     weights: Weights | None,
     limit: int,
+    min_similarity: float | None = None,
 ) -> list[Fused]:
     """Return the best ``limit`` chunks of the retrievers of ``mode``, best first, ties by id.
 
     ``weights`` scale the retrievers' scores: equal weights, or None, leave both as they are. In
     hybrid mode each pending chunk keeps its rank of the keyword retriever, and has a score between
     its neighbours'. If words have no weight, the pending chunks come last.
+
+    ``min_similarity`` leaves out chunks of a lower or unknown cosine similarity; it changes neither
+    the order nor the scores of the others.
     """
     vector = _retriever_scores(candidates.vector.values()) if mode != "keyword" else {}
     keyword = _retriever_scores([candidates.keyword]) if mode != "vector" else {}
     ranked = _ranked(candidates, mode, weights)
+    if min_similarity is not None:
+        cosines = {chunk_id: score.score for chunk_id, score in vector.items()}
+        cosines |= candidates.compared
+        ranked = [pair for pair in ranked if cosines.get(pair[0], -math.inf) >= min_similarity]
     return [
         Fused(
             chunk_id=chunk_id,

@@ -157,7 +157,7 @@ class Answering:
             generation: the generation to search. None means the live one.
 
         Raises:
-            UsageError: the project does not exist.
+            UnknownProject: no project has this name.
             Unavailable: Postgres is down, or no retriever could be used.
         """
         stopwatch = Stopwatch()
@@ -189,9 +189,17 @@ class Answering:
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
-        ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
+        ranked = fuse(
+            candidates,
+            mode=query.mode,
+            weights=query.weights,
+            limit=query.limit,
+            min_similarity=query.min_similarity,
+        )
         stopwatch.lap("fuse")
-        results, context = await self._assembler.assemble(query, ranked, generation)
+        results, context = await self._assembler.assemble(
+            query, ranked, generation, candidates.term_weights
+        )
         stopwatch.lap("assemble")
         answer = QueryAnswer(
             query_id=question.query_id,
@@ -203,6 +211,7 @@ class Answering:
             stale=question.freshness.stale,
             timings_ms={**stopwatch.milliseconds, **candidates.timings_ms},
             coverage=candidates.coverage,
+            searched_chunks=candidates.searched_chunks,
             degraded=candidates.degraded,
             corrections=dict(candidates.corrections),
         )
@@ -211,7 +220,10 @@ class Answering:
     async def _embed(
         self, question: _Question, generation: Generation
     ) -> tuple[Vectors, tuple[str, ...]]:
-        """Return query vectors by model; a hybrid query continues without the models that fail."""
+        """Return query vectors by model; a hybrid query continues without the models that fail.
+
+        With a least similarity, it needs at least one.
+        """
         query = question.query
         if query.mode == "keyword":
             return {}, ()
@@ -220,7 +232,8 @@ class Answering:
         )
         for error in errors:
             log.warning("query.not_embedded", generation=generation.id, error=str(error))
-        if errors and not vectors and (query.mode == "vector" or not _can_degrade(errors)):
+        needs_vectors = query.mode == "vector" or query.min_similarity is not None
+        if errors and not vectors and (needs_vectors or not _can_degrade(errors)):
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
@@ -234,6 +247,7 @@ class Answering:
             vectors=vectors,
             filters=query.filters,
             candidates=max(CANDIDATES, query.limit),
+            compared=query.min_similarity is not None,
         )
         candidates = await self._search.candidates(generation, request)
         return replace(candidates, degraded=tuple(dict.fromkeys(failed + candidates.degraded)))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-from events.models import Citation, Kind, Query, RetrieverScore, Scores, SearchResult
+from events.models import (
+    Citation,
+    Kind,
+    Query,
+    RetrieverScore,
+    Scores,
+    SearchResult,
+    Span,
+    TermMatch,
+)
 from processors.answering.fusion import Fused
 from store.generations.catalog import Generation
+from store.search.keyword.spans import places_of
+from store.search.keyword.tokenizer import terms
+from store.search.keyword.writer import about_chunk, about_document
 from store.search.search import Search
 from store.types import ChunkRow
 
@@ -24,16 +36,21 @@ class Assembler:
         self._count_tokens = count_tokens
 
     async def assemble(
-        self, query: Query, ranked: Sequence[Fused], generation: Generation
+        self,
+        query: Query,
+        ranked: Sequence[Fused],
+        generation: Generation,
+        term_weights: Mapping[str, float] = {},
     ) -> tuple[tuple[SearchResult, ...], str | None]:
         """Return results in rank order, and the context, or None if the query asks for none.
 
-        A chunk that was deleted since it was retrieved is left out.
+        A chunk that was deleted since it was retrieved is left out. ``term_weights``: weights of
+        the terms that an explanation looks for in each chunk.
         """
         ids = [chunk.chunk_id for chunk in ranked]
         rows = await self._search.rows(generation, query.agent, ids)
         results = tuple(
-            _result(rows[chunk.chunk_id], chunk, query.explain)
+            _result(rows[chunk.chunk_id], chunk, term_weights if query.explain else None)
             for chunk in ranked
             if chunk.chunk_id in rows
         )
@@ -57,7 +74,7 @@ def _passage(number: int, result: SearchResult) -> str:
     return f"[{number}] {citation.uri}:{citation.start_line}-{citation.end_line}\n{result.content}"
 
 
-def _result(row: ChunkRow, fused: Fused, explain: bool) -> SearchResult:
+def _result(row: ChunkRow, fused: Fused, explained: Mapping[str, float] | None) -> SearchResult:
     scores = Scores(vector=fused.vector, keyword=fused.keyword, fused=fused.score)
     return SearchResult(
         chunk_id=row.chunk_id,
@@ -68,7 +85,24 @@ def _result(row: ChunkRow, fused: Fused, explain: bool) -> SearchResult:
         scores=scores,
         match_type=fused.match_type,
         metadata=dict(row.metadata),
-        explanation=_explanation(scores) if explain else None,
+        explanation=None if explained is None else _explanation(scores),
+        matches=None if explained is None else _matches(row, explained),
+    )
+
+
+def _matches(row: ChunkRow, weights: Mapping[str, float]) -> tuple[TermMatch, ...]:
+    """Terms that a chunk is found by, the rarest first."""
+    places = places_of(row.content, weights)
+    about = [about_document(row.uri, row.title), about_chunk(row.symbol, row.heading_path)]
+    occurring = places.keys() | {term for text in about for term in terms(text)}
+    return tuple(
+        TermMatch(
+            term=term,
+            weight=weight,
+            spans=tuple(Span(start=start, end=end) for start, end in places.get(term, ())),
+        )
+        for term, weight in sorted(weights.items(), key=lambda pair: (-pair[1], pair[0]))
+        if term in occurring
     )
 
 

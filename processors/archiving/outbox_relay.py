@@ -11,10 +11,11 @@ import structlog
 from redis.exceptions import RedisError
 
 from events.client.republisher import Republishing, Trace, is_lost
+from events.models import DocumentChanged
 from events.names import LogPosition
 from events.outbox import AssignedPosition, WaitingEvent
 from runtime import metrics
-from runtime.errors import HeadraceError
+from runtime.errors import HeadraceError, MalformedEvent
 from runtime.lifespan import wait_or_stop
 from store.outbox import PostgresOutbox
 
@@ -41,7 +42,8 @@ class OutboxRelay:
     An event is lost if Redis does not have it: it was removed by a flush or a failover, or its
     publisher died before sending it. It is appended to its stream with the log position that it
     had, or probably should have had, as its asserted position, so that it overrides nothing newer.
-    Publishing twice, or in two processes at once, adds nothing.
+    Publishing twice, or in two processes at once, adds nothing. An event whose id was published
+    with another change was refused to its publisher, so it is dropped.
     """
 
     def __init__(
@@ -113,15 +115,25 @@ class OutboxRelay:
         bodies = await self._outbox.bodies(project, [event.event_id for event, _ in lost])
         positions = await self._positions(project, lost)
         assigned: list[AssignedPosition] = []
+        refused: list[tuple[bytes, bytes]] = []
         count = 0
         for event, trace in lost:
-            if event.event_id in bodies:
-                receipt = await self._republishing.republish(
-                    event, bodies[event.event_id], positions[event.event_id], trace
-                )
-                assigned.append(AssignedPosition(project, event.event_id, receipt.token))
-                count += not receipt.duplicate
+            body = bodies.get(event.event_id)
+            if body is None:
+                continue
+            fingerprint = _fingerprint(body)
+            if trace.is_of_other(fingerprint):
+                log.warning("outbox.refused_event_dropped", project=project, id=event.event_id)
+                refused.append((body, event.signature.encode()))
+                continue
+            receipt = await self._republishing.republish(
+                event, body, positions[event.event_id], trace, fingerprint
+            )
+            assigned.append(AssignedPosition(project, event.event_id, receipt.token))
+            count += not receipt.duplicate
         await self._outbox.assign(assigned)
+        if refused:
+            await self._outbox.drop(project, refused)
         _report(project, count)
         return count
 
@@ -139,6 +151,14 @@ class OutboxRelay:
             else:
                 positions[event.event_id] = event.log_position
         return positions
+
+
+def _fingerprint(body: bytes) -> str:
+    """Fingerprint of a kept event; empty if a publisher stored something else."""
+    try:
+        return DocumentChanged.from_bytes(body).data.fingerprint()
+    except MalformedEvent:
+        return ""
 
 
 def _batches(lost: Sequence[Lost]) -> Iterator[Sequence[Lost]]:

@@ -285,6 +285,7 @@ class CutDocument:
             generation_id=generation_id,
             origin=data.origin,
             batch=change.event.batch,
+            expected_hash=data.expected_hash,
         )
 
 

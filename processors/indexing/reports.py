@@ -15,12 +15,16 @@ from events.models import (
     DocumentChunkedData,
     DocumentIndexed,
     DocumentIndexedData,
+    DocumentRejected,
+    DocumentRejectedData,
+    Problem,
 )
 from events.names import Lane
 from events.streams.chunked import ChunkedStreams
 from processors.deliveries import Delivery
 from processors.indexing.preparation import EmbeddedDocument, Failure
 from runtime import metrics
+from runtime.errors import PreconditionFailed
 from runtime.failpoints import failpoint
 from store.generations.catalog import Generation
 from store.types import Applied
@@ -53,6 +57,7 @@ class Reporter:
     ) -> list[Failure]:
         """Report documents that were written to a generation; return those in conflict.
 
+        A change that expects another content is reported as rejected, and acknowledged.
         ``applied`` has the result of each document, in the same order.
 
         Raises:
@@ -61,14 +66,26 @@ class Reporter:
         by_position = {delivery.log_position: delivery for delivery in deliveries}
         results: list[Result] = []
         conflicts: list[Failure] = []
+        unexpected: list[tuple[Change, PreconditionFailed]] = []
         for document, result in zip(documents, applied, strict=True):
+            delivery = by_position[document.change.log_position]
             if result.conflict is None:
-                delivery = by_position[document.change.log_position]
                 results.append(result_of(delivery, result, document))
+            elif isinstance(result.conflict, PreconditionFailed):
+                unexpected.append((delivery, result.conflict))
             else:
                 conflicts.append(Failure(document.change, result.conflict))
+        await self._reject(unexpected)
         await self.finish(results, generation.id)
         return conflicts
+
+    async def _reject(self, unexpected: Sequence[tuple[Change, PreconditionFailed]]) -> None:
+        """Report changes that expect another content; the ledger has them already."""
+        await self._outcomes.publish([_rejected(*pair) for pair in unexpected])
+        for delivery, error in unexpected:
+            delivery.acknowledge()
+            metrics.DOCUMENTS.inc(outcome="rejected")
+            log.info("document.rejected", event_id=delivery.event.id, reason=str(error))
 
     async def finish(self, results: Sequence[Result], generation_id: int) -> None:
         """Report changes that were applied to a generation.
@@ -109,6 +126,19 @@ def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) ->
     )
 
 
+def _rejected(delivery: Change, error: PreconditionFailed) -> DocumentRejected:
+    return DocumentRejected(
+        data=DocumentRejectedData(
+            event_id=delivery.event.id,
+            token=delivery.log_position.token,
+            project=delivery.event.data.project,
+            uri=delivery.event.data.uri,
+            problem=Problem(type=error.code, detail=str(error)[:4000]),
+            attempts=delivery.attempts,
+        )
+    )
+
+
 def result_of(
     delivery: Change, applied: Applied, document: EmbeddedDocument | None = None
 ) -> Result:
@@ -123,6 +153,7 @@ def result_of(
         uri=event.data.uri,
         change=event.data.change,
         outcome=applied.outcome,
+        created=applied.created,
         chunks_kept=applied.chunks_kept,
         chunks_added=applied.chunks_added,
         chunks_removed=applied.chunks_removed,

@@ -15,7 +15,7 @@ from processors.replay.project_log import ProjectLog
 from processors.replay.start import live_generation
 from processors.wiring.operator_tools import OperatorTools
 from runtime import protocol_limits
-from runtime.errors import UsageError
+from runtime.errors import NotFound, UsageError
 from runtime.failpoints import failpoint
 from store.generations.catalog import Generation, unknown_project
 from store.generations.drop import begin_drop, drop_rows, forget
@@ -87,13 +87,13 @@ async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str
     """Find a generation of any project; return the project's name and the generation.
 
     Raises:
-        UsageError: no generation has this id.
+        NotFound: no generation has this id.
     """
     for project in sorted(await tools.projects.all()):
         for generation in await tools.store.generations(project):
             if generation.id == generation_id:
                 return project, generation
-    raise UsageError(f"there is no generation {generation_id}", "`headrace replay list` lists all")
+    raise NotFound(f"there is no generation {generation_id}", "`headrace replay list` lists all")
 
 
 async def generation_before(tools: OperatorTools, project: str) -> Generation:

@@ -14,7 +14,7 @@ import asyncpg
 
 from events.models import Origin
 from events.names import LogPosition, Rank, rank_of
-from runtime.errors import SourceConflict
+from runtime.errors import PreconditionFailed, SourceConflict
 from store.documents.digests import TOMBSTONE, document_digest
 from store.postgres.connection import WriteConflict
 from store.postgres.named_queries import named
@@ -47,6 +47,7 @@ class StoredDocument:
     """Position and partition of the change that produced this version."""
     deleted: bool
     origin: Origin | None
+    content_hash: str | None
 
     @property
     def rank(self) -> Rank:
@@ -121,7 +122,14 @@ async def advance(
 
 def _stored(row: Mapping[str, Any]) -> StoredDocument:
     log_position = LogPosition(row["position"], row["partition"])
-    return StoredDocument(row["id"], row["title"], log_position, row["deleted"], origin_of(row))
+    return StoredDocument(
+        row["id"],
+        row["title"],
+        log_position,
+        row["deleted"],
+        origin_of(row),
+        row["content_hash"],
+    )
 
 
 def _row(revision: Revision) -> tuple[object, ...]:
@@ -164,7 +172,7 @@ class LateChanges(Exception):
 class Ruling:
     """Conflicts by index of the change, and changes that are older than what was stored before."""
 
-    conflicts: dict[int, SourceConflict] = field(default_factory=dict)
+    conflicts: dict[int, SourceConflict | PreconditionFailed] = field(default_factory=dict)
     late: list[DocumentWrite] = field(default_factory=list)
 
 
@@ -175,6 +183,7 @@ class _State:
     rank: Rank
     origin: Origin | None
     deleted: bool
+    content_hash: str | None
     stored: bool = False
 
 
@@ -187,24 +196,27 @@ async def rule(
     """Determine which changes cannot be applied, one after the other by rank.
 
     A change of a source must not touch an existing document of another registered source. If the
-    change is a rename, neither of its documents changes.
+    change is a rename, neither of its documents changes. The same holds for a change that expects
+    another content. A change that is older than all it would change has no effect anyway.
     """
     names = await _names(connection, project_id, writes, before)
     states = {
-        uri: _State(document.rank, document.origin, document.deleted, stored=True)
+        uri: _State(
+            document.rank, document.origin, document.deleted, document.content_hash, stored=True
+        )
         for uri, document in before.items()
     }
     ruling = Ruling()
     for index, write in sorted(enumerate(writes), key=lambda pair: pair[1].rank):
         newer = [part for part in revisions_of([write]) if _is_newer(part, states)]
-        conflict = next(filter(None, (_conflict(part, states, names) for part in newer)), None)
+        conflict = _first_conflict(write, newer, states, names)
         if conflict is not None:
             ruling.conflicts[index] = conflict
             continue
         if any(_is_late(part, states) for part in revisions_of([write])):
             ruling.late.append(write)
         for part in newer:
-            states[part.uri] = _State(write.rank, write.origin, part.deleted)
+            states[part.uri] = _State(write.rank, write.origin, part.deleted, write.content_hash)
     return ruling
 
 
@@ -249,6 +261,36 @@ def _is_newer(part: Revision, states: Mapping[str, _State]) -> bool:
 def _is_late(part: Revision, states: Mapping[str, _State]) -> bool:
     state = states.get(part.uri)
     return state is not None and state.stored and state.rank > part.write.rank
+
+
+def _first_conflict(
+    write: DocumentWrite,
+    newer: Sequence[Revision],
+    states: Mapping[str, _State],
+    names: Mapping[str, str],
+) -> SourceConflict | PreconditionFailed | None:
+    conflicts = filter(None, (_conflict(part, states, names) for part in newer))
+    return next(conflicts, None) or (_unexpected(write, states) if newer else None)
+
+
+def _unexpected(write: DocumentWrite, states: Mapping[str, _State]) -> PreconditionFailed | None:
+    """Return the reason if a change does not meet the content that it expects."""
+    if write.expected_hash is None:
+        return None
+    uri = write.old_uri or write.uri
+    state = states.get(uri)
+    if state is None or state.deleted:
+        return PreconditionFailed(
+            f"{uri} does not exist, but the change expects it to have the content "
+            f"{write.expected_hash}",
+            "publish the change without expected_hash to create the document",
+        )
+    if state.content_hash == write.expected_hash:
+        return None
+    return PreconditionFailed(
+        f"{uri} has the content {state.content_hash}, but the change expects {write.expected_hash}",
+        "read the document again, and publish the change for its current content",
+    )
 
 
 def _conflict(

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
+from events.models import Problem
 from events.names import LogPosition
+from runtime.errors import PreconditionFailed
 from store.documents import chunks, collections, fence, ledger, pending
 from store.documents.chunks import Difference, Embedding, NewChunk
 from store.documents.fence import (
@@ -329,6 +331,8 @@ def _results(
         if index in ruling.conflicts:
             conflict = ruling.conflicts[index]
             results.append(Applied(write.event_id, "rejected", conflict=conflict))
+            if isinstance(conflict, PreconditionFailed):
+                entries.append(_rejection(write, conflict))
             continue
         done.add(log_position)
         result = _applied(batch, write, by_write[id(write)])
@@ -351,7 +355,16 @@ def _applied(batch: _Batch, write: DocumentWrite, parts: Sequence[Difference]) -
         chunks_added=sum(len(part.added) for part in parts),
         chunks_removed=sum(len(part.removed) for part in parts),
         chunks_pending=batch.pending.get(write.uri, 0) if stands else 0,
+        created=stands and write.change != "delete" and _is_created(batch, write.uri),
     )
+
+
+def _is_created(batch: _Batch, uri: str) -> bool:
+    """Return whether the batch stored a document that did not exist before, or was deleted."""
+    if uri not in batch.won:
+        return False
+    before = batch.before.get(uri)
+    return batch.won[uri].created if before is None else before.deleted
 
 
 def _entry(write: DocumentWrite, result: Applied) -> ledger.Entry:
@@ -379,3 +392,18 @@ def _detail(write: DocumentWrite, result: Applied) -> dict[str, object] | None:
         "cost_usd": write.cost_usd,
     }
     return measures | (claim or {})
+
+
+def _rejection(write: DocumentWrite, error: PreconditionFailed) -> ledger.Entry:
+    problem = Problem(type=error.code, detail=str(error)[:4000])
+    detail = problem.model_dump(mode="json")
+    return ledger.Entry(
+        write.log_position,
+        write.event_id,
+        "rejected",
+        write.published_at,
+        detail,
+        write.batch,
+        write.agent or "",
+        write.uri,
+    )

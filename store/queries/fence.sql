@@ -1,5 +1,5 @@
 -- name: lock_documents
-select uri, id, title, position, partition, deleted, source_id, source_revision
+select uri, id, title, position, partition, deleted, content_hash, source_id, source_revision
 from documents
 where generation_id = $1 and agent = $2 and uri = any ($3::text[])
 order by uri

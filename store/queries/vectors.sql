@@ -26,6 +26,15 @@ from (
 order by distance, chunk_id
 limit $2
 
+-- name: compared
+-- The similarity of some chunks.
+select e.chunk_id, 1 - (e.embedding::halfvec({dimensions}) <=> $1::halfvec({dimensions})) as similarity
+from embeddings e
+where
+    e.generation_id = {generation_id}
+    and e.model_id = {model_id}
+    and e.chunk_id = any ($2::bigint[])
+
 -- name: indexed
 -- The nearest by HNSW among chunks under the watermark, and every later one compared. Project,
 -- model and watermark are literals: with parameters, a generic plan can't prove that the partial

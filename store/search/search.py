@@ -8,12 +8,12 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import asyncpg
 import structlog
 
-from runtime.errors import HeadraceError, Unavailable, UsageError
+from runtime.errors import HeadraceError, NotFound, Unavailable
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
 from store.postgres.named_queries import named
@@ -57,7 +57,20 @@ class _Run:
             log.warning("search.retriever_failed", retrieve=name, error=repr(error))
             return otherwise
         finally:
-            self.timings_ms[name] = (perf_counter() - begin) * 1000
+            elapsed_ms = (perf_counter() - begin) * 1000
+            self.timings_ms[name] = self.timings_ms.get(name, 0.0) + elapsed_ms
+
+    def fail(self) -> NoReturn:
+        """Raise the first error.
+
+        Raises:
+            Unavailable: a server failed.
+            HeadraceError: the error itself, if it is one.
+        """
+        error = next(iter(self.errors.values()))
+        if isinstance(error, HeadraceError):
+            raise error
+        raise Unavailable(f"the index cannot be searched: {error}") from error
 
 
 class Search:
@@ -75,7 +88,7 @@ class Search:
         """The live generation; a query looks it up once.
 
         Raises:
-            UsageError: the project does not exist.
+            UnknownProject: no project has this name.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
@@ -85,13 +98,13 @@ class Search:
         """A generation of a project by id.
 
         Raises:
-            UsageError: the project or the generation does not exist.
+            UnknownProject, NotFound: the project or the generation does not exist.
         """
         project_id = await self._projects.require(project)
         async with self._database.scope(project_id) as connection:
             generation = await catalog.find(connection, project_id, generation_id)
         if generation is None:
-            raise UsageError(
+            raise NotFound(
                 f"project {project} has no generation {generation_id}", "see `headrace replay list`"
             )
         return generation
@@ -104,12 +117,14 @@ class Search:
         yet. The retrievers may see different snapshots.
 
         Raises:
-            Unavailable, ConfigurationError: every requested retriever failed.
+            Unavailable, ConfigurationError: every requested retriever failed; or candidates can't
+                be compared as requested.
         """
         run = _Run()
-        vector, keyword = await asyncio.gather(
+        vector, keyword, searched_chunks = await asyncio.gather(
             run.retrieve("vector", self._similar(generation, request, run), {}),
             run.retrieve("keyword", self._worded(generation, request, run), KeywordMatches([])),
+            self._count(generation, request),
         )
         asked = {
             name
@@ -117,10 +132,13 @@ class Search:
             if wanted
         }
         if run.errors and run.errors.keys() >= asked:
-            error = next(iter(run.errors.values()))
-            if isinstance(error, HeadraceError):
-                raise error
-            raise Unavailable(f"the index cannot be searched: {error}") from error
+            run.fail()
+        compared: dict[int, float] = {}
+        if request.compared:
+            compare = self._compare(generation, request, vector, keyword)
+            compared = await run.retrieve("vector", compare, {})
+            if "vector" in run.errors:
+                run.fail()
         # if the look-up fails, no keyword candidate may count as dissimilar
         unknown = frozenset(chunk_id for chunk_id, _ in keyword.ranked if run.coverage < 1)
         chunk_ids = _to_fuse(vector, keyword)
@@ -134,8 +152,11 @@ class Search:
             documents=documents,
             pending=pending,
             coverage=run.coverage,
+            compared=compared,
+            searched_chunks=searched_chunks,
             degraded=(*run.errors, *run.unreached, *bare),
             corrections=keyword.corrections,
+            term_weights=keyword.weights,
             timings_ms={name: run.timings_ms[name] for name in sorted(asked)},
         )
 
@@ -174,6 +195,39 @@ class Search:
                 )
                 for model, vector in request.vectors.items()
             }
+
+    async def _compare(
+        self,
+        generation: Generation,
+        request: SearchRequest,
+        vector: Similar,
+        keyword: KeywordMatches,
+    ) -> dict[int, float]:
+        """Similarity of the candidates that only the keyword retriever returned."""
+        similar = {chunk_id for ranked in vector.values() for chunk_id, _ in ranked}
+        others = [chunk_id for chunk_id, _ in keyword.ranked if chunk_id not in similar]
+        if not others:
+            return {}
+        compared: dict[int, float] = {}
+        async with self._scope(generation, request.agent) as connection:
+            for model, query_vector in request.vectors.items():
+                compared |= await self._vectors.compare(
+                    connection, generation.id, model, query_vector, others
+                )
+        return compared
+
+    async def _count(self, generation: Generation, request: SearchRequest) -> int | None:
+        """Number of chunks in the scope of the search. A failure must not cost the answer."""
+        visibility = Visibility(generation.id, request.filters)
+        counted = self._coverage.counted(visibility, request.agent)
+        if counted is not None:
+            return counted
+        try:
+            async with self._scope(generation, request.agent) as connection:
+                return await self._coverage.count(connection, visibility, request.agent)
+        except _FAILURES as error:
+            log.warning("search.not_counted", error=repr(error))
+            return None
 
     async def _worded(
         self, generation: Generation, request: SearchRequest, run: _Run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncpg
@@ -73,6 +73,30 @@ class VectorRetriever:
         )
         hits = await search.indexed()
         return hits if len(hits) >= limit else await search.exact()
+
+    async def compare(
+        self,
+        connection: asyncpg.Connection,
+        generation_id: int,
+        model: str,
+        vector: npt.NDArray[np.float32],
+        chunk_ids: Sequence[int],
+    ) -> dict[int, float]:
+        """Cosine similarity of some chunks by id; a chunk without a vector of the model is absent.
+
+        Raises:
+            asyncpg.PostgresError: the server failed.
+        """
+        index = await self._find(connection, generation_id, model)
+        if index is None or index.dimensions != len(vector):
+            return {}
+        sql = _RETRIEVAL["compared"].format(
+            generation_id=int(generation_id),
+            model_id=int(index.model_id),
+            dimensions=int(index.dimensions),
+        )
+        rows = await connection.fetch(sql, vector.astype(np.float16), list(chunk_ids))
+        return {row["chunk_id"]: row["similarity"] for row in rows}
 
     async def _find(
         self, connection: asyncpg.Connection, generation_id: int, model: str
@@ -171,7 +195,7 @@ class StoredModels:
 
 
 class Coverage:
-    """Share of the chunks that have a vector, while others have none.
+    """Number of chunks in the scope of a search, and the share of those that have a vector.
 
     The count of all chunks is cached for half a minute, that of the chunks without a vector for a
     second.
@@ -188,13 +212,28 @@ class Coverage:
         generation_id = visibility.generation_id
         if await connection.fetchval(_PENDING["is_covered"], generation_id):
             return 1.0
-        key = generation_id, agent or "", visibility.filters.model_dump_json()
+        key = _key(visibility, agent)
         bare = await _counted(self._bare, key, connection, visibility, "count_bare")
         total = await _counted(self._all, key, connection, visibility, "count_chunks")
         if total < bare:  # counted before an import began
             total = await _count(connection, visibility, "count_chunks")
             self._all.put(key, total)
         return 1.0 - bare / total if total else 1.0
+
+    def counted(self, visibility: Visibility, agent: str | None) -> int | None:
+        """Number of chunks that pass the filters, or None if it was not counted lately."""
+        return self._all.get(_key(visibility, agent))
+
+    async def count(
+        self, connection: asyncpg.Connection, visibility: Visibility, agent: str | None
+    ) -> int:
+        """Number of chunks that pass the filters, in the connection's scope."""
+        key = _key(visibility, agent)
+        return await _counted(self._all, key, connection, visibility, "count_chunks")
+
+
+def _key(visibility: Visibility, agent: str | None) -> Key:
+    return visibility.generation_id, agent or "", visibility.filters.model_dump_json()
 
 
 async def _counted(

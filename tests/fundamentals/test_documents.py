@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from hashlib import sha256
 
-from headrace import DocumentIndexed
+import pytest
+
+from headrace import DocumentIndexed, DocumentRejected, HeadraceError, UsageError
+from tests.support.dead_letters import letters
 from tests.support.deliveries import deliver_again, outcomes_of
 from tests.support.running import Headrace
 from tests.support.waiting import eventually
@@ -66,6 +70,75 @@ async def test_a_change_that_is_delivered_twice_takes_effect_once(running: Headr
     answer = await running.client.ask("docs", "colour of the gate")
     contents = [result.content for result in answer.results if result.citation.uri == "a.md"]
     assert contents == ["The gate is painted red."]
+
+
+async def test_an_event_id_names_one_change(running: Headrace) -> None:
+    """The same change published again is a duplicate; another change under its id is refused."""
+    first = await running.client.upsert("docs", "a.md", "The gate is red.", event_id="gate")
+    again = await running.client.upsert("docs", "a.md", "The gate is red.", event_id="gate")
+    assert (again.duplicate, again.token) == (True, first.token)
+    with pytest.raises(HeadraceError, match="gate") as refused:
+        await running.client.upsert("docs", "b.md", "The bridge is blue.", event_id="gate")
+    assert refused.value.code == "EventIdReused"
+
+
+async def test_an_edit_can_be_bound_to_the_version_that_was_read(running: Headrace) -> None:
+    """An edit of another version is rejected, and is not a dead letter."""
+    before, after = "The gate is green.", "The gate is red."
+    created = await running.change("a.md", before)
+    read = sha256(before.encode()).hexdigest()
+    edited = await running.change("a.md", after, expected_hash=read)
+    lost = await running.change("a.md", "The gate is blue.", expected_hash=read)
+    assert isinstance(created, DocumentIndexed)
+    assert isinstance(edited, DocumentIndexed)
+    assert isinstance(lost, DocumentRejected)
+    assert (created.data.created, edited.data.created) == (True, False)
+    assert lost.data.problem.type == "PreconditionFailed"
+    answer = await running.client.ask("docs", "colour of the gate")
+    assert [result.content for result in answer.results] == [after]
+    assert await letters(running) == []
+
+
+async def test_an_answer_can_be_limited_to_similar_chunks(with_model: Headrace) -> None:
+    """Also chunks that only the keyword retriever would return are left out."""
+    await with_model.change("guide/river.md", RIVER)
+    await with_model.change("guide/bread.md", BAKERY)
+    question = "how does water get into the channel, and not into the dough?"
+    every = await with_model.client.ask("docs", question)
+    assert every.searched_chunks == len(every.results) == 2
+    cosines = [result.scores.vector.score for result in every.results if result.scores.vector]
+    limit = sum(cosines) / 2
+    similar = await with_model.client.ask("docs", question, min_similarity=limit)
+    assert [result.chunk_id for result in similar.results] == [
+        result.chunk_id
+        for result in every.results
+        if result.scores.vector and result.scores.vector.score >= limit
+    ]
+    assert len(similar.results) == 1
+    with pytest.raises(UsageError, match="min_similarity"):
+        await with_model.client.ask("docs", question, mode="keyword", min_similarity=limit)
+
+
+async def test_an_explanation_has_the_words_that_match(running: Headrace) -> None:
+    """Other forms of a word, parts of an identifier and corrected words are marked."""
+    await running.change("limits.md", "Retry twice: connect_timeout limits the attempts.")
+    answer = await running.client.ask("docs", "retries connectTimeout atempts limit", explain=True)
+    [result] = answer.results
+    assert result.matches is not None
+    words = {
+        match.term: [result.content[span.start : span.end] for span in match.spans]
+        for match in result.matches
+    }
+    assert words == {
+        "retri": ["Retry"],
+        "connect": ["connect"],
+        "timeout": ["timeout"],
+        "attempt": ["attempts"],
+        "limit": ["limits"],
+    }
+    assert all(match.weight > 0 for match in result.matches)
+    unexplained = await running.client.ask("docs", "retries")
+    assert unexplained.results[0].matches is None
 
 
 async def test_an_edit_embeds_only_what_changed(running: Headrace) -> None:

@@ -36,5 +36,7 @@ async def test_private_documents_are_their_agents_own(running: Headrace) -> None
 async def test_an_unknown_project_is_refused(running: Headrace) -> None:
     """A misspelt project is refused with an error, not with an empty answer."""
     await running.change("a.md", "Text.")
-    with pytest.raises(QueryRefused, match="no project 'doc'"):
+    with pytest.raises(QueryRefused, match="no project 'doc'") as refused:
         await running.client.ask("doc", "text")
+    assert refused.value.code == "UnknownProject"
+    assert not refused.value.problem.retryable

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from store.search.keyword.postings import Postings
 
-__all__ = ["K1", "B", "Matches", "ScoredChunks", "Segment", "TermHits", "score"]
+__all__ = ["K1", "B", "Matches", "ScoredChunks", "Segment", "TermHits", "factors_of", "score"]
 
 K1 = 1.2
 """Saturation: the lower, the sooner further occurrences of a term stop to matter."""
@@ -113,13 +113,17 @@ class ScoredChunks:
             yield ids, scores, _top(scores, limit)
 
 
+def factors_of(matches: Matches, weights: Mapping[int, float]) -> dict[int, float]:
+    """Factor of each term that occurs, by its hash: the most that it can add to a chunk's score."""
+    return {
+        term: weights[term] * (K1 + 1) * _idf(matches.chunks, frequency)
+        for term, frequency in matches.document_frequencies().items()
+    }
+
+
 def score(matches: Matches, weights: Mapping[int, float]) -> ScoredChunks:
     """BM25 of every chunk; ``weights``: factor of each query term's contribution, by its hash."""
-    frequencies = matches.document_frequencies()
-    factors = {
-        term: weights[term] * (K1 + 1) * _idf(matches.chunks, frequency)
-        for term, frequency in frequencies.items()
-    }
+    factors = factors_of(matches, weights)
     mean_length = matches.total_terms / max(1, matches.chunks)
     small: list[tuple[Segment, Sequence[TermHits]]] = []
     parts = []

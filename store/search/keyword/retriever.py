@@ -13,7 +13,7 @@ import structlog
 
 from store.postgres.named_queries import named
 from store.search.filters import Visibility
-from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, score
+from store.search.keyword.bm25 import Matches, ScoredChunks, Segment, TermHits, factors_of, score
 from store.search.keyword.postings import decode_chunks, decode_inline, term_hash, unpack
 from store.search.keyword.spelling import nearest
 from store.search.keyword.tokenizer import terms
@@ -34,10 +34,14 @@ _QUERIES = named("keyword")
 
 @dataclass(frozen=True, slots=True)
 class KeywordMatches:
-    """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones."""
+    """Chunk ids with BM25 scores, best first, and the terms that replaced misspelt ones.
+
+    ``weights``: factor in BM25 of each term that was searched and occurs.
+    """
 
     ranked: list[tuple[int, float]]
     corrections: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 class KeywordRetriever:
@@ -66,8 +70,13 @@ class KeywordRetriever:
             weights[word] = weights.get(word, 0.0) + weights.pop(term) * CORRECTION_WEIGHT
         if corrections:
             matches = await self._read(connection, generation_id, weights)
-        scored = await _score(matches, {term_hash(term): w for term, w in weights.items()})
-        return KeywordMatches(await _visible(connection, scored, visibility, limit), corrections)
+        by_hash = {term_hash(term): weight for term, weight in weights.items()}
+        ranked = await _visible(connection, await _score(matches, by_hash), visibility, limit)
+        factors = factors_of(matches, by_hash)
+        occurring = {
+            term: factors[term_hash(term)] for term in weights if term_hash(term) in factors
+        }
+        return KeywordMatches(ranked, corrections, occurring)
 
     async def _read(
         self, connection: asyncpg.Connection, generation_id: int, words: Iterable[str]

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from events.models import (
     EVENT_TYPES,
+    ContentReference,
     DocumentChange,
     DocumentChanged,
     Query,
@@ -164,3 +166,67 @@ def test_an_event_without_extensions_is_sent_as_before() -> None:
     assert json.loads(event.to_bytes()).keys() == {
         "specversion", "id", "source", "time", "datacontenttype", "type", "data",
     }  # fmt: skip
+
+
+CONTENT = "Herons nest in March."
+HERONS = {"project": "birds", "uri": "herons.md", "content": CONTENT}
+
+
+def fingerprint(**fields: Any) -> str:
+    return DocumentChange(**{**HERONS, **fields}).fingerprint()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"project": "fish"},
+        {"uri": "swans.md"},
+        {"content": "Herons nest in April."},
+        {"change": "rename", "old_uri": "swans.md"},
+        {"change": "delete", "content": None},
+        {"kind": "markdown"},
+        {"media_type": "text/markdown"},
+        {"title": "Herons"},
+        {"agent": "ada"},
+        {"collections": ("waders",)},
+        {"commit": "abc"},
+        {"permalink_template": "https://example.org/{path}"},
+        {"metadata": {"reviewed": True}},
+        {"origin": {"source": "0" * 32, "revision": 7}},
+        {"expected_hash": "0" * 64},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_every_field_counts_in_the_fingerprint_of_a_change(fields: dict[str, Any]) -> None:
+    assert fingerprint(**fields) != fingerprint()
+
+
+def test_the_form_of_a_change_does_not_count_in_its_fingerprint() -> None:
+    """Content may be inline or referenced; collections and metadata have no order."""
+    reference = ContentReference(sha256=content_hash(CONTENT), size_bytes=len(CONTENT))
+    assert fingerprint(content=None, content_ref=reference) == fingerprint()
+    assert fingerprint(content_hash=content_hash(CONTENT)) == fingerprint()
+    assert fingerprint(collections=("a", "b")) == fingerprint(collections=("b", "a", "b"))
+    metadata = fingerprint(metadata={"a": 1, "b": "é"})
+    assert metadata == fingerprint(metadata={"b": "é", "a": 1})
+
+
+def test_a_fingerprint_stays_the_same_in_later_versions() -> None:
+    """Publishers of two versions compare theirs during an upgrade."""
+    assert fingerprint() == "NKMCMQcJC2mYeGpW"
+    assert fingerprint(title="Herons", collections=("waders",)) == "XkQHKkVPSHoHSauu"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"min_similarity": 1.1}, "less than or equal to 1"),
+        ({"min_similarity": -0.1}, "greater than or equal to 0"),
+        ({"min_similarity": 0.5, "mode": "keyword"}, "use the mode hybrid or vector"),
+    ],
+)
+def test_a_similarity_that_no_retriever_measures_is_refused(
+    fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Query(project="birds", text="herons", reply_to="here", **fields)

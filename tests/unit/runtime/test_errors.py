@@ -12,7 +12,7 @@ import pytest
 from events.client.questions import QueryRefused
 from events.models import Problem
 from processors.replay.verification import Difference, NotSwitched
-from runtime.errors import CircuitOpen, HeadraceError, SourceBusy, Unavailable
+from runtime.errors import CircuitOpen, EventIdReused, HeadraceError, SourceBusy, Unavailable
 from store.archive.damage import DamagedSegment
 
 
@@ -38,6 +38,7 @@ def _pickled(error: HeadraceError) -> object:
     [
         CircuitOpen("the model is down", retry_after=timedelta(seconds=3)),
         SourceBusy("ada is syncing", "try again", holder="ada", until=datetime.now(UTC)),
+        EventIdReused("the id was published", "use another", event_ids=("a", "b")),
         NotSwitched("{documents}", "replay", differences=[Difference("", "a.md", "gone")]),
         DamagedSegment("archive/1", "it is missing", blocks=[2], lost=3),
         QueryRefused(Problem(type="UnknownProject", detail="there is no project 'q'")),

@@ -12,7 +12,7 @@ from events.client.publisher import Publisher
 from events.models import DocumentChanged, parse_event
 from events.names import Lane
 from events.outbox import AssignedPosition
-from runtime.errors import ConfigurationError, Unavailable
+from runtime.errors import ConfigurationError, EventIdReused, Unavailable
 from store.archive import Archive
 from store.postgres.pool import Database
 from tests.support.archives import ArchiveAt
@@ -130,3 +130,54 @@ async def test_a_place_is_noted_without_waiting_for_the_archive(
         async with within(5):
             await durable.outbox.assign(assigned)
     assert [row["position"] for row in (await durable.rows()).values()] == [1 << 21 | 1 << 1 | 1]
+
+
+async def test_a_durable_event_with_the_id_of_another_change_is_refused_and_dropped(
+    durable: Durable, kept: ArchiveAt
+) -> None:
+    """The outbox relay drops it, although it waits for the archive like a lost event."""
+    event = change()
+    other = change("b.md").model_copy(update={"id": event.id})
+    receipt = await durable.publish(event)
+    await durable.archive(kept.archive)
+
+    with pytest.raises(EventIdReused) as refused:
+        await durable.publish(other)
+
+    assert refused.value.event_ids == (event.id,)
+    assert await durable.republish() == 0
+    assert await durable.rows() == {}
+    assert await durable.length() == 1
+    await durable.archive(kept.archive)
+    archived = await kept.changes(project=PROJECT)
+    assert [change.position for change in archived] == [number_of(receipt)]
+
+
+async def test_the_other_durable_events_of_a_call_with_a_reused_id_are_kept(
+    durable: Durable, redis: Redis
+) -> None:
+    former = change("former.md")
+    await durable.publisher.publish(former)
+    reused = change("b.md").model_copy(update={"id": former.id})
+    events = [change("a.md"), change("c.md")]
+
+    with pytest.raises(EventIdReused):
+        await durable.publisher.publish_many([events[0], reused, events[1]], durable=True)
+
+    rows = await durable.rows()
+    assert all(rows[event.id]["position"] is not None for event in events)
+    await redis.flushall()
+    await durable.republish()
+    assert {event.id for event in events} <= {found.event.id for found in await durable.log()}
+
+
+async def test_a_republished_event_keeps_its_fingerprint(durable: Durable, redis: Redis) -> None:
+    """Its id is refused for another change after the loss of Redis too."""
+    event = change()
+    await durable.publish(event)
+    await redis.flushall()
+    assert await durable.republish() == 1
+
+    assert (await durable.publish(event)).duplicate
+    with pytest.raises(EventIdReused):
+        await durable.publisher.publish(change("b.md").model_copy(update={"id": event.id}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -19,7 +20,8 @@ from events.models import (
 )
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import connect
-from runtime.errors import LimitExceeded, LogFull, Unavailable
+from events.signatures import SigningKey
+from runtime.errors import EventIdReused, LimitExceeded, LogFull, Unavailable
 from tests.support.streams import read_stream
 
 NAMES = Names()
@@ -163,3 +165,98 @@ async def test_an_unreachable_redis_names_the_setting() -> None:
     with pytest.raises(Unavailable, match="HEADRACE_REDIS_URL"):
         await publisher.publish(change())
     await redis.aclose()
+
+
+def again(event: DocumentChanged, **fields: Any) -> DocumentChanged:
+    """Another event with the id of ``event``, a second later, with other ``fields``."""
+    data = DocumentChange(**{**event.data.model_dump(), **fields})
+    time = event.time + timedelta(seconds=1)
+    return DocumentChanged(id=event.id, time=time, source="elsewhere", batch="b1", data=data)
+
+
+async def test_an_event_id_used_again_for_another_document_is_refused(redis: Redis) -> None:
+    event = change()
+    publisher = Publisher(redis, NAMES)
+    receipt = await publisher.publish(event)
+
+    with pytest.raises(EventIdReused) as refused:
+        await publisher.publish(again(event, uri="b.md"), Lane.BULK)
+
+    assert event.id in refused.value.message
+    assert receipt.token in refused.value.message
+    assert "id of its own" in refused.value.remedy
+    assert refused.value.event_ids == (event.id,)
+    assert await redis.xlen(LIVE) == 1
+    assert not await redis.exists(NAMES.stream(Topic.CHANGED_BULK))
+
+
+async def test_the_same_change_made_again_is_a_duplicate(redis: Redis) -> None:
+    """Its time, source and batch don't count, nor does the form in which its content is sent."""
+    event = change(content="more than ten bytes")
+    receipt = await Publisher(redis, NAMES).publish(event)
+    by_reference = Publisher(redis, NAMES, inline_limit_bytes=10, content_store=Shelf())
+
+    repeated = await by_reference.publish(again(event))
+
+    assert (repeated.duplicate, repeated.token) == (True, receipt.token)
+    assert await redis.xlen(LIVE) == 1
+
+
+async def test_all_other_events_of_a_call_with_a_reused_id_are_published(redis: Redis) -> None:
+    """The refused events are in the middle of the first and at the end of the second round trip."""
+    publisher = Publisher(redis, NAMES)
+    former = [change("former.md"), change("former too.md")]
+    await publisher.publish_many(former)
+    events = [change(f"{number}.md") for number in range(300)]
+    calls = [*events[:100], again(former[0], title="A"), *events[100:], again(former[1], title="B")]
+
+    with pytest.raises(EventIdReused, match="were published with other changes") as refused:
+        await publisher.publish_many(calls)
+
+    assert refused.value.event_ids == (former[0].id, former[1].id)
+    entries = await read_stream(redis, LIVE)
+    assert [parse_event(entry.fields[b"event"]) for entry in entries] == [*former, *events]
+    receipts = await publisher.publish_many(events)
+    assert all(receipt.duplicate for receipt in receipts)
+
+
+async def test_one_call_cannot_use_an_id_for_two_changes(redis: Redis) -> None:
+    event = change()
+    with pytest.raises(EventIdReused):
+        await Publisher(redis, NAMES).publish_many([event, again(event, content="other text")])
+    [entry] = await read_stream(redis, LIVE)
+    assert parse_event(entry.fields[b"event"]) == event
+
+
+@pytest.mark.parametrize("rest", ["", " 9-1", " of nothing", " 9-1 short"])
+async def test_an_id_that_an_older_publisher_recorded_is_a_duplicate(
+    redis: Redis, rest: str
+) -> None:
+    """Its record has no fingerprint, so the changes can't be compared."""
+    event = change()
+    await redis.set(NAMES.seen("p", event.id, 0), f"live:0:5-0{rest}")
+
+    receipt = await Publisher(redis, NAMES).publish(event)
+
+    assert (receipt.token, receipt.duplicate) == ("live:0:5-0", True)
+    assert not await redis.exists(LIVE)
+
+
+async def test_older_publishers_read_the_record_of_an_id(redis: Redis) -> None:
+    """They look for a token that ends at a blank."""
+    event = change()
+    receipt = await Publisher(redis, NAMES).publish(event)
+    record = await redis.get(NAMES.seen("p", event.id, 0))
+    assert record == f"{receipt.token} {event.data.fingerprint()}".encode()
+
+
+async def test_a_signed_event_with_the_id_of_another_change_is_an_event_of_its_own(
+    redis: Redis,
+) -> None:
+    publisher = Publisher(redis, NAMES, signing_key=SigningKey.new())
+    event = change()
+
+    receipts = await publisher.publish_many([event, event, again(event, uri="b.md")])
+
+    assert [receipt.duplicate for receipt in receipts] == [False, True, False]
+    assert await redis.xlen(LIVE) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from events.models import Origin, Problem
 from events.names import LogPosition
-from runtime.errors import ConfigurationError, UnsupportedContent
+from runtime.errors import ConfigurationError, PreconditionFailed, UnsupportedContent
 from store.postgres.pool import Database
 from store.sources import RegisteredSource
 from store.store import Store
@@ -363,3 +364,103 @@ async def test_statistics_count_private_documents_too(store: Store) -> None:
     assert alpha.outcomes == {"indexed": 3}
     assert alpha.freshness_p50_ms is not None
     assert await store.statistics("unknown") == []
+
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+
+
+async def test_a_change_that_expects_another_content_changes_nothing(
+    store: Store, worker: Database
+) -> None:
+    """It is rejected in the ledger with its reason, so that a replay leaves it out."""
+    await store.apply([document_write("a.md", 1, ["one"], content_hash=A)])
+    wrong = document_write("a.md", 2, ["two"], content_hash=B, expected_hash=C)
+
+    (applied,) = await store.apply([wrong])
+
+    assert applied.outcome == "rejected"
+    assert isinstance(applied.conflict, PreconditionFailed)
+    assert A in applied.conflict.message
+    assert C in applied.conflict.message
+    assert await texts(worker) == {"a.md": ["one"]}
+    (entry,) = await rows(worker, "select outcome, detail::text from ledger where position = 2")
+    assert entry["outcome"] == "rejected"
+    assert json.loads(entry["detail"])["type"] == "PreconditionFailed"
+    (again,) = await store.apply([wrong])
+    assert again.outcome == "rejected"
+
+
+async def test_a_change_that_expects_the_stored_content_is_applied(
+    store: Store, worker: Database
+) -> None:
+    await store.apply([document_write("a.md", 1, ["one"], content_hash=A)])
+    right = document_write("a.md", 2, ["two"], content_hash=B, expected_hash=A)
+    assert [applied.outcome for applied in await store.apply([right])] == ["indexed"]
+    assert [applied.outcome for applied in await store.apply([right])] == ["duplicate"]
+    assert await texts(worker) == {"a.md": ["two"]}
+
+
+@pytest.mark.parametrize("first_batch", [0, 1, 2, 3])
+async def test_of_two_edits_of_one_version_the_first_wins(
+    store: Store, worker: Database, first_batch: int
+) -> None:
+    """In one batch or in several."""
+    writes = [
+        document_write("a.md", 1, ["one"], content_hash=A),
+        document_write("a.md", 2, ["two"], content_hash=B, expected_hash=A),
+        document_write("a.md", 3, ["three"], content_hash=C, expected_hash=A),
+    ]
+    results = [
+        *(await store.apply(writes[:first_batch]) if first_batch else []),
+        *(await store.apply(writes[first_batch:]) if first_batch < 3 else []),
+    ]
+    assert results[2].outcome == "rejected"
+    assert await texts(worker) == {"a.md": ["two"]}
+
+
+@pytest.mark.parametrize("change", ["upsert", "delete"])
+async def test_a_document_that_does_not_exist_has_no_expected_content(
+    store: Store, worker: Database, change: str
+) -> None:
+    """Neither an unknown document nor a deleted one."""
+    await store.apply([document_write("gone.md", 1, ["one"], content_hash=A)])
+    await store.apply([document_write("gone.md", 2, change="delete")])
+    chunks = {"chunks": ()} if change == "delete" else {}
+    for number, uri in enumerate(("new.md", "gone.md"), start=3):
+        write = document_write(uri, number, ["x"], change=change, expected_hash=A, **chunks)
+        (applied,) = await store.apply([write])
+        assert isinstance(applied.conflict, PreconditionFailed)
+        assert "does not exist" in applied.conflict.message
+    assert await texts(worker) == {}
+
+
+async def test_a_rename_expects_the_content_of_the_former_uri(
+    store: Store, worker: Database
+) -> None:
+    await store.apply([document_write("old.md", 1, ["one"], content_hash=A)])
+    rename = {"change": "rename", "old_uri": "old.md", "content_hash": B}
+    results = [
+        *await store.apply([document_write("new.md", 2, ["x"], expected_hash=B, **rename)]),
+        *await store.apply([document_write("new.md", 3, ["two"], expected_hash=A, **rename)]),
+    ]
+    assert [applied.outcome for applied in results] == ["rejected", "indexed"]
+    assert await texts(worker) == {"new.md": ["two"]}
+
+
+async def test_an_older_change_is_superseded_whatever_it_expects(store: Store) -> None:
+    await store.apply([document_write("a.md", 5, ["five"], content_hash=A)])
+    (applied,) = await store.apply([document_write("a.md", 4, ["four"], expected_hash=C)])
+    assert applied.outcome == "superseded"
+
+
+async def test_a_document_is_created_if_it_did_not_exist_or_was_deleted(store: Store) -> None:
+    writes = [
+        document_write("a.md", 1, ["one"]),
+        document_write("a.md", 2, ["two"]),
+        document_write("a.md", 3, change="delete"),
+        document_write("a.md", 4, ["four"]),
+        document_write("b.md", 5, ["four"], change="rename", old_uri="a.md"),
+        document_write("a.md", 1, ["one"]),
+    ]
+    created = [(await store.apply([write]))[0].created for write in writes]
+    assert created == [True, False, False, True, True, False]

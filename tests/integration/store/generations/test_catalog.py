@@ -9,7 +9,7 @@ import pytest
 
 from events.models import Filters
 from events.names import LogPosition
-from runtime.errors import UsageError
+from runtime.errors import NotFound, UnknownProject
 from store.generations.catalog import Generation, Recipe
 from store.generations.switch import GenerationMoved
 from store.postgres.locks import Lock
@@ -99,9 +99,9 @@ async def test_an_unknown_generation_names_the_cure(store: Store, worker: Databa
     """An unknown generation, also one of another project, is refused with a remedy."""
     await store.generation("alpha")
     foreign = await store.generation("beta")
-    with pytest.raises(UsageError, match=r"no generation .*headrace replay list"):
+    with pytest.raises(NotFound, match=r"no generation .*headrace replay list"):
         await Search(worker).generation("alpha", foreign.id)
-    with pytest.raises(UsageError, match="no project 'gamma'"):
+    with pytest.raises(UnknownProject, match="no project 'gamma'"):
         await Search(worker).live("gamma")
 
 

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import asyncpg
 import numpy as np
@@ -17,6 +18,7 @@ from store.postgres.pool import Database
 from store.search.keyword.bm25 import K1, B
 from store.search.keyword.tokenizer import terms
 from store.search.search import Search
+from store.types import SearchRequest
 from tests.support.databases import Database as Fresh
 from tests.support.searching import MODEL, Index, unit_vectors
 
@@ -236,3 +238,37 @@ async def test_rows_carry_what_a_citation_needs(index: Index) -> None:
     row = rows[chunk_id]
     assert (row.uri, row.kind, row.content, row.start_line) == ("dir/a.py", "code", "some words", 1)
     assert row.metadata == {"x": 1}
+
+
+async def test_candidates_of_the_keyword_retriever_are_compared_on_request(index: Index) -> None:
+    """The vector retriever returns the nearest chunk only; the other one is measured."""
+    vectors = unit_vectors(1, 2, 8)
+    await index.write("near", "first weir", vectors=vectors[:1])
+    await index.write("far", "second weir", vectors=vectors[1:])
+    await index.write("none", "third weir")
+    generation = await index.live()
+    request = SearchRequest("p", None, "weir", {MODEL: vectors[0]}, Filters(), 3)
+    measured = dict((await index.search.candidates(generation, request)).vector[MODEL])
+
+    narrow = SearchRequest("p", None, "weir", {MODEL: vectors[0]}, Filters(), 1)
+    assert (await index.search.candidates(generation, narrow)).compared == {}
+    every = replace(request, compared=True)
+    assert (await index.search.candidates(generation, every)).compared == {}
+    words = [chunk_id for chunk_id, _ in (await index.candidates("second")).keyword]
+    other = replace(narrow, text="second", compared=True)
+    compared = (await index.search.candidates(generation, other)).compared
+    assert compared == {words[0]: pytest.approx(measured[words[0]], abs=1e-6)}
+    bare = replace(narrow, text="third", compared=True)
+    assert (await index.search.candidates(generation, bare)).compared == {}
+
+
+async def test_a_search_counts_the_chunks_in_its_scope(index: Index) -> None:
+    """Filters and private documents of other agents count as in the search."""
+    await index.write("shared", "one", "two", "three")
+    await index.write("private", "four", "five", agent="ada")
+    await index.write("code", "six", kind="code")
+    only_code = Filters(kinds=(Kind.CODE,))
+    assert (await index.candidates("one")).searched_chunks == 4
+    assert (await index.candidates("one", agent="ada")).searched_chunks == 6
+    assert (await index.candidates("one", filters=only_code)).searched_chunks == 1
+    assert (await index.candidates("one", filters=Filters(uri_prefix="x"))).searched_chunks == 0

@@ -11,6 +11,7 @@ from events.names import Lane, LogPosition
 from events.outbox import WaitingEvent
 
 KEPT_AT = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)
+FINGERPRINT = b"0123456789abcdE+"
 MILLISECONDS = int(KEPT_AT.timestamp() * 1000)
 
 
@@ -52,6 +53,9 @@ def test_a_place_of_the_past_is_exact() -> None:
         (None, None, None),
         (b"live:3:5-0", "live:3:5-0", "live:3:5-0"),
         (b"live:3:5-0 9-1", "live:3:5-0", "live:3:9-1"),
+        (b"live:3:5-0 " + FINGERPRINT, "live:3:5-0", "live:3:5-0"),
+        (b"live:3:5-0 9-1 " + FINGERPRINT, "live:3:5-0", "live:3:9-1"),
+        (b"live:3:5-0 of no entry", None, None),
     ],
 )
 def test_what_redis_remembers(raw: bytes | None, token: str | None, entry: str | None) -> None:
@@ -77,3 +81,20 @@ def test_which_events_never_come_to_the_archive(
 ) -> None:
     """An event is lost if Redis has no trace of it, or if the archiver has passed its entry."""
     assert is_lost(Trace.parse(raw), archived) is lost
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_other"),
+    [
+        (b"", False),
+        (b"live:3:5-0", False),
+        (b"live:3:5-0 " + FINGERPRINT, False),
+        (b"live:3:5-0 " + FINGERPRINT[::-1], True),
+        (b"live:3:5-0 9-1 " + FINGERPRINT[::-1], True),
+    ],
+)
+def test_a_record_of_another_change_is_recognised(raw: bytes, is_other: bool) -> None:
+    """Without two fingerprints, a record counts as that of the event."""
+    trace = Trace.parse(raw or None)
+    assert trace.is_of_other(FINGERPRINT.decode()) is is_other
+    assert not trace.is_of_other("")

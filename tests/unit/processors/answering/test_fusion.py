@@ -246,3 +246,20 @@ def test_a_single_leg_has_no_pending_chunks() -> None:
     candidates = replace(found(), pending=frozenset({4, 5}))
     assert ranked(candidates, "vector") == ranked(found(), "vector")
     assert ranked(candidates, "keyword") == ranked(found(), "keyword")
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "vector"])
+def test_a_least_similarity_leaves_out_chunks_and_changes_nothing_else(mode: Mode) -> None:
+    """Chunk 4 was compared, and 5 has no vector. The limit counts what remains."""
+    candidates = replace(found(), compared={4: 0.5})
+    every = ranked(candidates, mode)
+    similar = fuse(candidates, mode=mode, weights=None, limit=10, min_similarity=0.5)
+    assert similar == [result for result in every if result.chunk_id in {1, 2, 4}]
+    assert len(similar) == (3 if mode == "hybrid" else 2)
+    best = fuse(candidates, mode=mode, weights=None, limit=2, min_similarity=0.5)
+    assert best == similar[:2]
+
+
+def test_a_least_similarity_of_0_still_needs_a_vector() -> None:
+    results = fuse(found(), mode="hybrid", weights=None, limit=10, min_similarity=0.0)
+    assert set(ids(results)) == {1, 2, 3}
