@@ -38,10 +38,9 @@ Series = set[tuple[str, frozenset[str]]]
 
 def series_in(content: str) -> Series:
     """Name and labels of each sample of an exposition."""
+    families = text_string_to_metric_families(content)  # type: ignore[no-untyped-call]
     return {
-        (sample.name, frozenset(sample.labels))
-        for family in text_string_to_metric_families(content)
-        for sample in family.samples
+        (sample.name, frozenset(sample.labels)) for family in families for sample in family.samples
     }
 
 

@@ -61,12 +61,12 @@ async def test_a_scrape_describes_the_deployment(
         await running.change("a.md", "Herons nest in March.")
         await redis.xadd(LIVE, {"event": "nonsense"})
 
-        async def complete() -> dict[str, Series] | None:
+        async def complete() -> dict[str, Series]:
             values = await scraped(deployment)
             letters = values["headrace_dead_letter_entries"][LIVE_STREAM]
             beats = "headrace_worker_info" in values
             archived = values.get("headrace_archive_waiting_entries", {}).get(LIVE_STREAM) == 0
-            return values if letters and beats and archived else None
+            return values if letters and beats and archived else {}
 
         values = await eventually(complete, "the letter, the worker and the archive are seen")
 
