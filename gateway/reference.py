@@ -22,14 +22,14 @@ from events import models
 from events.spec.asyncapi import render
 from events.spec.field_tables import field_table, field_type
 from gateway.main import COMMANDS, application
-from runtime import errors
+from runtime import errors, metrics
 from runtime.errors import HeadraceError
 from runtime.settings import Settings
 
 __all__ = ["DOCS", "limit_from", "renewed"]
 
 DOCS = Path(__file__).parents[1] / "docs"
-_NAMES = "fields|settings|errors|commands"
+_NAMES = "fields|settings|errors|metrics|commands"
 _PART = re.compile(rf"(<!-- ({_NAMES})(?:: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 _SOURCE = r"HEADRACE_[\w.]+|[\w.]+\.[A-Z_]+"
 _LIMIT = re.compile(rf"^(\| .+? \| )[\d,]+( \| `({_SOURCE})` \| .+ \|)$", re.MULTILINE)
@@ -65,6 +65,8 @@ def _part(name: str, argument: str | None) -> str:
             lines = _settings_table()
         case "errors":
             lines = _error_table(getattr(errors, str(argument)))
+        case "metrics":
+            lines = _metrics_table(metrics.Scope(str(argument)))
         case _:
             lines = _commands()
     return "\n".join(lines) + "\n"
@@ -101,6 +103,15 @@ def _error_table(group: type[HeadraceError]) -> Iterator[str]:
         if isinstance(error, type) and issubclass(error, group) and error is not group:
             meaning = " ".join((getdoc(error) or "").replace("``", "`").split())
             yield f"| `{error.__name__}` | {meaning} |"
+
+
+def _metrics_table(scope: metrics.Scope) -> Iterator[str]:
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for name, (metric_scope, metric) in metrics.declared().items():
+        if metric_scope is scope:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            yield f"| `{name}` | {metric.kind} | {labels} | {metric.description} |"
 
 
 def _commands() -> Iterator[str]:

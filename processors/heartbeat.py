@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import platform
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -21,6 +22,7 @@ from processors.embedders import Embedders
 from runtime import metrics
 from runtime.lifespan import wait_or_stop
 from runtime.process_health import LoopLag, memory_bytes
+from store.postgres.revision import head_revision
 
 __all__ = ["BEAT_EVERY", "HeartbeatSender", "WorkerState"]
 
@@ -79,6 +81,15 @@ class HeartbeatSender:
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self._version = _version()
         self._lag = LoopLag()
+        self._label = f"{self._host}:{os.getpid()}"
+        metrics.BUILD_INFO.set(
+            1,
+            version=self._version,
+            revision=head_revision(),
+            python=platform.python_version(),
+        )
+        for role in self._roles:
+            metrics.WORKER_INFO.set(1, worker=self._label, role=role, version=self._version)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send heartbeats until ``stop`` is set, then remove this worker's entry.
@@ -102,9 +113,13 @@ class HeartbeatSender:
     def state(self) -> WorkerState:
         """Current state of the worker."""
         memory = memory_bytes()
-        metrics.MEMORY_BYTES.set(memory)
+        loop_lag_seconds = self._lag.longest_seconds()
         circuits = [] if self._embedders is None else self._embedders.circuits
         in_flight = self._app.in_flight() if self._app is not None else {}
+        metrics.WORKER_MEMORY_BYTES.set(memory, worker=self._label)
+        metrics.WORKER_LOOP_LAG_SECONDS.set(loop_lag_seconds, worker=self._label)
+        for topic, count in in_flight.items():
+            metrics.WORKER_IN_WORK.set(count.in_work, worker=self._label, topic=topic)
         return WorkerState(
             host=self._host,
             pid=os.getpid(),
@@ -115,7 +130,7 @@ class HeartbeatSender:
             in_flight={topic: count.in_flight for topic, count in in_flight.items()},
             circuits=[dataclasses.asdict(circuit) for circuit in circuits],
             memory_bytes=memory,
-            loop_lag_s=round(self._lag.longest_seconds(), 3),
+            loop_lag_s=round(loop_lag_seconds, 3),
             transport={} if self._app is None else self._app.counts(),
             metrics={name: round(value, 4) for name, value in metrics.snapshot().items()},
         )

@@ -67,7 +67,7 @@ class RejectionReporter:
         Raises:
             Unavailable: Redis or Postgres is down; the event stays pending.
         """
-        metrics.DEAD_LETTERS.inc(topic=letter.topic)
+        metrics.DEAD_LETTERS.inc(topic=letter.topic, error=letter.error)
         if letter.topic == Topic.QUERY:
             await self._fail_query(letter)
         elif letter.topic in _CHUNKED:
@@ -113,6 +113,7 @@ class RejectionReporter:
         )
         await self._record(letter, rejected, position, _change_of(letter))
         await self._outcomes.publish([DocumentRejected(data=rejected)])
+        metrics.CHANGES.inc(outcome="rejected", lane=Topic(letter.topic).lane)
 
     async def _record(
         self,

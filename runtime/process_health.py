@@ -10,7 +10,6 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from runtime import metrics
 from runtime.lifespan import wait_or_stop
 
 __all__ = ["LoopLag", "memory_bytes", "settle_heap"]
@@ -52,7 +51,6 @@ class LoopLag:
             await wait_or_stop(stop, _INTERVAL)
             lag = max(0.0, now() - begun - _INTERVAL.total_seconds())
             self._longest = max(self._longest, lag)
-            metrics.LOOP_LAG_SECONDS.observe(lag)
 
 
 def settle_heap(young_objects: int = _YOUNG_OBJECTS) -> None:

@@ -297,7 +297,7 @@ class Reader:
             await self._handle(claimed)
 
     async def _handle(self, claimed: Claimed) -> None:
-        self._subscription.statistics.reclaimed += len(claimed.entries)
+        self._subscription.count_reclaimed(claimed.entries)
         await self._discard(claimed.trimmed_ids)
         most = self._options.max_deliveries
         await self._receive([entry for entry in claimed.entries if entry.attempt <= most])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group, InFlightEntry, letter_of
+from runtime import metrics
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 
@@ -172,6 +173,7 @@ class Subscription:
         if self._settle(entry):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
+            _count("dead_lettered", [entry])
         self.in_flight.pop(entry.id, None)
         log.error(
             "event.dead_lettered",
@@ -203,6 +205,7 @@ class Subscription:
             if self._settle(entry):
                 self.window.leave(entry.size_bytes)
         self.statistics.leases_lost += len(entries)
+        _count("lease_lost", entries)
         return [entry.id for entry in entries]
 
     @contextmanager
@@ -221,8 +224,14 @@ class Subscription:
             for key, entries in aged.items():
                 self._aged[key][:0] = entries
             raise
+        _count("acknowledged", finished)
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
             self.in_flight.pop(entry.id, None)
+
+    def count_reclaimed(self, entries: Sequence[InFlightEntry]) -> None:
+        """Count entries that were claimed from another consumer."""
+        self.statistics.reclaimed += len(entries)
+        _count("reclaimed", entries)
 
     def _settle(self, entry: InFlightEntry) -> bool:
         settled, entry.settled = entry.settled, True
@@ -238,6 +247,7 @@ class Subscription:
         if not self._settle(entry):
             return
         self.statistics.retried += 1
+        _count("retried", [entry])
         self.window.free_slot(after=delay)
         here = max(delay - self.group.lease, timedelta())
         idle = self.group.lease - min(delay, self.group.lease)
@@ -253,6 +263,12 @@ class Subscription:
         if not entry.taken_over:
             self._aged[idle, deliveries].append(entry)
             self.wake()
+
+
+def _count(kind: str, entries: Sequence[InFlightEntry]) -> None:
+    """Count entries of one topic."""
+    if entries:
+        metrics.DELIVERIES.inc(len(entries), topic=entries[0].tp.topic, kind=kind)
 
 
 class Settler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from gateway.session import run_service
 from processors.worker import ROLES, run_worker
 from runtime.errors import ConfigurationError, UsageError
 from runtime.metrics import snapshot
+from runtime.metrics_server import metrics_server
 from runtime.process_health import settle_heap
 from runtime.settings import Settings
 
@@ -42,10 +43,20 @@ def command(
     ready_file: Annotated[
         Path | None, typer.Option(help="File that exists while the worker is ready.")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Serve metrics for Prometheus at this port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Address of --metrics-port; anyone who reaches it may read.")
+    ] = "127.0.0.1",
 ) -> None:
     """Index and embed documents, answer queries and archive changes until SIGTERM or Ctrl-C."""
     roles = list(ROLES) if only is None else [str(only)]
-    run_service(lambda settings, stop: _work(settings, stop, roles, concurrency, ready_file))
+    address = None if metrics_port is None else (metrics_host, metrics_port)
+    run_service(
+        lambda settings, stop: _work(settings, stop, roles, concurrency, ready_file, address)
+    )
 
 
 async def _work(
@@ -54,6 +65,7 @@ async def _work(
     roles: list[str],
     concurrency: int | None,
     ready_file: Path | None,
+    metrics_address: tuple[str, int] | None,
 ) -> None:
     effective = configured(settings)
     if effective is None:
@@ -64,7 +76,8 @@ async def _work(
     if concurrency is not None:
         effective = _with_concurrency(effective, concurrency)
     with _readiness(ready_file) as ready:
-        await run_worker(require_database(effective), only=roles, stop=stop, ready=ready)
+        async with _scraped(metrics_address):
+            await run_worker(require_database(effective), only=roles, stop=stop, ready=ready)
     log.info("worker.ended", **snapshot())
 
 
@@ -72,6 +85,11 @@ def _with_concurrency(settings: Settings, concurrency: int) -> Settings:
     if concurrency < 1:
         raise UsageError(f"--concurrency must be at least 1, not {concurrency}")
     return settings.model_copy(update={"concurrency": concurrency})
+
+
+def _scraped(address: tuple[str, int] | None) -> AbstractAsyncContextManager[object]:
+    """Serve metrics while the context is open, if there is an address."""
+    return nullcontext() if address is None else metrics_server(*address)
 
 
 @contextmanager

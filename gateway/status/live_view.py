@@ -22,7 +22,7 @@ from runtime.lifespan import wait_or_stop
 
 __all__ = ["Rates", "Update", "line", "live_tables", "watch"]
 
-_RATES = {"changes_per_s": metrics.DOCUMENTS, "questions_per_s": metrics.QUERIES}
+_RATES = {"changes_per_s": metrics.CHANGES, "questions_per_s": metrics.QUESTIONS}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Rates:
         for worker in workers:
             for rate, metric in _RATES.items():
                 # in a container, a killed worker and its successor have the same name
-                counts[worker.worker, rate] += sum(metric.values_in(worker.metrics).values())
+                counts[worker.worker, rate] += metric.total_in(worker.metrics)
         before, self._counts = self._counts, counts
         began, self._at = self._at, at
         if began is None:

@@ -18,7 +18,7 @@ __all__ = ["StallDetector"]
 
 _WITHOUT_WORKER = timedelta(minutes=1)
 _WITHOUT_PROGRESS = timedelta(minutes=10)
-_WORK_METRICS = (metrics.DOCUMENTS, metrics.CHUNKS_EMBEDDED)
+_WORK_METRICS = (metrics.CHANGES, metrics.CHUNKS_EMBEDDED)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _finished(state: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     """Counters that increase only when a worker finishes something."""
     values: Mapping[str, float] = state.get("metrics") or {}
     transport: Mapping[str, int] = state.get("transport") or {}
-    counts = [(metric.name, sum(metric.values_in(values).values())) for metric in _WORK_METRICS]
+    counts = [(metric.name, metric.total_in(values)) for metric in _WORK_METRICS]
     return (*counts, ("acknowledged", float(transport.get("acknowledged", 0))))
 
 

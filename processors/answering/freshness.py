@@ -80,7 +80,7 @@ class Freshness:
         if await self._is_applied(key, vectors=vectors):
             return True
         if not self._free_slots:
-            metrics.QUERY_WAITS_REFUSED.inc()
+            metrics.QUESTION_WAITS_REFUSED.inc()
             return False
         self._free_slots -= 1
         try:

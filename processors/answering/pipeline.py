@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,7 @@ class Answering:
             WorkerEnding: the query waits for a change, and must do so in another worker.
         """
         event = delivery.event
+        began_at = perf_counter()
         reply = await self._reply(event, delivery.entry_id)
         failpoint("answering.found")
         await self._replies.reply(
@@ -118,7 +120,8 @@ class Answering:
             partition=delivery.partition,
         )
         failpoint("answering.replied")
-        metrics.QUERIES.inc(outcome=reply.type)
+        metrics.QUESTION_SECONDS.observe(perf_counter() - began_at, mode=event.data.mode)
+        _count(event.data, reply)
 
     async def _reply(self, event: QueryRequested, entry_id: str) -> QueryAnswered | QueryFailed:
         try:
@@ -201,6 +204,8 @@ class Answering:
             query, ranked, generation, candidates.term_weights
         )
         stopwatch.lap("assemble")
+        for stage, milliseconds in stopwatch.milliseconds.items():
+            metrics.QUESTION_STAGE_SECONDS.observe(milliseconds / 1000, stage=stage)
         answer = QueryAnswer(
             query_id=question.query_id,
             project=query.project,
@@ -256,6 +261,20 @@ class Answering:
 def _can_degrade(errors: list[HeadraceError]) -> bool:
     """Return whether keyword search may answer alone; a refused question is the asker's to fix."""
     return not any(isinstance(error, Poison) for error in errors)
+
+
+def _count(query: Query, reply: QueryAnswered | QueryFailed) -> None:
+    answer = reply.data if isinstance(reply, QueryAnswered) else None
+    metrics.QUESTIONS.inc(
+        outcome="failed" if answer is None else "answered",
+        mode=query.mode,
+        degraded=_flag(answer is not None and bool(answer.degraded)),
+        stale=_flag(answer is not None and answer.stale),
+    )
+
+
+def _flag(holds: bool) -> str:
+    return "true" if holds else "false"
 
 
 def _failure(event: QueryRequested, problem: Problem) -> QueryFailed:

@@ -182,7 +182,10 @@ class SharedEmbedding:
             for content_hash, vector in zip(texts, result.vectors, strict=True)
         }
         await self._pending.remember(project, embedder.model, vectors)
-        metrics.CHUNKS_EMBEDDED.inc(len(texts))
+        labels = {"model": embedder.model, "project": project}
+        metrics.CHUNKS_EMBEDDED.inc(len(texts), **labels)
+        metrics.TOKENS_EMBEDDED.inc(result.tokens, **labels)
+        metrics.COST_USD.inc(result.cost_usd, **labels)
         return Embedded(len(texts), result.tokens, result.cost_usd)
 
     async def _embed_halves(

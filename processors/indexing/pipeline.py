@@ -23,6 +23,7 @@ from processors.indexing.preparation import EmbeddedDocument, Failure, Preparer
 from processors.indexing.realigner import Realigner
 from processors.indexing.reports import Change, Reporter
 from processors.recipes import RecipeNotices
+from runtime import metrics
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
 from store.documents.fence import LateChanges
@@ -89,7 +90,8 @@ class Indexing:
             raise next((error for error in errors if isinstance(error, Poison)), errors[0])
 
     async def _index(self, group: Sequence[Change]) -> Sequence[Failure]:
-        fresh, refused = await self._intake.admit(group)
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="skip"):
+            fresh, refused = await self._intake.admit(group)
         for _ in range(MOST_MOVES):
             try:
                 return [*refused, *await self._apply(fresh)]
@@ -107,9 +109,13 @@ class Indexing:
         changes = [logged(delivery) for delivery in deliveries]
         prepared = await self._preparer.prepare(changes, generation, _urgency(deliveries))
         failpoint("indexing.prepared")
-        applied = await self._write(project, _writes(deliveries, prepared.documents))
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="write"):
+            applied = await self._write(project, _writes(deliveries, prepared.documents))
         failpoint("indexing.committed")
-        refused = await self._reporter.report(deliveries, prepared.documents, applied, generation)
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="report"):
+            refused = await self._reporter.report(
+                deliveries, prepared.documents, applied, generation
+            )
         return [*prepared.failures, *refused]
 
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:

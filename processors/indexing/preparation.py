@@ -19,6 +19,7 @@ from processors.chunking.registry import Chunking, kind_of, language_of
 from processors.chunking.sandbox.pool import ChunkingPool
 from processors.chunking.types import Chunk, Source
 from processors.embedders.embedder import Embedder, Urgency
+from runtime import metrics
 from runtime.errors import LimitExceeded, MalformedEvent, Poison
 from store.generations.catalog import Generation, Recipe
 from store.search.keyword.tokenizer import require_known_terms
@@ -78,15 +79,18 @@ class Preparer:
         if changes:
             require_known_terms(changes[0].event.data.project, generation)
         cut, failures = await self.cut(changes, generation.recipe)
-        documents = await self._embedding.embed(cut, generation, urgency)
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="embed"):
+            documents = await self._embedding.embed(cut, generation, urgency)
         return Prepared(documents, failures)
 
     async def cut(
         self, changes: Sequence[LoggedChange], recipe: Recipe
     ) -> tuple[list[CutDocument], list[Failure]]:
         """Resolve and cut changes without embedding them; raises as ``Cutter.cut``."""
-        resolved, unresolved = await self._resolver.resolve(changes)
-        cut, uncut = await self._cutter.cut(resolved, recipe)
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="resolve"):
+            resolved, unresolved = await self._resolver.resolve(changes)
+        with metrics.INDEXING_STAGE_SECONDS.time(stage="cut"):
+            cut, uncut = await self._cutter.cut(resolved, recipe)
         return cut, unresolved + uncut
 
 

@@ -99,7 +99,7 @@ class Reporter:
         failpoint("indexing.requested")
         for delivery, data in results:
             delivery.acknowledge()
-            _count(data)
+            _count(delivery.topic.lane, data)
 
     async def _request_vectors(self, results: Sequence[Result], generation_id: int) -> None:
         by_lane: defaultdict[Lane, list[DocumentChunked]] = defaultdict(list)
@@ -165,9 +165,11 @@ def result_of(
     )
 
 
-def _count(data: DocumentIndexedData) -> None:
-    metrics.DOCUMENTS.inc(outcome=data.outcome)
-    metrics.FRESHNESS_SECONDS.observe(data.searchable_after_ms / 1000)
+def _count(lane: Lane, data: DocumentIndexedData) -> None:
+    metrics.CHANGES.inc(outcome=data.outcome, lane=lane)
+    metrics.FRESHNESS_SECONDS.observe(
+        data.searchable_after_ms / 1000, lane=lane, project=data.project
+    )
     log.debug(
         "document.indexed",
         event_id=data.event_id,

@@ -36,9 +36,6 @@ class CircuitState(StrEnum):
     OPEN = "open"
 
 
-_METRIC_VALUES = {CircuitState.CLOSED: 0.0, CircuitState.HALF_OPEN: 0.5, CircuitState.OPEN: 1.0}
-
-
 @dataclass(frozen=True, slots=True)
 class CircuitOptions:
     """Conditions for opening a circuit, and pauses between probes.
@@ -199,4 +196,4 @@ class Circuit:
 
     def _set_state(self, state: CircuitState) -> None:
         self._state = state
-        metrics.CIRCUIT.set(_METRIC_VALUES[state], model=self._model)
+        metrics.CIRCUIT_STATE.set(metrics.CIRCUIT_VALUES[state], model=self._model)

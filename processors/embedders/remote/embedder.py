@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from time import perf_counter
 
 import numpy as np
 import structlog
@@ -295,6 +296,7 @@ def _wait(error: Retryable, attempt: int) -> timedelta:
 @contextmanager
 def _count_outcome(model: str) -> Iterator[None]:
     outcome = "cancelled"
+    began_at = perf_counter()
     try:
         yield
         outcome = "answered"
@@ -303,6 +305,7 @@ def _count_outcome(model: str) -> Iterator[None]:
         raise
     finally:
         metrics.MODEL_REQUESTS.inc(model=model, outcome=outcome)
+        metrics.MODEL_REQUEST_SECONDS.observe(perf_counter() - began_at, model=model)
 
 
 def _concatenate(parts: Sequence[Embeddings]) -> Embeddings:

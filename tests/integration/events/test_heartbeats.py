@@ -50,7 +50,7 @@ async def test_a_worker_reports_its_state(redis_url: str, redis: Redis, database
         assert state["memory_bytes"] > 2**20
         assert state["in_flight"]["document.changed.live"] == 0
         assert state["circuits"] == []
-        assert any(name.startswith("documents{") for name in state["metrics"])
+        assert any(name.startswith("headrace_changes_total{") for name in state["metrics"])
     assert not await heartbeats.read()
 
 
@@ -71,7 +71,7 @@ async def test_a_worker_continues_without_heartbeats(
 async def test_a_killed_worker_reports_no_model(redis: Redis) -> None:
     """A killed worker is listed with a warning, but no longer its models and providers."""
     circuit = {"model": "m", "state": "open", "failures": 5, "reason": "500", "next_probe_s": 1}
-    waiting = {"model_requests_waiting{provider=p}": 3}
+    waiting = {"headrace_model_requests_waiting{provider=p}": 3}
     heartbeats = Heartbeats(redis, NAMES)
     await heartbeats.beat("h:1", {"host": "h", "circuits": [circuit], "metrics": waiting})
     found = await read_snapshot(redis, NAMES)

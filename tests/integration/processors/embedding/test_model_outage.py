@@ -45,7 +45,8 @@ def worker_of(
 async def circuit_is(state: float) -> None:
     """Wait until the worker's circuit is in the state."""
     await eventually(
-        lambda: metrics.snapshot().get(f"circuit{{model={MODEL}}}") == state, f"circuit {state}"
+        lambda: metrics.snapshot().get(f"headrace_model_circuit_state{{model={MODEL}}}") == state,
+        f"circuit {state}",
     )
 
 

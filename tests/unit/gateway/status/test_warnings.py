@@ -111,7 +111,9 @@ def test_rates_are_those_of_all_workers_together() -> None:
 
     def look(at_seconds: int, **documents: float) -> dict[str, float | None]:
         rows = [
-            worker(worker=name, metrics={"documents{outcome=indexed}": count})
+            worker(
+                worker=name, metrics={"headrace_changes_total{outcome=indexed,lane=live}": count}
+            )
             for name, count in documents.items()
         ]
         return rates.since_last(rows, began + timedelta(seconds=at_seconds))
@@ -127,7 +129,9 @@ def test_a_killed_worker_hides_no_successor_of_its_name() -> None:
     shown: list[float | None] = []
     for seconds, count in enumerate([0, 20, 40]):
         rows = [
-            worker(worker="h:1", metrics={"documents{outcome=indexed}": done})
+            worker(
+                worker="h:1", metrics={"headrace_changes_total{outcome=indexed,lane=live}": done}
+            )
             for done in (count, 500)
         ]
         at = began + timedelta(seconds=seconds)

@@ -73,9 +73,16 @@ async def test_whatever_moves_prolongs_the_wait() -> None:
     await waiting.check(1, "indexer")
     workers.cursor += 1
     await waiting.check(1, "indexer")
-    workers.beats = [beat(metrics={"chunks_embedded": 5.0})]
+    workers.beats = [beat(metrics={"headrace_chunks_embedded_total{model=m}": 5.0})]
     await waiting.check(1, "indexer")
-    workers.beats = [beat(metrics={"chunks_embedded": 5.0, "memory_bytes": 9.0})]
+    workers.beats = [
+        beat(
+            metrics={
+                "headrace_chunks_embedded_total{model=m}": 5.0,
+                "headrace_worker_memory_bytes{worker=h:7}": 9.0,
+            }
+        )
+    ]
     with pytest.raises(Unavailable):
         await waiting.check(1, "indexer")
 
