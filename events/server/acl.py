@@ -110,6 +110,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant(_SCRIPTS, f"{_LOGS} {_CHUNKED} {_QUERIES} {_DEAD}"),
         _Grant("xack", _LOGS),
         _Grant("set", _DEPLOYMENT),
+        _Grant("hset hdel", "{replays}:state"),
     ),
 }
 
