@@ -306,7 +306,7 @@ class DeadLetters:
 
     async def _pages(
         self, streams: Sequence[_Location], limits: Sequence[str]
-    ) -> list[Sequence[Entry]]:
+    ) -> Sequence[Sequence[Entry]]:
         with redis_errors():
             async with self._redis.pipeline(transaction=False) as pipeline:
                 for stream, limit in zip(streams, limits, strict=True):
