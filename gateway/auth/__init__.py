@@ -1,0 +1,1 @@
+"""Access to the gateway: API keys, rights, rate limits and sessions."""
