@@ -88,7 +88,7 @@ async def test_a_replay_is_followed_rolled_back_and_dropped(
     assert (replayed.state, replayed.options) == ("succeeded", {"chunking": "1:96"})
     assert replayed.result is not None
     assert replayed.result["switched"]
-    assert replayed.stage == "caught up"
+    assert replayed.done == replayed.total
     former, new = await operations.generations("docs")
     assert (former.id, former.state, new.state) == (old.id, "former", "live")
     assert former.droppable_at is not None
@@ -188,6 +188,11 @@ async def test_letters_are_redriven_by_their_count(
     """A redriven change is followed by its token, and is searchable after the repair."""
     defect = Defect(monkeypatch, "poison.md")
     await worker.change("poison.md", "# Poison\n\nThe heron nests.\n")
+
+    async def is_stored() -> bool:
+        return bool(await operations.dead_letters())
+
+    await eventually(is_stored, "the letter is stored after its outcome")
     [row] = await operations.dead_letter_counts()
     assert (row.project, row.count) == ("docs", 1)
     [letter] = await operations.dead_letters(project="docs", error=row.error)
@@ -235,6 +240,37 @@ async def test_the_status_is_that_of_the_command(
     status = await operations.status()
     assert status.keys() == printed.keys()
     assert status["projects"] == printed["projects"]
+
+
+async def test_evaluations_are_saved_and_compared(
+    operations: Operations, worker: Headrace, database: Database, tmp_path: Path
+) -> None:
+    """Each mode of an evaluation is saved with the scores of its questions."""
+    directory = tmp_path / "set"
+    directory.mkdir()
+    (directory / "corpus.jsonl").write_text(
+        '{"_id": "heron", "text": "Herons nest in March."}\n'
+        '{"_id": "oven", "text": "Set the oven to 220 degrees."}\n'
+    )
+    (directory / "queries.jsonl").write_text('{"_id": "q1", "text": "herons nest"}\n')
+    (directory / "qrels.tsv").write_text("query\tdocument\tgrade\nq1\theron\t1\n")
+    cli = Cli(environment_of(worker.redis_url, database, tmp_path))
+    printed = (await cli("eval", str(directory), "--save", "--mode", "keyword", "--json")).json
+    await cli("eval", str(directory), "--save", "--mode", "vector")
+    [project] = {row["project"] for row in (await operations.status())["projects"]} - {"docs"}
+
+    vector, keyword = await operations.evaluations(project)
+    assert (keyword.mode, keyword.set_name, keyword.questions) == ("keyword", "set", 1)
+    assert keyword.scores["ndcg@10"] == printed["keyword"]["ndcg@10"] == 1.0
+    assert keyword.generation == (await operations.generations(project))[0].id
+    saved = await operations.evaluation(keyword.id)
+    [question] = saved.questions
+    assert (question.id, question.text, question.ndcg) == ("q1", "herons nest", 1.0)
+    assert question.uris[0] == "heron"
+    assert vector.mode == "vector"
+    assert await operations.evaluations("docs") == []
+    with pytest.raises(NotFound, match="there is no evaluation"):
+        await operations.evaluation("999")
 
 
 def test_a_child_has_the_settings_of_its_gateway(
