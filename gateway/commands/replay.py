@@ -10,9 +10,7 @@ import typer
 
 from events.replays import ReplayState, ReplayStates
 from gateway.clients import names_of, open_redis
-from gateway.output import print_json, stdout
-from gateway.progress import ShowProgress, progress
-from gateway.replay import (
+from gateway.operations.replay_runs import (
     generations_table,
     plan_projects,
     print_differences,
@@ -24,6 +22,8 @@ from gateway.replay import (
     replay_projects,
     replay_state,
 )
+from gateway.output import print_json, stdout
+from gateway.progress import ShowProgress, progress
 from gateway.servers import require_database, stack
 from gateway.session import ContentKind, JsonOption, run_client
 from processors.replay.generations import (
@@ -261,7 +261,7 @@ def _with_states(work: Callable[[ReplayStates], Awaitable[T]]) -> T:
 
 
 def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
+    from gateway.operations.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
 
     return gate_of(directory, max_drop)
 

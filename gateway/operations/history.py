@@ -17,7 +17,7 @@ from events.replays import QuestionCount
 from events.server.connection import read_memory
 from events.streams.backlog import read_backlog
 from runtime.errors import HeadraceError
-from store.documents.history import HandledChanges, handled_by_minute
+from store.documents.ledger import HandledChanges, handled_by_minute
 from store.generations.inventory import Inventory
 from store.postgres.pool import Database
 
@@ -106,7 +106,7 @@ class History:
         begin = current - (min(minutes, LONGEST_MINUTES) - 1) * _MINUTE
         handled: defaultdict[datetime, list[HandledChanges]] = defaultdict(list)
         for project_id in (await self._inventory.projects()).values():
-            for row in await handled_by_minute(self._database, project_id, begin, until + _MINUTE):
+            for row in await self._handled(project_id, begin, until):
                 handled[row.minute].append(row)
         samples = self._by_minute()
         points = []
@@ -116,6 +116,18 @@ class History:
             points.append(_point(at, max(1.0, seconds), handled[at], samples.get(at)))
             at += _MINUTE
         return points
+
+    async def _handled(
+        self, project_id: int, begin: datetime, until: datetime
+    ) -> list[HandledChanges]:
+        """Read the ledger in pieces of ten minutes, so that no transaction is long."""
+        rows: list[HandledChanges] = []
+        while begin <= until:
+            end = begin + 10 * _MINUTE
+            async with self._database.scope(project_id) as connection:
+                rows += await handled_by_minute(connection, project_id, begin, end)
+            begin = end
+        return rows
 
     def _by_minute(self) -> dict[datetime, tuple[_Sample, float | None]]:
         """Last sample of each minute, and the questions per second since the one before."""

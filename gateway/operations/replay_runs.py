@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC
+from functools import partial
 from typing import Any, TypeVar
 
 import typer
@@ -72,7 +73,7 @@ async def replay_projects(
     for name in await projects_of(tools, project):
         publication = published(tools, show, _state(replay_id, name, "replay", choice))
         work = Replay(tools, name, choice, gate, publication.show)
-        publication.follow(work.report.as_json, lambda work=work: work.may_be_stopped)
+        publication.follow(work.report.as_json, partial(getattr, work, "may_be_stopped"))
         reports.append(work.report)
         await publication.run(work.run(), ReplayReport.as_json)
 
