@@ -50,6 +50,9 @@ Ask = Callable[[str, Mode], Awaitable[Sequence[str]]]
 Progress = Callable[[str, int, int], None]
 """Called with the current step, the number of items done, and their total."""
 
+Record = Callable[[Mode, str, Sequence[str]], None]
+"""Called with the mode, the id of a query, and the uris of its answer, each once, best first."""
+
 MODES: tuple[Mode, ...] = ("hybrid", "vector", "keyword")
 DEPTH = 10
 CHUNKS_PER_ANSWER = 100
@@ -255,8 +258,11 @@ async def score(
     modes: Sequence[Mode] = MODES,
     timeout: timedelta = timedelta(seconds=30),
     progress: Progress = lambda _what, _done, _total: None,
+    record: Record = lambda _mode, _query, _uris: None,
 ) -> dict[str, dict[str, float]]:
     """Ask a set's questions in a project that holds its documents; return the scores by mode.
+
+    ``record`` is called with each answer.
 
     Raises:
         Unavailable: no worker answers, or a server can't be reached.
@@ -268,7 +274,7 @@ async def score(
         )
         return [result.citation.uri for result in answer.results]
 
-    return {mode: await _score(dataset, ask, mode, progress) for mode in modes}
+    return {mode: await _score(dataset, ask, mode, progress, record) for mode in modes}
 
 
 def _project_name(dataset: EvaluationSet) -> str:
@@ -301,7 +307,7 @@ def _change(project: str, uri: str, title: str, text: str) -> DocumentChanged:
 
 
 async def _score(
-    dataset: EvaluationSet, ask: Ask, mode: Mode, progress: Progress
+    dataset: EvaluationSet, ask: Ask, mode: Mode, progress: Progress, record: Record
 ) -> dict[str, float]:
     rankings: dict[str, list[str]] = {}
     latencies_ms = []
@@ -312,5 +318,6 @@ async def _score(
         uris = await ask(text, mode)
         latencies_ms.append((perf_counter() - begin) * 1000)
         rankings[query] = list(dict.fromkeys(uris))
+        record(mode, query, rankings[query])
         progress(mode, len(rankings), len(dataset.queries))
     return summarise(rankings, dataset.grades, latencies_ms)

@@ -173,6 +173,11 @@ class Names:
         return f"{self.prefix}:{{workers}}:state"
 
     @property
+    def replays(self) -> str:
+        """Key of a hash: last state of each replay, see ``events.replays``."""
+        return f"{self.prefix}:{{replays}}:state"
+
+    @property
     def deployment(self) -> str:
         """Key of the stamp of the deployment, see ``events.deployment``."""
         return f"{self.prefix}:deployment"

@@ -115,6 +115,7 @@ _GRANTS: dict[Role, tuple[_Grant, ...]] = {
         _Grant("xack", _LOGS),
         _Grant("set", _DEPLOYMENT),
         _CALLERS,
+        _Grant("hset hdel", "{replays}:state"),
     ),
     Role.GATEWAY: (*_PUBLISHING, _CALLERS),
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Self
 
@@ -16,14 +19,14 @@ from events.server.connection import redis_errors
 from events.server.scripts import Redrive
 from events.signatures import LONGEST_SIGNATURE, SIGNATURE_FIELD
 from events.streams.entries import Entry, entries_of, order
-from runtime.errors import MalformedEvent, UsageError
+from runtime.errors import MalformedEvent, NotFound, UsageError
 from runtime.secrets import masked
 
 __all__ = ["DeadLetter", "DeadLetters", "instant_of", "storable", "storable_signature", "tellable"]
 
 _DETAIL_CHARACTERS = 4000
 _ID = re.compile(r"([a-z.]+)/([0-9]{1,3})/([0-9]{1,15}-[0-9]{1,15})")
-_PAGE = 500
+_PAGE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,20 @@ class DeadLetter:
     def id(self) -> str:
         """Id of this letter for operators: ``<topic>/<partition>/<entry id>``."""
         return f"{self.topic}/{self.partition}/{self.dead_entry_id}"
+
+    @property
+    def project(self) -> str:
+        """Project that the event names, or '' if none can be read."""
+        try:
+            project = json.loads(self.event)["data"]["project"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return ""
+        return storable(project) if isinstance(project, str) else ""
+
+    @property
+    def token(self) -> str | None:
+        """Token of the change, which a redrive keeps; None if the event is not a change."""
+        return None if self.position is None else LogPosition(self.position, self.partition).token
 
     def to_fields(self) -> dict[FieldT, EncodableT]:
         """Fields of the entry in the dead-letter stream."""
@@ -132,6 +149,21 @@ class _Location:
         return cls(Topic(match[1]), int(match[2]), match[3])
 
 
+@dataclass
+class _Reader:
+    """Entries of one stream that are read but not yielded; ``number`` is its rank."""
+
+    number: int
+    stream: _Location
+    entries: deque[Entry] = field(default_factory=deque)
+
+    @property
+    def head(self) -> tuple[int, int, int]:
+        """Sort key of the next entry: the newest entry has the smallest."""
+        milliseconds, sequence = order(self.entries[0].id)
+        return -milliseconds, -sequence, self.number
+
+
 def storable(text: str) -> str:
     """Remove characters that UTF-8 or Postgres can't hold: errors quote arbitrary input."""
     return text.encode(errors="replace").decode().replace("\x00", "")
@@ -172,25 +204,48 @@ class DeadLetters:
         Raises:
             UsageError: the topic does not exist.
         """
-        locations = self._streams(topic)
-        with redis_errors():
-            async with self._redis.pipeline(transaction=False) as pipeline:
-                for location in locations:
-                    pipeline.xrevrange(self._dead_key(location), count=limit)
-                replies = await pipeline.execute()
-        letters = [
-            _letter(location, entry)
-            for location, reply in zip(locations, replies, strict=True)
-            for entry in entries_of(reply)
+        letters: list[DeadLetter] = []
+        if limit > 0:
+            async for letter in self.newest(topic):
+                letters.append(letter)
+                if len(letters) == limit:
+                    break
+        return letters
+
+    async def newest(
+        self, topic: str | None = None, before: str | None = None
+    ) -> AsyncIterator[DeadLetter]:
+        """Yield all letters, the newest first; letters of one moment in the order of the topics.
+
+        ``before``: id of a letter, stored or not; only later ones in this order are yielded.
+
+        Raises:
+            UsageError: the topic does not exist, or ``before`` is not an id.
+        """
+        streams = self._streams(topic)
+        limits = self._limits(streams, before)
+        pages = await self._pages(streams, limits)
+        readers = [
+            _Reader(number, stream, deque(page))
+            for number, (stream, page) in enumerate(zip(streams, pages, strict=True))
         ]
-        letters.sort(key=lambda letter: letter.last_at, reverse=True)
-        return letters[:limit]
+        heap = [reader.head for reader in readers if reader.entries]
+        heapq.heapify(heap)
+        while heap:
+            reader = readers[heapq.heappop(heap)[-1]]
+            entry = reader.entries.popleft()
+            yield _letter(reader.stream, entry)
+            if not reader.entries:
+                [page] = await self._pages([reader.stream], [f"({entry.id}"])
+                reader.entries.extend(page)
+            if reader.entries:
+                heapq.heappush(heap, reader.head)
 
     async def show(self, letter_id: str) -> DeadLetter:
         """Return one letter.
 
         Raises:
-            UsageError: the letter does not exist.
+            NotFound: the letter does not exist.
         """
         location = _Location.parse(letter_id, self._names)
         entry_id = location.dead_entry_id
@@ -206,7 +261,7 @@ class DeadLetters:
         Both happen in one step, so that a retry after a lost reply can't add it twice.
 
         Raises:
-            UsageError: the letter does not exist, or is redriven already.
+            NotFound: the letter does not exist, or is redriven already.
         """
         location = _Location.parse(letter_id, self._names)
         entry_id = await self._put_back(location)
@@ -215,15 +270,19 @@ class DeadLetters:
         return entry_id
 
     async def redrive_all(self, topic: str | None = None) -> int:
-        """Redrive all current dead letters, oldest first; return their number."""
-        counts = [await self._redrive_stream(location) for location in self._streams(topic)]
-        return sum(counts)
+        """Redrive all current dead letters, oldest first; return their number.
+
+        Letters that arrive later wait, or a poison event would be redriven for ever.
+        """
+        letter_ids = [letter.id async for letter in self.newest(topic)]
+        locations = [_Location.parse(letter_id, self._names) for letter_id in reversed(letter_ids)]
+        return sum([await self._put_back(location) is not None for location in locations])
 
     async def drop(self, letter_id: str) -> None:
         """Delete one letter permanently.
 
         Raises:
-            UsageError: the letter does not exist.
+            NotFound: the letter does not exist.
         """
         location = _Location.parse(letter_id, self._names)
         with redis_errors():
@@ -231,22 +290,29 @@ class DeadLetters:
         if not dropped:
             raise _unknown(letter_id)
 
-    async def _redrive_stream(self, stream: _Location) -> int:
-        """Redrive the current letters; new ones wait, or a poison event would loop for ever."""
-        with redis_errors():
-            reply = await self._redis.xrevrange(self._dead_key(stream), count=1)
-        last = next((entry.id for entry in entries_of(reply)), "0-0")
-        count = 0
-        while entry_ids := await self._oldest(stream, last):
-            for entry_id in entry_ids:
-                location = _Location(stream.topic, stream.partition, entry_id)
-                count += await self._put_back(location) is not None
-        return count
+    def _limits(self, streams: Sequence[_Location], before: str | None) -> Sequence[str]:
+        """Return the greatest id to read of each stream; ``(`` excludes the id itself."""
+        if before is None:
+            return ["+"] * len(streams)
+        last = _Location.parse(before, self._names)
+        ranks = {
+            (stream.topic, stream.partition): n for n, stream in enumerate(self._streams(None))
+        }
+        rank = ranks[last.topic, last.partition]
+        return [
+            f"{'' if ranks[stream.topic, stream.partition] > rank else '('}{last.dead_entry_id}"
+            for stream in streams
+        ]
 
-    async def _oldest(self, stream: _Location, last: str) -> Sequence[str]:
+    async def _pages(
+        self, streams: Sequence[_Location], limits: Sequence[str]
+    ) -> Sequence[Sequence[Entry]]:
         with redis_errors():
-            reply = await self._redis.xrange(self._dead_key(stream), "-", last, count=_PAGE)
-        return [entry.id for entry in entries_of(reply)]
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for stream, limit in zip(streams, limits, strict=True):
+                    pipeline.xrevrange(self._dead_key(stream), max=limit, count=_PAGE)
+                replies = await pipeline.execute()
+        return [entries_of(reply) for reply in replies]
 
     async def _put_back(self, location: _Location) -> str | None:
         source = self._names.stream(location.topic, location.partition)
@@ -289,5 +355,5 @@ def _letter(location: _Location, entry: Entry) -> DeadLetter:
     return replace(letter, topic=location.topic, partition=location.partition)
 
 
-def _unknown(letter_id: str) -> UsageError:
-    return UsageError(f"dead letter {letter_id[:80]!r} does not exist", "see `headrace dead list`")
+def _unknown(letter_id: str) -> NotFound:
+    return NotFound(f"dead letter {letter_id[:80]!r} does not exist", "see `headrace dead list`")

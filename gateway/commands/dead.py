@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from events.streams.dead_letters import DeadLetter, DeadLetters
+from events.streams.letter_selection import LetterFilter, LetterOutcome, LetterSelection
 from gateway.clients import names_of, open_redis
-from gateway.output import print_json, printable
+from gateway.output import print_json, printable, stdout, table
 from gateway.servers import stack
 from gateway.session import JsonOption, run_client
 from runtime.errors import UsageError
@@ -22,17 +23,31 @@ T = TypeVar("T")
 command = typer.Typer(rich_markup_mode=None)
 
 LetterArgument = Annotated[str | None, typer.Argument(metavar="ID", help="Id from `list`.")]
-AllOption = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="All dead letters, or all that the filter matches.")
+]
+TopicOption = Annotated[str | None, typer.Option(help="Only dead letters of this topic.")]
+ErrorOption = Annotated[str | None, typer.Option(help="Only those with this error.")]
+LetterProjectOption = Annotated[
+    str | None, typer.Option("--project", "-p", help="Only those of this project.")
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option(help="With --all: do nothing if the number of dead letters is another."),
+]
 
 
 @command.command("list")
 def list_letters(
     limit: Annotated[int, typer.Option(help="Show at most this many.")] = 100,
-    topic: Annotated[str | None, typer.Option(help="Only dead letters of this topic.")] = None,
+    topic: TopicOption = None,
+    project: LetterProjectOption = None,
+    error: ErrorOption = None,
     json: JsonOption = False,
 ) -> None:
     """List dead letters, newest first."""
-    letters = _with_letters(lambda dead: dead.list(limit, topic))
+    wanted = LetterFilter(topic, project, error)
+    letters = _with_selection(lambda selection: selection.page(wanted, limit=limit))
     if json:
         for letter in letters:
             print_json(_plain(letter))
@@ -55,43 +70,81 @@ def show(letter: Annotated[str, typer.Argument(metavar="ID")], json: JsonOption 
 
 
 @command.command()
-def redrive(letter: LetterArgument = None, every: AllOption = False) -> None:
+def count(json: JsonOption = False) -> None:
+    """Count dead letters by topic, error and project."""
+    counts = [dataclasses.asdict(row) for row in _with_selection(LetterSelection.counts)]
+    for row in counts:
+        row["oldest_at"], row["newest_at"] = (
+            row[name].isoformat(timespec="seconds") for name in ("oldest_at", "newest_at")
+        )
+        if json:
+            print_json(row)
+    if counts and not json:
+        stdout().print(table(counts))
+    elif not counts and not json:
+        typer.echo("no dead letters")
+
+
+@command.command()
+def redrive(
+    letter: LetterArgument = None,
+    every: AllOption = False,
+    topic: TopicOption = None,
+    project: LetterProjectOption = None,
+    error: ErrorOption = None,
+    count: CountOption = None,
+) -> None:
     """Process a dead letter again at its position in the log."""
-    if _one_or_all(letter, every=every) is None:
-        count = _with_letters(lambda dead: dead.redrive_all())
-        typer.echo(f"redriven: {count}")
+    wanted = LetterFilter(topic, project, error)
+    if _one_or_all(letter, wanted, count, every=every) is None:
+        outcomes = _with_selection(lambda selection: selection.redrive(wanted, count=count))
+        typer.echo(f"redriven: {_changed(outcomes)}")
     else:
         entry_id = _with_letters(lambda dead: dead.redrive(str(letter)))
         typer.echo(f"redriven as {entry_id}")
 
 
 @command.command()
-def drop(letter: LetterArgument = None, every: AllOption = False) -> None:
+def drop(
+    letter: LetterArgument = None,
+    every: AllOption = False,
+    topic: TopicOption = None,
+    project: LetterProjectOption = None,
+    error: ErrorOption = None,
+    count: CountOption = None,
+) -> None:
     """Delete a dead letter permanently."""
-    letter_id = _one_or_all(letter, every=every)
-    count = _with_letters(_drop_all if letter_id is None else lambda dead: _drop(dead, letter_id))
-    typer.echo(f"dropped: {count}")
+    wanted = LetterFilter(topic, project, error)
+    if _one_or_all(letter, wanted, count, every=every) is None:
+        outcomes = _with_selection(lambda selection: selection.drop(wanted, count=count))
+        typer.echo(f"dropped: {_changed(outcomes)}")
+    else:
+        _with_letters(lambda dead: dead.drop(str(letter)))
+        typer.echo("dropped: 1")
 
 
-def _one_or_all(letter: str | None, *, every: bool) -> str | None:
-    """Raise UsageError unless exactly one of ID and --all is given."""
+def _changed(outcomes: Sequence[LetterOutcome]) -> int:
+    """Number of letters that no other operation took first."""
+    return sum(outcome.outcome != "gone" for outcome in outcomes)
+
+
+def _one_or_all(
+    letter: str | None, wanted: LetterFilter, count: int | None, *, every: bool
+) -> str | None:
+    """Raise UsageError unless either ID or --all is given, and a filter with --all only."""
     if (letter is None) != every:
         raise UsageError("give either the ID of a dead letter or --all")
+    if letter is not None and (wanted != LetterFilter() or count is not None):
+        raise UsageError("--topic, --project, --error and --count need --all", "leave out the ID")
     return letter
 
 
-async def _drop(dead: DeadLetters, letter: str) -> int:
-    await dead.drop(letter)
-    return 1
+def _with_selection(work: Callable[[LetterSelection], Awaitable[T]]) -> T:
+    async def main(settings: Settings) -> T:
+        async with stack(settings, with_worker=False) as running, open_redis(running) as redis:
+            return await work(LetterSelection(redis, names_of(running)))
 
-
-async def _drop_all(dead: DeadLetters) -> int:
-    count = 0
-    while letters := await dead.list():
-        for letter in letters:
-            await dead.drop(letter.id)
-        count += len(letters)
-    return count
+    return run_client(main)
 
 
 def _with_letters(work: Callable[[DeadLetters], Awaitable[T]]) -> T:

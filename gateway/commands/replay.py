@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gateway.output import print_json, stdout
-from gateway.progress import ShowProgress, progress
-from gateway.replay import (
+from events.replays import ReplayState, ReplayStates
+from gateway.clients import names_of, open_redis
+from gateway.operations.replay_runs import (
     generations_table,
     plan_projects,
     print_differences,
     print_plans,
     print_reports,
+    print_states,
     print_switch,
+    published,
     replay_projects,
+    replay_state,
 )
+from gateway.output import print_json, stdout
+from gateway.progress import ShowProgress, progress
 from gateway.servers import require_database, stack
 from gateway.session import ContentKind, JsonOption, run_client
 from processors.replay.generations import (
@@ -36,6 +41,7 @@ from processors.replay.verification import NotSwitched
 from processors.wiring.operator_tools import OperatorTools, open_operator_tools
 from runtime.errors import UsageError
 from runtime.settings import Settings
+from store.generations.catalog import Generation
 
 __all__ = ["command"]
 
@@ -46,6 +52,10 @@ command = typer.Typer(rich_markup_mode=None)
 
 ProjectOption = Annotated[
     str | None, typer.Option("--project", "-p", help="This project only; default: all projects.")
+]
+ReplayIdOption = Annotated[
+    str | None,
+    typer.Option("--id", hidden=True, help="Id under which the state is published."),
 ]
 GenerationArgument = Annotated[int, typer.Argument(metavar="ID", help="Id from `list`.")]
 
@@ -94,6 +104,7 @@ def replay(
         typer.Option(help="Largest allowed drop of nDCG@10 in the quality gate; default: 0.01."),
     ] = None,
     json: JsonOption = False,
+    replay_id: ReplayIdOption = None,
 ) -> None:
     """Build a new index from the log, beside the live one; verify it and switch to it.
 
@@ -103,15 +114,21 @@ def replay(
         return
     if gate is None and max_drop is not None:
         raise UsageError("--max-drop needs --gate", "name the directory with its questions")
+    if replay_id is not None and project is None:
+        raise UsageError("--id needs --project", "name the project of the replay")
     choice = Choice(since, kind and kind.value, collection, model, chunking)
     if dry:
-        plans = _run(lambda tools, show: plan_projects(tools, project, choice, show))
+        plans = _run(lambda tools, show: plan_projects(tools, project, choice, show, replay_id))
         print_plans(plans, json)
         return
     checks = None if gate is None else _gate(gate, _MAX_DROP if max_drop is None else max_drop)
     reports: list[ReplayReport] = []
     try:
-        _run(lambda tools, show: replay_projects(tools, project, choice, checks, show, reports))
+        _run(
+            lambda tools, show: replay_projects(
+                tools, project, choice, checks, show, reports, replay_id
+            )
+        )
     except NotSwitched as error:
         print_differences(error, reports, json)
         raise
@@ -132,14 +149,49 @@ def list_command(project: ProjectOption = None, json: JsonOption = False) -> Non
 
 
 @command.command()
-def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
+def status(
+    replay_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Id of one replay; default: all.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the progress of running replays, and the results of the last ones."""
+
+    async def work(states: ReplayStates) -> list[ReplayState]:
+        return await states.all() if replay_id is None else [await states.find(replay_id)]
+
+    print_states(_with_states(work), json)
+
+
+@command.command()
+def stop(
+    replay_id: Annotated[str, typer.Argument(metavar="ID", help="Id from `status`.")],
+) -> None:
+    """Stop a running replay; what it has built is kept, and the live index is unchanged."""
+
+    async def work(states: ReplayStates) -> ReplayState:
+        state = await states.find(replay_id)
+        if not state.has_ended:
+            await states.request_stop(replay_id)
+        return state
+
+    state = _with_states(work)
+    if state.has_ended:
+        typer.echo(f"the {state.operation} of {state.project} has ended already: {state.state}")
+    else:
+        typer.echo(f"the {state.operation} of {state.project} stops within a few seconds")
+
+
+@command.command()
+def switch(
+    generation: GenerationArgument, json: JsonOption = False, replay_id: ReplayIdOption = None
+) -> None:
     """Let a former generation catch up, and make it live."""
 
     async def work(tools: OperatorTools, show: ShowProgress) -> SwitchResult:
         project, chosen = await find_generation(tools, generation)
-        return await switch_to(
-            tools, project, chosen, lambda done, total: show("caught up", done, total)
-        )
+        state = replay_state(replay_id, project, "switch", generation=generation)
+        return await _switch(tools, chosen, show, state)
 
     print_switch(_run(work), json)
 
@@ -148,34 +200,68 @@ def switch(generation: GenerationArgument, json: JsonOption = False) -> None:
 def rollback(
     project: Annotated[str, typer.Option("--project", "-p", help="Name of the project.")],
     json: JsonOption = False,
+    replay_id: ReplayIdOption = None,
 ) -> None:
     """Roll back to the generation that was live before."""
 
     async def work(tools: OperatorTools, show: ShowProgress) -> SwitchResult:
         chosen = await generation_before(tools, project)
-        return await switch_to(
-            tools, project, chosen, lambda done, total: show("caught up", done, total)
-        )
+        state = replay_state(replay_id, project, "rollback", generation=chosen.id)
+        return await _switch(tools, chosen, show, state)
 
     print_switch(_run(work), json)
 
 
 @command.command()
-def drop(generation: GenerationArgument, json: JsonOption = False) -> None:
+def drop(
+    generation: GenerationArgument, json: JsonOption = False, replay_id: ReplayIdOption = None
+) -> None:
     """Delete a generation that is not live, with all its rows."""
 
-    async def work(tools: OperatorTools, show: ShowProgress) -> int:
-        return await drop_generation(tools, generation, lambda rows: show("rows", rows, 0))
+    async def work(tools: OperatorTools, show: ShowProgress) -> dict[str, Any]:
+        project, _ = await find_generation(tools, generation)
+        state = replay_state(replay_id, project, "drop", generation=generation)
+        publication = published(tools, show, state)
 
-    rows = _run(work)
+        async def dropped() -> dict[str, Any]:
+            rows = await drop_generation(
+                tools, generation, lambda rows: publication.show("rows", rows, 0)
+            )
+            return {"generation": generation, "rows": rows, "dropped": True}
+
+        return await publication.run(dropped(), lambda result: result)
+
+    result = _run(work)
     if json:
-        print_json({"generation": generation, "rows": rows, "dropped": True})
+        print_json(result)
     else:
-        typer.echo(f"generation {generation} was dropped: {rows:,} rows")
+        typer.echo(f"generation {generation} was dropped: {result['rows']:,} rows")
+
+
+async def _switch(
+    tools: OperatorTools, chosen: Generation, show: ShowProgress, state: ReplayState
+) -> SwitchResult:
+    publication = published(tools, show, state)
+    publication.follow(dict, lambda: False)
+    work = switch_to(
+        tools,
+        state.project,
+        chosen,
+        lambda done, total: publication.show("caught up", done, total),
+    )
+    return await publication.run(work, SwitchResult.as_json)
+
+
+def _with_states(work: Callable[[ReplayStates], Awaitable[T]]) -> T:
+    async def main(settings: Settings) -> T:
+        async with stack(settings, with_worker=False) as running, open_redis(running) as redis:
+            return await work(ReplayStates(redis, names_of(running)))
+
+    return run_client(main)
 
 
 def _gate(directory: Path, max_drop: float) -> Gate:
-    from gateway.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
+    from gateway.operations.quality_gate import gate_of  # noqa: PLC0415 - few replays have a quality gate
 
     return gate_of(directory, max_drop)
 

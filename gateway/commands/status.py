@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group
@@ -17,19 +15,13 @@ from gateway.clients import names_of, open_database, open_redis
 from gateway.output import print_json, stdout, table
 from gateway.servers import configured, stack
 from gateway.session import JsonOption, run_client, run_service
-from gateway.status import live_view, rows
+from gateway.status import live_view
 from gateway.status.live_view import live_tables
-from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
-from processors.recipes import recipe_of
+from gateway.status.report import StatusReport, read_status
+from gateway.status.snapshot import read_snapshot
 from runtime.embedded import find_redis
 from runtime.errors import UsageError
 from runtime.settings import Settings
-from store.archive import Archive
-from store.generations.catalog import Projects, unknown_project
-from store.outbox import PostgresOutbox
-from store.postgres.pool import Database
-from store.statistics import ProjectStatistics
-from store.store import Store
 
 __all__ = ["command"]
 
@@ -40,32 +32,6 @@ _MADE_BY = ("generation", "generations", "model", "models", "chunking")
 """Columns about the recipe of an index: a second table, because one would exceed 80 columns."""
 
 _JSON_ONLY = ("tombstones", "outcomes", "coverage")
-
-
-@dataclass(frozen=True)
-class _Project(ProjectStatistics):
-    """Counts of a project, and the recipe of its index."""
-
-    model: str
-    models: Mapping[str, str]
-    chunking: str
-
-
-@dataclass(frozen=True)
-class _Status:
-    servers: str
-    redis: str
-    snapshot: rows.Snapshot
-    archiver: Sequence[Mapping[str, Any]]
-    projects: Sequence[_Project]
-    archive: Sequence[Mapping[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        plain = asdict(self)
-        for row, project in zip(plain["projects"], self.projects, strict=True):
-            row["coverage"] = project.coverage
-        del plain["snapshot"]
-        return {**plain, **self.snapshot.to_json()}
 
 
 def command(
@@ -96,7 +62,7 @@ def command(
         _print(stdout(), status)
 
 
-async def _read(settings: Settings, project: str | None) -> _Status:
+async def _read(settings: Settings, project: str | None) -> StatusReport:
     servers = "of the settings" if settings.redis_url else "of a running `headrace up`"
     if configured(settings) is None:
         servers = "embedded, for this command only"
@@ -105,14 +71,15 @@ async def _read(settings: Settings, project: str | None) -> _Status:
         open_redis(running) as redis,
         open_database(running) as database,
     ):
-        facts = await check_server(redis)
-        names = names_of(running)
-        snapshot = await read_snapshot(redis, names)
-        archiver = await archiver_rows(redis, names)
-        stored = await _stored(running, database, project)
-    version = ".".join(map(str, facts.version))
-    embedded = "" if settings.redis_url else f" ({find_redis().source})"
-    return _Status(servers, f"{version}{embedded}", snapshot, archiver, *stored)
+        return await read_status(
+            redis,
+            database,
+            names_of(running),
+            running.archive_location,
+            servers=servers,
+            build="" if settings.redis_url else f" ({find_redis().source})",
+            project=project,
+        )
 
 
 async def _watch(settings: Settings, stop: asyncio.Event, every: timedelta, json: bool) -> None:
@@ -133,26 +100,7 @@ def _interval(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-async def _stored(
-    settings: Settings, database: Database, project: str | None
-) -> tuple[list[_Project], list[dict[str, Any]]]:
-    store = Store(database, recipe_of(settings))
-    projects = Projects(database)
-    archive = Archive(database, projects, settings.archive_location)
-    statistics = await store.statistics(project)
-    if project is not None and not statistics:
-        raise unknown_project(project)
-    archives = await archive_rows(archive, PostgresOutbox(database, projects), statistics)
-    return [await _project(store, counts) for counts in statistics], archives
-
-
-async def _project(store: Store, counts: ProjectStatistics) -> _Project:
-    recipe = (await store.generation(counts.project)).recipe
-    models = dict(recipe.models)
-    return _Project(**asdict(counts), model=recipe.model, models=models, chunking=recipe.chunking)
-
-
-def _print(console: Console, status: _Status) -> None:
+def _print(console: Console, status: StatusReport) -> None:
     console.print(f"servers: {status.servers}; Redis {status.redis}", markup=False)
     console.print()
     console.print(Group(*live_tables(status.snapshot)))

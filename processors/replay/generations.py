@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
@@ -15,15 +15,15 @@ from processors.replay.project_log import ProjectLog
 from processors.replay.start import live_generation
 from processors.wiring.operator_tools import OperatorTools
 from runtime import protocol_limits
-from runtime.errors import NotFound, UsageError
+from runtime.errors import UsageError
 from runtime.failpoints import failpoint
-from store.generations.catalog import Generation, unknown_project
+from store.generations.catalog import Generation
 from store.generations.drop import begin_drop, drop_rows, forget
+from store.generations.inventory import Inventory, ListedGeneration, droppable_at
 from store.postgres.locks import replay_lock
 from store.postgres.pool import Database
 
 __all__ = [
-    "ListedGeneration",
     "SwitchResult",
     "drop",
     "find_generation",
@@ -53,47 +53,13 @@ class SwitchResult:
         return asdict(self) | {"seconds": round(self.seconds, 3)}
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGeneration:
-    """A generation with its number of documents (without deleted ones) and chunks."""
-
-    project: str
-    generation: Generation
-    documents: int
-    chunks: int
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values; times in ISO 8601."""
-        generation = self.generation
-        return {
-            "project": self.project,
-            "generation": generation.id,
-            "state": generation.state,
-            "model": generation.recipe.model,
-            "models": dict(generation.recipe.models),
-            "chunking": generation.recipe.chunking,
-            "tokens": generation.recipe.tokens,
-            "scope": dict(generation.scope),
-            "documents": self.documents,
-            "chunks": self.chunks,
-            "created_at": generation.created_at.isoformat(),
-            "switched_at": None
-            if generation.switched_at is None
-            else generation.switched_at.isoformat(),
-        }
-
-
 async def find_generation(tools: OperatorTools, generation_id: int) -> tuple[str, Generation]:
     """Find a generation of any project; return the project's name and the generation.
 
     Raises:
         NotFound: no generation has this id.
     """
-    for project in sorted(await tools.projects.all()):
-        for generation in await tools.store.generations(project):
-            if generation.id == generation_id:
-                return project, generation
-    raise NotFound(f"there is no generation {generation_id}", "`headrace replay list` lists all")
+    return await Inventory(tools.database).find(generation_id)
 
 
 async def generation_before(tools: OperatorTools, project: str) -> Generation:
@@ -102,18 +68,7 @@ async def generation_before(tools: OperatorTools, project: str) -> Generation:
     Raises:
         UsageError: there is no former generation, or no such project.
     """
-    await live_generation(tools, project)
-    former = [
-        generation
-        for generation in await tools.store.generations(project)
-        if generation.state == "former"
-    ]
-    if not former:
-        raise UsageError(f"{project} has no former generation to go back to")
-    return max(
-        former,
-        key=lambda generation: (generation.switched_at or generation.created_at, generation.id),
-    )
+    return await Inventory(tools.database).former(project)
 
 
 async def switch_to(
@@ -156,9 +111,8 @@ async def drop(tools: OperatorTools, generation_id: int, progress: ShowDeleted) 
     project, _ = await find_generation(tools, generation_id)
     async with replay_lock(tools.database, project, await tools.projects.require(project)):
         _, generation = await find_generation(tools, generation_id)
-        live = await live_generation(tools, project)
         generations = await tools.store.generations(project)
-        _check_droppable(generation, _replaced_at(generation, live, generations), datetime.now(UTC))
+        _check_droppable(generation, generations, datetime.now(UTC))
         if not await begin_drop(tools.database, generation):
             raise _live_error(generation)
         await tools.indexes.drop(generation.project_id, generation.id)
@@ -171,12 +125,7 @@ async def projects_of(tools: OperatorTools, project: str | None) -> list[str]:
     Raises:
         UsageError: no such project.
     """
-    projects = sorted(await tools.projects.all())
-    if project is None:
-        return projects
-    if project not in projects:
-        raise unknown_project(project)
-    return [project]
+    return sorted(await Inventory(tools.database).projects(project))
 
 
 async def list_generations(tools: OperatorTools, project: str | None) -> list[ListedGeneration]:
@@ -185,11 +134,7 @@ async def list_generations(tools: OperatorTools, project: str | None) -> list[Li
     Raises:
         UsageError: no such project.
     """
-    return [
-        ListedGeneration(name, generation, *await tools.document_positions.sizes(generation))
-        for name in await projects_of(tools, project)
-        for generation in await tools.store.generations(name)
-    ]
+    return await Inventory(tools.database).all(project)
 
 
 def _check_switchable(generation: Generation) -> None:
@@ -213,31 +158,18 @@ async def _drop_rows(database: Database, generation: Generation, progress: ShowD
     return deleted
 
 
-def _replaced_at(
-    generation: Generation, live: Generation, generations: Sequence[Generation]
-) -> datetime | None:
-    """Latest time when a query can have begun to read a generation: the first switch after its own.
-
-    Returns None if it was never live. The switch to a generation that was dropped or became live
-    again is not recorded any more; such a switch can only have been earlier.
-    """
-    if generation.switched_at is None:
-        return None
-    switch_times = [other.switched_at for other in generations if other.switched_at is not None]
-    return min((at for at in switch_times if at > generation.switched_at), default=live.switched_at)
-
-
-def _check_droppable(generation: Generation, replaced_at: datetime | None, now: datetime) -> None:
+def _check_droppable(
+    generation: Generation, generations: Sequence[Generation], now: datetime
+) -> None:
     if generation.state == "live":
         raise _live_error(generation)
-    if replaced_at is None:
-        return
-    remaining = replaced_at + protocol_limits.QUERY_DEADLINE - now
-    if generation.state == "former" and remaining > timedelta():
+    unread_at = droppable_at(generation, generations)
+    if generation.state == "former" and unread_at is not None and unread_at > now:
         raise UsageError(
-            f"generation {generation.id} may have answered until {replaced_at:%H:%M:%S} UTC, "
+            f"generation {generation.id} may have answered until "
+            f"{unread_at - protocol_limits.QUERY_DEADLINE:%H:%M:%S} UTC, "
             "and queries may still read it",
-            f"drop it in {remaining.total_seconds():.0f} s",
+            f"drop it in {(unread_at - now).total_seconds():.0f} s",
         )
 
 

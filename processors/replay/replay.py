@@ -45,7 +45,7 @@ Show = Callable[[str, int, int], None]
 
 
 class Replay:
-    """The replay of one project."""
+    """The replay of one project. A stop is too late once ``may_be_stopped`` is false."""
 
     def __init__(
         self, tools: OperatorTools, project: str, choice: Choice, gate: Gate | None, show: Show
@@ -56,6 +56,7 @@ class Replay:
         self._gate = gate
         self._show = show
         self.report = ReplayReport(project)
+        self.may_be_stopped = True
 
     async def run(self) -> ReplayReport:
         """Replay, verify and switch.
@@ -227,6 +228,7 @@ class Replay:
             )
 
     async def _switch(self) -> None:
+        self.may_be_stopped = False
         catch_up = CatchUp(
             self._live, self._log, self._fold, self._tools.document_positions, self._builder
         )

@@ -19,6 +19,7 @@ from store.postgres.named_queries import named
 
 __all__ = [
     "Entry",
+    "HandledChanges",
     "Reach",
     "Verdict",
     "add_costs",
@@ -28,6 +29,7 @@ __all__ = [
     "first_handled",
     "first_positions",
     "freshness",
+    "handled_by_minute",
     "handled_no_later",
     "ineffective",
     "outcomes_of",
@@ -258,3 +260,24 @@ def _columns(log_positions: Collection[LogPosition]) -> tuple[list[int], list[in
 
 def _position(row: Mapping[str, Any]) -> LogPosition:
     return LogPosition(row["position"], row["partition"])
+
+
+@dataclass(frozen=True, slots=True)
+class HandledChanges:
+    """Number of changes of one project that were handled in one minute with equal freshness.
+
+    ``freshness_ms``: time from publish to searchable, rounded to 2 %; None if the publishing time
+    is unknown, or if the change was not indexed.
+    """
+
+    minute: datetime
+    changes: int
+    freshness_ms: float | None
+
+
+async def handled_by_minute(
+    connection: asyncpg.Connection, project_id: int, since: datetime, until: datetime
+) -> list[HandledChanges]:
+    """Count the changes of a project between two times, by minute and freshness."""
+    rows = await connection.fetch(_QUERIES["handled_by_minute"], project_id, since, until)
+    return [HandledChanges(row["minute"], row["changes"], row["freshness_ms"]) for row in rows]

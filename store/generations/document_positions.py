@@ -109,13 +109,6 @@ class DocumentPositions:
             rows = await connection.fetch(_QUERIES["members"], generation.id, collection)
         return {DocumentKey(row["agent"], row["uri"]) for row in rows}
 
-    async def sizes(self, generation: Generation) -> tuple[int, int]:
-        """Number of documents (not deleted) and of chunks in a generation."""
-        scope = generation.project_id, EVERY_AGENT, generation.id
-        async with self._database.scope(*scope) as connection:
-            row = await connection.fetchrow(_QUERIES["sizes"], generation.id)
-        return row["documents"], row["chunks"]
-
     async def rejected(self, project_id: int) -> set[LogPosition]:
         """Log positions of the changes that were dead-lettered."""
         async with self._database.scope(project_id) as connection:

@@ -18,7 +18,16 @@ __all__ = ["DeletedProject", "DeletedProjects", "remove_project"]
 
 _QUERIES = named("projects")
 _BATCH_ROWS = 5_000
-_TABLES = ("vector_cache", "ledger", "batches", "contents", "outbox", "sources", "publisher_keys")
+_TABLES = (
+    "vector_cache",
+    "ledger",
+    "batches",
+    "contents",
+    "outbox",
+    "sources",
+    "publisher_keys",
+    "evaluations",
+)
 _ARCHIVE_TABLES = ("archive_contents", "archive_segments", "archive_compactions")
 
 

@@ -48,9 +48,3 @@ from documents d
 join document_collections m on m.generation_id = d.generation_id and m.document_id = d.id
 join collections c on c.generation_id = m.generation_id and c.id = m.collection_id
 where d.generation_id = $1 and c.name = $2
-
--- name: sizes
--- Number of documents, not deleted, and of chunks.
-select
-    (select count(*) from documents where generation_id = $1 and not deleted) as documents,
-    (select count(*) from chunks where generation_id = $1) as chunks

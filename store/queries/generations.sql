@@ -54,3 +54,9 @@ select
     set_config('lock_timeout', $1, true),
     set_config('idle_in_transaction_session_timeout', $2, true),
     set_config('synchronous_commit', 'on', true)
+
+-- name: sizes
+-- Number of documents, not deleted, and of chunks.
+select
+    (select count(*) from documents where generation_id = $1 and not deleted) as documents,
+    (select count(*) from chunks where generation_id = $1) as chunks

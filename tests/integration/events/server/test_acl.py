@@ -15,6 +15,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from events.client.client import Client
 from events.models import DocumentIndexed
 from events.names import Topic
+from events.replays import ReplayState, ReplayStates
 from events.server.acl import Role
 from events.server.connection import connect
 from events.streams.backlog import read_backlog
@@ -267,6 +268,13 @@ async def _operate(doors: Doors, database: Database, home: Path) -> None:
             await dead.drop(letter.id)
         await _request_vectors(opened)
         assert (await replay(opened)).switched
+        states = ReplayStates(opened.redis, NAMES)
+        state = ReplayState(project="docs", state="stopped")
+        await states.put(state)
+        await states.request_stop(state.id)
+        await states.forget()
+        assert not await states.is_stop_requested(state.id)
+        assert [one.id for one in await states.all()] == [state.id]
         assert (await examine(opened, repair=True)).is_healthy
     async with Client.connect(doors.url(Role.OPERATOR)) as client:
         assert (await client.ask("docs", "mill race")).results

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from datetime import UTC
+from functools import partial
 from typing import Any, TypeVar
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from events.replays import Operation, ReplayState
 from gateway.output import print_json, printable
 from gateway.progress import ShowProgress
 from processors.replay.dry_run import Estimate
-from processors.replay.generations import ListedGeneration, SwitchResult, projects_of
+from processors.replay.generations import SwitchResult, projects_of
+from processors.replay.publication import ReplayPublication
 from processors.replay.replay import Gate, Replay
 from processors.replay.report import ReplayReport
 from processors.replay.scope import Choice
 from processors.replay.verification import NotSwitched
 from processors.wiring.operator_tools import OperatorTools
+from store.generations.inventory import ListedGeneration
 
 __all__ = [
     "generations_table",
@@ -26,8 +31,11 @@ __all__ = [
     "print_differences",
     "print_plans",
     "print_reports",
+    "print_states",
     "print_switch",
+    "published",
     "replay_projects",
+    "replay_state",
 ]
 
 _SHOWN_DIFFERENCES = 20
@@ -37,11 +45,19 @@ ResultT = TypeVar("ResultT", Estimate, ReplayReport)
 
 
 async def plan_projects(
-    tools: OperatorTools, project: str | None, choice: Choice, show: ShowProgress
+    tools: OperatorTools,
+    project: str | None,
+    choice: Choice,
+    show: ShowProgress,
+    replay_id: str | None = None,
 ) -> list[Estimate]:
-    """Estimate the work of a replay of each project."""
-    projects = await projects_of(tools, project)
-    return [await Replay(tools, name, choice, None, show).plan() for name in projects]
+    """Estimate the work of a replay of each project, and publish the progress."""
+    plans = []
+    for name in await projects_of(tools, project):
+        publication = published(tools, show, _state(replay_id, name, "plan", choice))
+        work = Replay(tools, name, choice, None, publication.show)
+        plans.append(await publication.run(work.plan(), Estimate.as_json))
+    return plans
 
 
 async def replay_projects(
@@ -51,12 +67,35 @@ async def replay_projects(
     gate: Gate | None,
     show: ShowProgress,
     reports: list[ReplayReport],
+    replay_id: str | None = None,
 ) -> None:
-    """Replay the projects in turn, and append the report of each to ``reports``."""
+    """Replay the projects in turn, publish the progress, and append each report to ``reports``."""
     for name in await projects_of(tools, project):
-        work = Replay(tools, name, choice, gate, show)
+        publication = published(tools, show, _state(replay_id, name, "replay", choice))
+        work = Replay(tools, name, choice, gate, publication.show)
+        publication.follow(work.report.as_json, partial(getattr, work, "may_be_stopped"))
         reports.append(work.report)
-        await work.run()
+        await publication.run(work.run(), ReplayReport.as_json)
+
+
+def published(tools: OperatorTools, show: ShowProgress, state: ReplayState) -> ReplayPublication:
+    """Build the publication of an operation that also shows its progress here."""
+    return ReplayPublication(tools.redis, tools.names, state, show)
+
+
+def replay_state(
+    replay_id: str | None, project: str, operation: Operation, **options: Any
+) -> ReplayState:
+    """First state of an operation; without an id it gets a new one."""
+    chosen = {name: value for name, value in options.items() if value is not None}
+    identity = {} if replay_id is None else {"id": replay_id}
+    return ReplayState(project=project, operation=operation, options=chosen, **identity)
+
+
+def _state(
+    replay_id: str | None, project: str, operation: Operation, choice: Choice
+) -> ReplayState:
+    return replay_state(replay_id, project, operation, **asdict(choice))
 
 
 def print_plans(plans: Sequence[Estimate], json: bool) -> None:
@@ -116,6 +155,17 @@ def generations_table(generations: Sequence[ListedGeneration]) -> Table:
     return table
 
 
+def print_states(states: Sequence[ReplayState], json: bool) -> None:
+    """Print the states of replays, newest first."""
+    for state in states:
+        if json:
+            print_json(state.model_dump(mode="json"))
+        else:
+            typer.echo(printable(_state_line(state)))
+    if not states and not json:
+        typer.echo("no replays yet: `headrace replay` starts one")
+
+
 def _print_all(results: Sequence[ResultT], json: bool, line: Callable[[ResultT], str]) -> None:
     if json:
         print_json(_joined([result.as_json() for result in results]))
@@ -129,6 +179,22 @@ def _print_all(results: Sequence[ResultT], json: bool, line: Callable[[ResultT],
 def _joined(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Join results in one object; the fields of a single project are also at the top level."""
     return {**(results[0] if len(results) == 1 else {}), "projects": results}
+
+
+def _state_line(state: ReplayState) -> str:
+    began = f"{state.began_at.astimezone(UTC):%m-%d %H:%M:%S}"
+    line = f"{state.id}  {began}  {state.project}: {state.operation} {state.state}"
+    if state.error is not None:
+        return f"{line}: {state.error.message}; {state.error.remedy}".removesuffix("; ")
+    if state.has_ended:
+        return line
+    counts = f"{state.done:,} of {state.total:,}" if state.total else f"{state.done:,}"
+    rate = "" if state.rate_per_s is None else f", {state.rate_per_s:,.0f}/s"
+    left = "" if state.seconds_left is None else f", {state.seconds_left:,.0f} s left"
+    questions = (
+        f"{state.questions.answered:,} questions answered, {state.questions.failed:,} failed"
+    )
+    return f"{line}: {state.stage}: {counts}{rate}{left}; {questions} since its start"
 
 
 def _plan_line(plan: Estimate) -> str:

@@ -1,0 +1,98 @@
+"""State of a deployment and of what it stores, for ``headrace status`` and for operators' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+
+from events.names import Names
+from events.server.connection import check_server
+from gateway.status import rows
+from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
+from store import statistics
+from store.archive import Archive
+from store.generations import catalog
+from store.generations.catalog import Projects
+from store.generations.inventory import Inventory
+from store.outbox import PostgresOutbox
+from store.postgres.pool import EVERY_AGENT, Database
+from store.statistics import ProjectStatistics
+
+__all__ = ["StatusReport", "read_status"]
+
+
+@dataclass(frozen=True)
+class _Project(ProjectStatistics):
+    """Counts of a project, and the recipe of its index."""
+
+    model: str
+    models: Mapping[str, str]
+    chunking: str
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """State of servers, streams, workers, projects and archive.
+
+    ``servers`` says whose servers these are, ``redis`` the version of Redis.
+    """
+
+    servers: str
+    redis: str
+    snapshot: rows.Snapshot
+    archiver: Sequence[Mapping[str, Any]]
+    projects: Sequence[_Project]
+    archive: Sequence[Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as ``headrace status --json`` prints them."""
+        plain = asdict(self)
+        for row, project in zip(plain["projects"], self.projects, strict=True):
+            row["coverage"] = project.coverage
+        del plain["snapshot"]
+        return {**plain, **self.snapshot.to_json()}
+
+
+async def read_status(
+    redis: Redis,
+    database: Database,
+    names: Names,
+    archive_location: str,
+    *,
+    servers: str,
+    build: str = "",
+    project: str | None = None,
+) -> StatusReport:
+    """Read the state of a deployment, with the stored data of one project or of all.
+
+    ``build`` describes the Redis server after its version.
+
+    Raises:
+        UnknownProject: no such project.
+        Unavailable: Redis or Postgres can't be reached.
+    """
+    facts = await check_server(redis)
+    snapshot = await read_snapshot(redis, names)
+    archiver = await archiver_rows(redis, names)
+    ids = await Inventory(database).projects(project)
+    projects = [await _read_project(database, name, ids[name]) for name in sorted(ids)]
+    catalogue = Projects(database)
+    archives = await archive_rows(
+        Archive(database, catalogue, archive_location),
+        PostgresOutbox(database, catalogue),
+        projects,
+    )
+    version = ".".join(map(str, facts.version))
+    return StatusReport(servers, f"{version}{build}", snapshot, archiver, projects, archives)
+
+
+async def _read_project(database: Database, name: str, project_id: int) -> _Project:
+    async with database.scope(project_id, EVERY_AGENT) as connection:
+        recipe = (await catalog.live(connection, project_id)).recipe
+        counts = await statistics.measure(connection, project_id, name)
+    return _Project(
+        **asdict(counts), model=recipe.model, models=dict(recipe.models), chunking=recipe.chunking
+    )
