@@ -17,6 +17,8 @@ from redis.exceptions import RedisError
 
 from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group, InFlightEntry, letter_of
+from runtime import tracing
+from runtime.tracing import Span
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 
@@ -144,7 +146,9 @@ class Subscription:
 
     def acknowledge(self, entry: InFlightEntry) -> None:
         """Mark an entry as finished; it is acknowledged within the linger time."""
-        if self._settle(entry):
+        if entry.span.is_recording:
+            entry.acknowledging = _acknowledging(entry)
+        if self._settle(entry, "acknowledged"):
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             self._finished.append(entry)
@@ -169,7 +173,8 @@ class Subscription:
             log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))
             self._hand_back(entry, self.retry_delay, counted=False)
             return
-        if self._settle(entry):
+        entry.span.fail(error)
+        if self._settle(entry, "dead_lettered"):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
         self.in_flight.pop(entry.id, None)
@@ -200,7 +205,7 @@ class Subscription:
         for entry in entries:
             entry.taken_over = True
             del self.in_flight[entry.id]
-            if self._settle(entry):
+            if self._settle(entry, "lease_lost"):
                 self.window.leave(entry.size_bytes)
         self.statistics.leases_lost += len(entries)
         return [entry.id for entry in entries]
@@ -222,10 +227,14 @@ class Subscription:
                 self._aged[key][:0] = entries
             raise
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
+            entry.acknowledging.end()
             self.in_flight.pop(entry.id, None)
 
-    def _settle(self, entry: InFlightEntry) -> bool:
+    def _settle(self, entry: InFlightEntry, settlement: str) -> bool:
         settled, entry.settled = entry.settled, True
+        if entry.span.is_recording:
+            entry.span.set({"headrace.settlement": settlement})
+            entry.span.end()
         self.wake()
         return not settled
 
@@ -235,7 +244,7 @@ class Subscription:
         Redis can't set a negative idle time, so the part of a delay beyond the lease is waited here
         first.
         """
-        if not self._settle(entry):
+        if not self._settle(entry, "retried"):
             return
         self.statistics.retried += 1
         self.window.free_slot(after=delay)
@@ -253,6 +262,13 @@ class Subscription:
         if not entry.taken_over:
             self._aged[idle, deliveries].append(entry)
             self.wake()
+
+
+def _acknowledging(entry: InFlightEntry) -> Span:
+    """Start the span of an acknowledgement; it ends when Redis has the acknowledgement."""
+    topic = entry.tp.topic
+    attributes = tracing.messaging(topic, "ack")
+    return tracing.start(f"ack {topic}", "client", parent=entry.span, attributes=attributes)
 
 
 class Settler:

@@ -35,9 +35,10 @@ from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
-from runtime import metrics, protocol_limits
+from runtime import metrics, protocol_limits, tracing
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
 from runtime.failpoints import failpoint
+from runtime.tracing import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import Candidates, SearchRequest
@@ -189,7 +190,8 @@ class Answering:
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
-        ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
+        with tracing.child("fuse"):
+            ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
         stopwatch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, generation)
         stopwatch.lap("assemble")
@@ -208,6 +210,7 @@ class Answering:
         )
         return answer, 0 < len(results) == len(ranked)
 
+    @staged("embed")
     async def _embed(
         self, question: _Question, generation: Generation
     ) -> tuple[Vectors, tuple[str, ...]]:
@@ -224,6 +227,7 @@ class Answering:
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
+    @staged("search")
     async def _candidates(
         self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
     ) -> Candidates:

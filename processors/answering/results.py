@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from events.models import Citation, Kind, Query, RetrieverScore, Scores, SearchResult
 from processors.answering.fusion import Fused
+from runtime.tracing import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import ChunkRow
@@ -23,6 +24,7 @@ class Assembler:
         self._search = search
         self._count_tokens = count_tokens
 
+    @staged("assemble")
     async def assemble(
         self, query: Query, ranked: Sequence[Fused], generation: Generation
     ) -> tuple[tuple[SearchResult, ...], str | None]:

@@ -10,7 +10,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Embedder", "Embeddings", "Urgency"]
+from runtime import tracing
+
+__all__ = ["Embedder", "Embeddings", "Urgency", "embed"]
 
 
 class Urgency(IntEnum):
@@ -72,3 +74,17 @@ class Embedder(Protocol):
     async def close(self) -> None:
         """Release the model's resources."""
         ...
+
+
+async def embed(embedder: Embedder, texts: Sequence[str], urgency: Urgency) -> Embeddings:
+    """Embed texts within a span of the model; raises as ``Embedder.embed``."""
+    attributes = {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.request.model": embedder.model,
+        "gen_ai.provider.name": embedder.model.partition("/")[0],
+        "headrace.texts": len(texts),
+    }
+    with tracing.child(f"embeddings {embedder.model}", "client", attributes=attributes) as span:
+        embeddings = await embedder.embed(texts, urgency)
+        span.set({"gen_ai.usage.input_tokens": embeddings.tokens})
+        return embeddings

@@ -16,10 +16,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 import structlog
 
-from processors.embedders.embedder import Embedder, Urgency
+from processors.embedders.embedder import Embedder, Urgency, embed
 from processors.indexing.preparation import CutDocument, EmbeddedDocument
 from runtime import metrics
 from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
+from runtime.tracing import staged
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.store import Store
@@ -174,7 +175,7 @@ class SharedEmbedding:
         self, project: str, embedder: Embedder, texts: Mapping[bytes, str], urgency: Urgency
     ) -> Embedded:
         try:
-            result = await embedder.embed(list(texts.values()), urgency)
+            result = await embed(embedder, list(texts.values()), urgency)
         except UnsupportedContent as error:
             return await self._embed_halves(project, embedder, texts, urgency, error)
         vectors = {
@@ -238,6 +239,7 @@ class LiveEmbedding:
         self._shared_embedding = shared_embedding
         self._unfinished: set[asyncio.Task[Embedded]] = set()
 
+    @staged("embed")
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> list[EmbeddedDocument]:

@@ -10,6 +10,7 @@ from events.names import LogPosition
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
+from runtime import tracing
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
 from store.documents.pending import PendingText, PendingVectors
@@ -142,14 +143,16 @@ class VectorStage:
         failures: dict[str, HeadraceError] = {}
         for model, missing in _by_model(texts).items():
             try:
-                embedded = await self._shared_embedding.embed(project, model, missing, urgency)
+                with tracing.child("embed"):
+                    embedded = await self._shared_embedding.embed(project, model, missing, urgency)
             except HeadraceError as error:
                 failures[model] = error
             else:
                 refused |= _refused(texts, model, embedded)
                 _add_costs(costs, texts, missing, embedded)
         failpoint("embedding.embedded")
-        await self._pending.complete(project, generation_id, texts, refused)
+        with tracing.child("write"):
+            await self._pending.complete(project, generation_id, texts, refused)
         failpoint("embedding.committed")
         for text in texts:
             if text.text is not None and text.model not in failures:

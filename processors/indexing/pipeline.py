@@ -25,6 +25,7 @@ from processors.indexing.reports import Change, Reporter
 from processors.recipes import RecipeNotices
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
+from runtime.tracing import staged
 from store.documents.fence import LateChanges
 from store.generations.switch import GenerationMoved
 from store.store import Store
@@ -112,6 +113,7 @@ class Indexing:
         refused = await self._reporter.report(deliveries, prepared.documents, applied, generation)
         return [*prepared.failures, *refused]
 
+    @staged("write")
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:
         """Write a group. If changes are older than the index, realign their streams first."""
         try:

@@ -22,6 +22,7 @@ from processors.deliveries import Delivery
 from processors.indexing.preparation import EmbeddedDocument, Failure
 from runtime import metrics
 from runtime.failpoints import failpoint
+from runtime.tracing import staged
 from store.generations.catalog import Generation
 from store.types import Applied
 
@@ -70,13 +71,16 @@ class Reporter:
         await self.finish(results, generation.id)
         return conflicts
 
+    @staged("report")
     async def finish(self, results: Sequence[Result], generation_id: int) -> None:
         """Report changes that were applied to a generation.
 
         Raises:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
-        await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
+        await self._outcomes.publish(
+            [DocumentIndexed(data=data).in_trace(delivery.span) for delivery, data in results]
+        )
         failpoint("indexing.reported")
         await self._request_vectors(results, generation_id)
         failpoint("indexing.requested")
@@ -95,7 +99,7 @@ class Reporter:
 
 
 def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) -> DocumentChunked:
-    return DocumentChunked(
+    event = DocumentChunked(
         data=DocumentChunkedData(
             event_id=data.event_id,
             token=data.token,
@@ -107,6 +111,7 @@ def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) ->
             published_at=delivery.event.time,
         )
     )
+    return event.in_trace(delivery.span)
 
 
 def result_of(

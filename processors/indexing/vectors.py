@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from processors.embedders.embedder import Urgency
+from processors.embedders.embedder import Urgency, embed
 from processors.embedding.single_flight import Share, divide
 from processors.indexing.preparation import CutDocument, EmbeddedDocument, Models
 from store.generations.catalog import Generation
@@ -69,7 +69,7 @@ class EmbeddingStep:
             return vectors
         texts = [text for text, _ in missing.values()]
         embedder = await self._models.embedder(model)
-        result = await embedder.embed(texts, urgency)
+        result = await embed(embedder, texts, urgency)
         for content_hash, vector in zip(missing, result.vectors, strict=True):
             vectors.known[content_hash] = vector.astype(np.float16)
         payers = {content_hash: event_id for content_hash, (_, event_id) in missing.items()}
