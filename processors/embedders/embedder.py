@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime import tracing
+from runtime.tracing import Attributes
 
 __all__ = ["Embedder", "Embeddings", "Urgency", "embed"]
 
@@ -78,7 +79,7 @@ class Embedder(Protocol):
 
 async def embed(embedder: Embedder, texts: Sequence[str], urgency: Urgency) -> Embeddings:
     """Embed texts within a span of the model; raises as ``Embedder.embed``."""
-    attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "embeddings",
         "gen_ai.request.model": embedder.model,
         "gen_ai.provider.name": embedder.model.partition("/")[0],
