@@ -38,9 +38,9 @@ from events.fields import (
     TraceState,
     Uri,
 )
-from runtime import protocol_limits, tracing
+from runtime import protocol_limits, traces
 from runtime.errors import MalformedEvent
-from runtime.tracing import Span
+from runtime.traces import Span
 
 __all__ = [
     "EVENT_TYPES",
@@ -144,7 +144,7 @@ class Event(BaseModel):
     @property
     def trace(self) -> Span:
         """The span in which the event was made; ``NO_SPAN`` if the event has no trace context."""
-        return tracing.remote(self.traceparent, self.tracestate)
+        return traces.remote(self.traceparent, self.tracestate)
 
     def in_trace(self, span: Span) -> Self:
         """Return the event with the context of a span, unless the event has a context already."""

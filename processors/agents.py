@@ -32,7 +32,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from events.names import Topic
 from events.transport import App, InFlightEntry
 from processors.deliveries import Deliveries, Delivery, deliveries_of
-from runtime import tracing
+from runtime import traces
 from runtime.errors import HeadraceError, OperatorError, Poison, Retryable
 
 __all__ = ["Delivery", "batch_agent"]
@@ -205,7 +205,7 @@ class _AgentTasks(Generic[E]):
         if not spans:
             yield
             return
-        with tracing.span(
+        with traces.span(
             f"batch {self._topic}",
             parent=spans[0],
             links=spans,
@@ -218,7 +218,7 @@ class _AgentTasks(Generic[E]):
     async def _run_alone(self, delivery: Delivery[E]) -> None:
         with (
             structlog.contextvars.bound_contextvars(event_id=delivery.event_id),
-            tracing.use(delivery.span),
+            traces.use(delivery.span),
         ):
             while not delivery.settled:
                 try:

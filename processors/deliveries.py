@@ -17,9 +17,9 @@ from events.names import DEAD_SUFFIX, GROUPS, LogPosition, Topic
 from events.signatures import SIGNATURE_FIELD
 from events.transport import App, InFlightEntry, kept_position
 from events.transport.consumer_group import EVENT_FIELD, letter_of
-from runtime import tracing
+from runtime import traces
 from runtime.errors import MalformedEvent, Poison
-from runtime.tracing import NO_SPAN, Attributes, Span
+from runtime.traces import NO_SPAN, Attributes, Span
 
 __all__ = ["Deliveries", "Delivery", "Settlement", "deliveries_of"]
 
@@ -187,7 +187,7 @@ class Deliveries(ABC):
         """
         made = getattr(delivery.event, "trace", NO_SPAN)
         is_redriven = delivery.own is not None and not delivery.is_original
-        return tracing.start(
+        return traces.start(
             f"process {self._topic}",
             "consumer",
             parent=NO_SPAN if is_redriven else made,
@@ -201,7 +201,7 @@ class Deliveries(ABC):
         token = delivery.log_position.token if delivery.own else getattr(data, "token", None)
         system = "redis" if self._app.over_redis else "kafka"
         attributes = {
-            **tracing.messaging(self._topic, "process", system),
+            **traces.messaging(self._topic, "process", system),
             "messaging.message.id": delivery.event_id,
             "messaging.consumer.group.name": GROUPS[self._topic],
             "messaging.destination.partition.id": str(delivery.partition),

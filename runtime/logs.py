@@ -17,7 +17,7 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
-from runtime import tracing
+from runtime import traces
 from runtime.secrets import masked
 from runtime.terminal import printable
 
@@ -78,7 +78,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
 
 def with_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Add the ids of the current span."""
-    event.update(tracing.log_ids())
+    event.update(traces.log_ids())
     return event
 
 

@@ -15,7 +15,7 @@ from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, p
 from events.names import LogPosition, Names, Topic
 from events.server.connection import retrying
 from events.streams.entries import Entry, entries_of
-from runtime import tracing
+from runtime import traces
 from runtime.errors import MalformedEvent
 
 __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
@@ -59,10 +59,10 @@ class Outcomes:
         if not outcomes:
             return
         attributes = {
-            **tracing.messaging(Topic.OUTCOME, "publish"),
+            **traces.messaging(Topic.OUTCOME, "publish"),
             "messaging.batch.message_count": len(outcomes),
         }
-        with tracing.child(f"publish {Topic.OUTCOME}", "producer", attributes=attributes):
+        with traces.child(f"publish {Topic.OUTCOME}", "producer", attributes=attributes):
             await retrying(partial(self._add, outcomes))
 
     async def _add(self, outcomes: Sequence[Outcome]) -> None:

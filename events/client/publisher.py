@@ -17,9 +17,9 @@ from events.outbox import AssignedPosition, KeptEvent, Outbox
 from events.server.connection import PATIENCE, Headroom, retrying
 from events.server.scripts import PublishOnce
 from events.signatures import SigningKey
-from runtime import tracing
+from runtime import traces
 from runtime.errors import ConfigurationError, LimitExceeded
-from runtime.tracing import NO_SPAN, Attributes, Operation, Span, messaging
+from runtime.traces import NO_SPAN, Attributes, Operation, Span, messaging
 
 __all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
 
@@ -100,9 +100,9 @@ class Publisher:
         """
         topic = Topic.of_lane(lane)
         # the current span is the caller's; without one, the event may name it
-        parent = None if tracing.current().is_valid else event.trace
+        parent = None if traces.current().is_valid else event.trace
         attributes = _attributes(event, topic, "publish")
-        with tracing.span(
+        with traces.span(
             f"publish {topic}", "producer", parent=parent, attributes=attributes
         ) as span:
             [receipt] = await self._publish([event.in_trace(span)], lane, durable=durable)
@@ -124,9 +124,9 @@ class Publisher:
             Unavailable, LogFull, LimitExceeded, ConfigurationError: see ``publish``.
         """
         topic = Topic.of_lane(lane)
-        caller = tracing.current()
+        caller = traces.current()
         attributes = messaging(topic, "publish")
-        with tracing.span(f"publish {topic}", "producer", attributes=attributes) as span:
+        with traces.span(f"publish {topic}", "producer", attributes=attributes) as span:
             above = span if caller.is_valid else NO_SPAN
             created = (_created(change, topic, above, span) for change in changes)
             receipts = await self._publish(created, lane, durable=durable)
@@ -257,7 +257,7 @@ def _created(
     if event.traceparent is not None:
         return event
     attributes = _attributes(event, topic, "create")
-    span = tracing.start(f"create {topic}", "producer", parent=above, attributes=attributes)
+    span = traces.start(f"create {topic}", "producer", parent=above, attributes=attributes)
     created = event.in_trace(span)
     if span.is_recording:
         publishing.link(span)

@@ -34,7 +34,7 @@ from events.server.connection import (
 )
 from events.streams.entries import Entry, entries_of
 from events.streams.replies import REPLIES
-from runtime import protocol_limits, tracing
+from runtime import protocol_limits, traces
 from runtime.errors import HeadraceError, MalformedEvent, Retryable, Unavailable, UsageError
 
 __all__ = ["Asker", "QueryRefused"]
@@ -138,11 +138,11 @@ class Asker:
     async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
         """Send a query; if it is sent twice because a reply was lost, it still gets one answer."""
         attributes = {
-            **tracing.messaging(Topic.QUERY, "publish"),
+            **traces.messaging(Topic.QUERY, "publish"),
             "messaging.message.conversation_id": event.id,
             "headrace.project": event.data.project,
         }
-        with tracing.span(f"publish {Topic.QUERY}", "producer", attributes=attributes) as span:
+        with traces.span(f"publish {Topic.QUERY}", "producer", attributes=attributes) as span:
             await self._add(event.in_trace(span), timeout)
 
     async def _add(self, event: QueryRequested, timeout: timedelta) -> None:
@@ -222,12 +222,12 @@ def _record(reply: _Reply) -> None:
     """Record the arrival of a reply in the trace of its question."""
     if reply.traceparent is not None:
         attributes = {
-            **tracing.messaging(REPLIES, "receive"),
+            **traces.messaging(REPLIES, "receive"),
             "messaging.message.conversation_id": reply.data.query_id,
             "messaging.destination.temporary": True,
         }
         name = f"receive {REPLIES}"
-        tracing.start(name, "consumer", parent=reply.trace, attributes=attributes).end()
+        traces.start(name, "consumer", parent=reply.trace, attributes=attributes).end()
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

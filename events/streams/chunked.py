@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from events.models import DocumentChunked
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import retrying
-from runtime import tracing
+from runtime import traces
 
 __all__ = ["ChunkedStreams"]
 
@@ -33,10 +33,10 @@ class ChunkedStreams:
             return
         topic = Topic.of_chunked(lane)
         attributes = {
-            **tracing.messaging(topic, "publish"),
+            **traces.messaging(topic, "publish"),
             "messaging.batch.message_count": len(events),
         }
-        with tracing.child(f"publish {topic}", "producer", attributes=attributes):
+        with traces.child(f"publish {topic}", "producer", attributes=attributes):
             await retrying(partial(self._add, events, topic))
 
     async def _add(self, events: Sequence[DocumentChunked], topic: Topic) -> None:

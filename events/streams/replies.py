@@ -10,7 +10,7 @@ from events.models import QueryAnswered, QueryFailed
 from events.names import GROUPS, Names, Topic
 from events.server.connection import retrying
 from events.server.scripts import ReplyOnce
-from runtime import tracing
+from runtime import traces
 from runtime.errors import MalformedEvent
 
 __all__ = ["REPLIES", "Replies"]
@@ -65,11 +65,11 @@ class Replies:
                 f"use {self._names.replies('<client>', partition)}",
             )
         attributes = {
-            **tracing.messaging(REPLIES, "publish"),
+            **traces.messaging(REPLIES, "publish"),
             "messaging.message.conversation_id": query_id,
             "messaging.destination.temporary": True,
         }
-        with tracing.child(f"publish {REPLIES}", "producer", attributes=attributes) as span:
+        with traces.child(f"publish {REPLIES}", "producer", attributes=attributes) as span:
             body = event.in_trace(span).to_bytes()
             return await retrying(
                 lambda: self._reply_once(

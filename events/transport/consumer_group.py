@@ -23,7 +23,7 @@ from events.names import LogPosition, Topic, kept_position
 from events.server.scripts import ForgetConsumers
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from runtime.errors import MalformedEvent
-from runtime.tracing import NO_SPAN, Span
+from runtime.traces import NO_SPAN, Span
 
 __all__ = [
     "EVENT_FIELD",

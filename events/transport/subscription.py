@@ -17,8 +17,8 @@ from redis.exceptions import RedisError
 
 from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group, InFlightEntry, letter_of
-from runtime import tracing
-from runtime.tracing import Span
+from runtime import traces
+from runtime.traces import Span
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 
@@ -267,8 +267,8 @@ class Subscription:
 def _acknowledging(entry: InFlightEntry) -> Span:
     """Start the span of an acknowledgement; it ends when Redis has the acknowledgement."""
     topic = entry.tp.topic
-    attributes = tracing.messaging(topic, "ack")
-    return tracing.start(f"ack {topic}", "client", parent=entry.span, attributes=attributes)
+    attributes = traces.messaging(topic, "ack")
+    return traces.start(f"ack {topic}", "client", parent=entry.span, attributes=attributes)
 
 
 class Settler:

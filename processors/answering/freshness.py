@@ -13,7 +13,7 @@ from events.names import LogPosition
 from runtime import metrics
 from runtime.errors import WorkerEnding
 from runtime.lifespan import wait_or_stop
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.store import Change, Store
 

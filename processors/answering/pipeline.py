@@ -35,10 +35,10 @@ from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
-from runtime import metrics, protocol_limits, tracing
+from runtime import metrics, protocol_limits, traces
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
 from runtime.failpoints import failpoint
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import Candidates, SearchRequest
@@ -190,7 +190,7 @@ class Answering:
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
-        with tracing.child("fuse"):
+        with traces.child("fuse"):
             ranked = fuse(candidates, mode=query.mode, weights=query.weights, limit=query.limit)
         stopwatch.lap("fuse")
         results, context = await self._assembler.assemble(query, ranked, generation)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from events.models import Citation, Kind, Query, RetrieverScore, Scores, SearchResult
 from processors.answering.fusion import Fused
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import ChunkRow

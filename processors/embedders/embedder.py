@@ -10,10 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from runtime import tracing
-from runtime.tracing import Attributes
-
-__all__ = ["Embedder", "Embeddings", "Urgency", "embed"]
+__all__ = ["Embedder", "Embeddings", "Urgency"]
 
 
 class Urgency(IntEnum):
@@ -75,17 +72,3 @@ class Embedder(Protocol):
     async def close(self) -> None:
         """Release the model's resources."""
         ...
-
-
-async def embed(embedder: Embedder, texts: Sequence[str], urgency: Urgency) -> Embeddings:
-    """Embed texts within a span of the model; raises as ``Embedder.embed``."""
-    attributes: Attributes = {
-        "gen_ai.operation.name": "embeddings",
-        "gen_ai.request.model": embedder.model,
-        "gen_ai.provider.name": embedder.model.partition("/")[0],
-        "headrace.texts": len(texts),
-    }
-    with tracing.child(f"embeddings {embedder.model}", "client", attributes=attributes) as span:
-        embeddings = await embedder.embed(texts, urgency)
-        span.set({"gen_ai.usage.input_tokens": embeddings.tokens})
-        return embeddings

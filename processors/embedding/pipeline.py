@@ -16,7 +16,7 @@ from processors.embedders.embedder import Urgency
 from processors.embedding.stage import EmbeddingCost, VectorStage
 from runtime.errors import HeadraceError
 from runtime.failpoints import failpoint
-from runtime.tracing import staged
+from runtime.traces import staged
 
 __all__ = ["Chunked", "Embedding"]
 

@@ -16,11 +16,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 import structlog
 
-from processors.embedders.embedder import Embedder, Urgency, embed
+from processors.embedders.embedder import Embedder, Urgency
 from processors.indexing.preparation import CutDocument, EmbeddedDocument
-from runtime import metrics
+from runtime import metrics, traces
 from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.store import Store
@@ -175,7 +175,9 @@ class SharedEmbedding:
         self, project: str, embedder: Embedder, texts: Mapping[bytes, str], urgency: Urgency
     ) -> Embedded:
         try:
-            result = await embed(embedder, list(texts.values()), urgency)
+            with traces.embeddings(embedder.model, len(texts)) as span:
+                result = await embedder.embed(list(texts.values()), urgency)
+                span.set({"gen_ai.usage.input_tokens": result.tokens})
         except UnsupportedContent as error:
             return await self._embed_halves(project, embedder, texts, urgency, error)
         vectors = {

@@ -10,7 +10,7 @@ from events.names import LogPosition
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
-from runtime import tracing
+from runtime import traces
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
 from store.documents.pending import PendingText, PendingVectors
@@ -143,7 +143,7 @@ class VectorStage:
         failures: dict[str, HeadraceError] = {}
         for model, missing in _by_model(texts).items():
             try:
-                with tracing.child("embed"):
+                with traces.child("embed"):
                     embedded = await self._shared_embedding.embed(project, model, missing, urgency)
             except HeadraceError as error:
                 failures[model] = error
@@ -151,7 +151,7 @@ class VectorStage:
                 refused |= _refused(texts, model, embedded)
                 _add_costs(costs, texts, missing, embedded)
         failpoint("embedding.embedded")
-        with tracing.child("write"):
+        with traces.child("write"):
             await self._pending.complete(project, generation_id, texts, refused)
         failpoint("embedding.committed")
         for text in texts:

@@ -10,7 +10,7 @@ from processors.admission import KeyRing, Limits
 from processors.indexing.preparation import Failure
 from processors.indexing.reports import Change, Reporter, result_of
 from runtime.errors import LimitExceeded, Poison
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.store import Store
 from store.types import Applied

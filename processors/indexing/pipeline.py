@@ -25,7 +25,7 @@ from processors.indexing.reports import Change, Reporter
 from processors.recipes import RecipeNotices
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.documents.fence import LateChanges
 from store.generations.switch import GenerationMoved
 from store.store import Store

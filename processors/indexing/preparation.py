@@ -20,7 +20,7 @@ from processors.chunking.sandbox.pool import ChunkingPool
 from processors.chunking.types import Chunk, Source
 from processors.embedders.embedder import Embedder, Urgency
 from runtime.errors import LimitExceeded, MalformedEvent, Poison
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.generations.catalog import Generation, Recipe
 from store.search.keyword.tokenizer import require_known_terms
 from store.types import ChunkWrite, DocumentWrite, Vector

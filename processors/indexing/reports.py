@@ -22,7 +22,7 @@ from processors.deliveries import Delivery
 from processors.indexing.preparation import EmbeddedDocument, Failure
 from runtime import metrics
 from runtime.failpoints import failpoint
-from runtime.tracing import staged
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.types import Applied
 

@@ -13,7 +13,7 @@ from processors.embedding.stage import EmbeddingCost
 from processors.indexing.preparation import Failure
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
-from runtime import tracing
+from runtime import traces
 from runtime.errors import Poison
 from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter
@@ -135,7 +135,7 @@ class Builder:
 
     async def _prepare(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
         changes = [last.alone() for last in batch]
-        with tracing.span(
+        with traces.span(
             "replay batch",
             links=[change.event.trace for change in changes if change.event.traceparent],
             attributes={

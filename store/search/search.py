@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import asyncpg
 import structlog
 
-from runtime import tracing
+from runtime import traces
 from runtime.errors import HeadraceError, Unavailable, UsageError
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
@@ -52,7 +52,7 @@ class _Run:
         """Run a retriever; if it fails, record the error and return ``otherwise``."""
         begin = perf_counter()
         try:
-            with tracing.child(name):
+            with traces.child(name):
                 return await search
         except _FAILURES as error:
             self.errors[name] = error

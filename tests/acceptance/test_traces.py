@@ -101,21 +101,13 @@ async def test_a_question_is_one_trace_until_its_reply(
         answer = await cli("ask", "--project", "birds", "--min-event", token, question, "--json")
         assert answer.code == 0, answer
         [asked] = traces.named("publish query.requested")
-        spans = await eventually(
-            lambda: (
-                (
-                    trace := traces.trace(asked.trace_id),
-                    "ack query.requested" in trace and "assemble" in trace,
-                )[1]
-                and trace
-            ),
-            "the worker sent its spans",
-        )
+        await eventually(lambda: traces.named("ack query.requested"), "the worker sent its spans")
         [line] = [
             line
             for line in map(json.loads, filter(is_json, worker.log().splitlines()))
             if line["event"] == "document.indexed"
         ]
+    spans = traces.trace(asked.trace_id)
     assert chain(
         spans,
         "publish query.requested",

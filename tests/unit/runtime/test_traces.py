@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 
 from events.models import DocumentChange, DocumentChanged
-from runtime import tracing
+from runtime import traces
 from runtime.logs import with_trace_ids
-from runtime.tracing import NO_SPAN
+from runtime.traces import NO_SPAN
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-01"
@@ -23,7 +23,7 @@ UNSAMPLED = f"00-{TRACE_ID}-{SPAN_ID}-00"
 
 def use_provider(monkeypatch: pytest.MonkeyPatch, provider: TracerProvider) -> None:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("headrace"))
+    monkeypatch.setattr(traces, "_tracer", provider.get_tracer("headrace"))
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def change(**envelope: str) -> DocumentChanged:
 
 def test_without_an_sdk_only_the_context_of_a_caller_is_passed_on() -> None:
     """Nothing begins a trace, and a caller's context arrives as it was sent."""
-    with tracing.span("publish") as span:
+    with traces.span("publish") as span:
         assert span is NO_SPAN
         assert change().in_trace(span).traceparent is None
-    with tracing.use(tracing.remote(UNSAMPLED, "a=1")), tracing.span("publish") as span:
+    with traces.use(traces.remote(UNSAMPLED, "a=1")), traces.span("publish") as span:
         assert not span.is_recording
         sent = change().in_trace(span)
     assert (sent.traceparent, sent.tracestate) == (UNSAMPLED, "a=1")
@@ -79,9 +79,9 @@ def test_a_malformed_context_begins_a_trace(
     traceparent: str, exported: InMemorySpanExporter
 ) -> None:
     """A malformed context counts as none, in an event and in an argument."""
-    assert tracing.remote(traceparent) is NO_SPAN
+    assert traces.remote(traceparent) is NO_SPAN
     assert change(traceparent=traceparent).trace is NO_SPAN
-    tracing.start("process", parent=tracing.remote(traceparent)).end()
+    traces.start("process", parent=traces.remote(traceparent)).end()
     [span] = exported.get_finished_spans()
     assert span.parent is None
 
@@ -91,14 +91,14 @@ def test_a_malformed_state_does_not_cost_the_context(
     tracestate: str, exported: InMemorySpanExporter
 ) -> None:
     """The trace continues without the malformed part."""
-    span = tracing.start("process", parent=tracing.remote(SAMPLED, tracestate))
+    span = traces.start("process", parent=traces.remote(SAMPLED, tracestate))
     assert span.ids["trace_id"] == TRACE_ID
     assert change(**span.context).traceparent == span.context["traceparent"]
 
 
 def test_the_context_of_a_sampled_span_goes_into_an_event(exported: InMemorySpanExporter) -> None:
     """The event names the span; an event that has a context keeps it."""
-    with tracing.span("publish", "producer") as span:
+    with traces.span("publish", "producer") as span:
         sent = change().in_trace(span)
         kept = change(traceparent=SAMPLED).in_trace(span)
     assert sent.trace.ids == span.ids
@@ -108,9 +108,9 @@ def test_the_context_of_a_sampled_span_goes_into_an_event(exported: InMemorySpan
 @pytest.mark.usefixtures("unsampled")
 def test_a_trace_that_is_not_sampled_adds_nothing_to_an_event() -> None:
     """Unless a caller decided so: then the workers must know it."""
-    with tracing.span("publish") as span:
+    with traces.span("publish") as span:
         assert change().in_trace(span).traceparent is None
-    with tracing.span("publish", parent=tracing.remote(UNSAMPLED)) as span:
+    with traces.span("publish", parent=traces.remote(UNSAMPLED)) as span:
         traceparent = change().in_trace(span).traceparent
     assert traceparent is not None
     assert traceparent.startswith(f"00-{TRACE_ID}-")
@@ -120,7 +120,7 @@ def test_a_trace_that_is_not_sampled_adds_nothing_to_an_event() -> None:
 @pytest.mark.usefixtures("unsampled")
 def test_the_flag_of_the_caller_decides() -> None:
     """A sampled caller is recorded even if the sampler would drop a new trace."""
-    with tracing.span("process", parent=tracing.remote(SAMPLED)) as span:
+    with traces.span("process", parent=traces.remote(SAMPLED)) as span:
         assert span.is_recording
 
 
@@ -129,13 +129,13 @@ async def test_stages_are_recorded_within_a_recorded_span_only(
 ) -> None:
     """A stage never begins a trace."""
 
-    @tracing.staged("cut")
+    @traces.staged("cut")
     async def cut(text: str) -> int:
         return len(text)
 
     assert await cut("text") == 4
     assert exported.get_finished_spans() == ()
-    with tracing.span("process"):
+    with traces.span("process"):
         assert await cut("text") == 4
     stage, process = exported.get_finished_spans()
     assert (stage.name, stage.parent) == ("cut", process.context)
@@ -143,7 +143,7 @@ async def test_stages_are_recorded_within_a_recorded_span_only(
 
 def test_an_error_marks_its_span_without_its_message(exported: InMemorySpanExporter) -> None:
     """The message may quote a document, so only the kind of the error is recorded."""
-    with pytest.raises(ValueError, match="secret"), tracing.span("cut"):
+    with pytest.raises(ValueError, match="secret"), traces.span("cut"):
         raise ValueError("secret text")
     [span] = exported.get_finished_spans()
     assert span.attributes == {"error.type": "ValueError"}
@@ -153,8 +153,8 @@ def test_an_error_marks_its_span_without_its_message(exported: InMemorySpanExpor
 
 def test_spans_link_to_each_other(exported: InMemorySpanExporter) -> None:
     """A link may be added when the span runs already."""
-    first = tracing.start("process")
-    second = tracing.start("batch", parent=NO_SPAN, links=[first])
+    first = traces.start("process")
+    second = traces.start("batch", parent=NO_SPAN, links=[first])
     first.link(second)
     second.end()
     first.end()
@@ -167,6 +167,6 @@ def test_log_lines_have_the_ids_of_the_current_span(exported: InMemorySpanExport
     """Outside of a span, a line has none."""
     logger = structlog.get_logger()
     assert with_trace_ids(logger, "info", {"event": "here"}) == {"event": "here"}
-    with tracing.span("process") as span:
+    with traces.span("process") as span:
         line = with_trace_ids(logger, "info", {"event": "here"})
     assert json.loads(json.dumps(line)) == {"event": "here", **span.ids}

@@ -9,10 +9,10 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 try:
     from opentelemetry import context as otel_context
@@ -33,6 +33,7 @@ __all__ = [
     "Span",
     "child",
     "current",
+    "embeddings",
     "log_ids",
     "messaging",
     "remote",
@@ -44,7 +45,8 @@ __all__ = [
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Attributes = Mapping[str, str | int | float | bool]
+Value = str | int | float | bool
+Attributes = Mapping[str, Value]
 Kind = Literal["internal", "server", "client", "producer", "consumer"]
 
 Operation = Literal["create", "publish", "receive", "process", "ack"]
@@ -243,12 +245,15 @@ def child(
 
 def staged(
     name: str,
-) -> Callable[[Callable[Arguments, Awaitable[Result]]], Callable[Arguments, Awaitable[Result]]]:
+) -> Callable[
+    [Callable[Arguments, Coroutine[Any, Any, Result]]],
+    Callable[Arguments, Coroutine[Any, Any, Result]],
+]:
     """Run each call of an async function within a ``child`` span."""
 
     def decorate(
-        function: Callable[Arguments, Awaitable[Result]],
-    ) -> Callable[Arguments, Awaitable[Result]]:
+        function: Callable[Arguments, Coroutine[Any, Any, Result]],
+    ) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
         @wraps(function)
         async def call(*positional: Arguments.args, **keywords: Arguments.kwargs) -> Result:
             with child(name):
@@ -259,7 +264,7 @@ def staged(
     return decorate
 
 
-def messaging(destination: str, operation: Operation, system: str = "redis") -> dict[str, str]:
+def messaging(destination: str, operation: Operation, system: str = "redis") -> dict[str, Value]:
     """Return the attributes of each span about messages of a stream."""
     return {
         "messaging.system": system,
@@ -267,6 +272,24 @@ def messaging(destination: str, operation: Operation, system: str = "redis") -> 
         "messaging.operation.name": operation,
         "messaging.operation.type": _TYPES.get(operation, operation),
     }
+
+
+@contextmanager
+def embeddings(model: str, texts: int) -> Iterator[Span]:
+    """Run a request to a model within a ``child`` span, by the conventions for such models.
+
+    Args:
+        model: full name of the model; it begins with the provider.
+        texts: number of texts to be embedded.
+    """
+    attributes: Attributes = {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": model.partition("/")[0],
+        "gen_ai.request.model": model,
+        "headrace.texts": texts,
+    }
+    with child(f"embeddings {model}", "client", attributes=attributes) as started:
+        yield started
 
 
 def log_ids() -> dict[str, str]:
