@@ -130,6 +130,7 @@ class Deliveries(ABC):
     def __init__(self, app: App, topic: Topic) -> None:
         self._app = app
         self._topic = topic
+        self._system = "redis" if app.over_redis else "kafka"
 
     @property
     def closing(self) -> bool:
@@ -199,9 +200,8 @@ class Deliveries(ABC):
         entry = delivery.entry
         data = getattr(delivery.event, "data", None)
         token = delivery.log_position.token if delivery.own else getattr(data, "token", None)
-        system = "redis" if self._app.over_redis else "kafka"
         attributes = {
-            **traces.messaging(self._topic, "process", system),
+            **traces.messaging(self._topic, "process", self._system),
             "messaging.message.id": delivery.event_id,
             "messaging.consumer.group.name": GROUPS[self._topic],
             "messaging.destination.partition.id": str(delivery.partition),
