@@ -40,7 +40,7 @@ from events.fields import (
     TraceState,
     Uri,
 )
-from runtime import protocol_limits
+from runtime import protocol_limits, traces
 from runtime.errors import MalformedEvent
 
 __all__ = [
@@ -144,6 +144,16 @@ class Event(BaseModel):
     batch: Batch | None = None
     type: str
     data: Any
+
+    @property
+    def trace(self) -> traces.Span:
+        """The span in which the event was made; ``NO_SPAN`` if the event has no trace context."""
+        return traces.remote(self.traceparent, self.tracestate)
+
+    def in_trace(self, span: traces.Span) -> Self:
+        """Return the event with the context of a span, unless the event has a context already."""
+        context = {} if self.traceparent else span.context
+        return self.model_copy(update=context) if context else self
 
     def to_bytes(self) -> bytes:
         """Serialize the event as UTF-8 JSON, the form in which it is sent."""

@@ -21,6 +21,7 @@ from runtime.lifespan import run
 from runtime.logs import configure_logs
 from runtime.secrets import keep_secret
 from runtime.settings import EventLimits, Settings
+from runtime.trace_export import exporting
 
 __all__ = [
     "ACCESS_VARIABLES",
@@ -89,7 +90,8 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
         KeyboardInterrupt: it was interrupted and has cleaned up.
     """
     settings = _load_settings(quiet=True)
-    return run(lambda stop: unless_stopped(main(settings), stop))
+    with exporting():
+        return run(lambda stop: unless_stopped(main(settings), stop))
 
 
 def run_service(
@@ -97,7 +99,8 @@ def run_service(
 ) -> T:
     """Run a coroutine until a signal sets its event. With ``quiet``, only errors are logged."""
     settings = _load_settings(quiet=quiet)
-    return run(lambda stop: main(settings, stop))
+    with exporting():
+        return run(lambda stop: main(settings, stop))
 
 
 def _load_settings(*, quiet: bool = False) -> Settings:

@@ -20,7 +20,8 @@ The handler of questions raises only if the reply can't be sent, or if another w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -31,6 +32,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from events.names import Topic
 from events.transport import App, InFlightEntry
 from processors.deliveries import Deliveries, Delivery, deliveries_of
+from runtime import traces
 from runtime.errors import HeadraceError, OperatorError, Poison, Retryable
 
 __all__ = ["Delivery", "batch_agent"]
@@ -181,7 +183,8 @@ class _AgentTasks(Generic[E]):
     async def _run_together(self, batch: Sequence[Delivery[E]]) -> None:
         """Handle a whole batch; events that must be handled one at a time stay unsettled."""
         try:
-            await self._handle(batch)
+            with self._span(batch):
+                await self._handle(batch)
         except _SERVER_FAILURES as error:
             log.warning("batch.postponed", size=len(batch), error=str(error))
             await asyncio.gather(*(self._postpone(delivery, error) for delivery in batch))
@@ -191,8 +194,32 @@ class _AgentTasks(Generic[E]):
             for delivery in batch:
                 delivery.acknowledge()
 
+    @contextmanager
+    def _span(self, batch: Sequence[Delivery[E]]) -> Iterator[None]:
+        """Run a block within the span of a batch, if that of any of its events is recorded.
+
+        It belongs to the trace of the first of these, because a trace of its own might not be
+        sampled. It and the spans of all of these link to each other.
+        """
+        spans = [delivery.span for delivery in batch if delivery.span.is_recording]
+        if not spans:
+            yield
+            return
+        with traces.span(
+            f"batch {self._topic}",
+            parent=spans[0],
+            links=spans,
+            attributes={"messaging.batch.message_count": len(batch)},
+        ) as together:
+            for span in spans:
+                span.link(together)
+            yield
+
     async def _run_alone(self, delivery: Delivery[E]) -> None:
-        with structlog.contextvars.bound_contextvars(event_id=delivery.event_id):
+        with (
+            structlog.contextvars.bound_contextvars(event_id=delivery.event_id),
+            traces.use(delivery.span),
+        ):
             while not delivery.settled:
                 try:
                     await self._handle([delivery])
@@ -204,6 +231,7 @@ class _AgentTasks(Generic[E]):
     async def _fail(self, delivery: Delivery[E], error: Exception) -> None:
         if delivery.settled:
             return
+        delivery.span.fail(_code(error))
         if isinstance(error, _SERVER_FAILURES):
             log.warning("event.postponed", error=str(error))
             await self._postpone(delivery, error)
@@ -215,6 +243,7 @@ class _AgentTasks(Generic[E]):
 
     async def _postpone(self, delivery: Delivery[E], error: Exception) -> None:
         if not delivery.settled:
+            delivery.span.fail(_code(error))
             delay = _requested_delay(error) or self._options.retry_delay
             await delivery.retry(delay, counted=False)
 

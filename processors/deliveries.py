@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import time
 from typing import Any, Generic, Protocol, TypeVar
 
 from faust.types import TP
@@ -16,7 +17,9 @@ from events.names import DEAD_SUFFIX, GROUPS, LogPosition, Topic
 from events.signatures import SIGNATURE_FIELD
 from events.transport import App, InFlightEntry, kept_position
 from events.transport.consumer_group import EVENT_FIELD, letter_of
+from runtime import traces
 from runtime.errors import MalformedEvent, Poison
+from runtime.traces import NO_SPAN, Attributes, Span
 
 __all__ = ["Deliveries", "Delivery", "Settlement", "deliveries_of"]
 
@@ -103,6 +106,11 @@ class Delivery(Generic[E]):
         """CloudEvents id, for logs."""
         return str(getattr(self.event, "id", self.entry_id))
 
+    @property
+    def span(self) -> Span:
+        """Span of the work on the event; it ends when the event is settled."""
+        return self.entry.span
+
     def acknowledge(self) -> None:
         """Acknowledge now: the effect is committed, whether or not the rest of the batch fails."""
         self.settlement.acknowledge(self.entry)
@@ -122,6 +130,7 @@ class Deliveries(ABC):
     def __init__(self, app: App, topic: Topic) -> None:
         self._app = app
         self._topic = topic
+        self._system = "redis" if app.over_redis else "kafka"
 
     @property
     def closing(self) -> bool:
@@ -160,7 +169,7 @@ class Deliveries(ABC):
     def _delivery(self, entry: InFlightEntry, decode: Callable[[bytes], E]) -> Delivery[E]:
         own = self._position(entry)
         position = 0 if own is None else kept_position(entry.fields, own)
-        return Delivery(
+        delivery = Delivery(
             event=decode(entry.event),
             topic=self._topic,
             entry=entry,
@@ -168,6 +177,45 @@ class Deliveries(ABC):
             log_position=LogPosition(position, entry.tp.partition),
             settlement=self._settlement(entry),
         )
+        entry.span = self._span(delivery)
+        return delivery
+
+    def _span(self, delivery: Delivery[Any]) -> Span:
+        """Start the span of the work on an event.
+
+        It is in the trace of the event, so that a change is one trace. A redriven event begins a
+        trace of its own, with a link to that of its first life.
+        """
+        made = getattr(delivery.event, "trace", NO_SPAN)
+        is_redriven = delivery.own is not None and not delivery.is_original
+        return traces.start(
+            f"process {self._topic}",
+            "consumer",
+            parent=NO_SPAN if is_redriven else made,
+            links=[made] if is_redriven else [],
+            attributes=self._attributes(delivery),
+        )
+
+    def _attributes(self, delivery: Delivery[Any]) -> Attributes:
+        entry = delivery.entry
+        data = getattr(delivery.event, "data", None)
+        token = delivery.log_position.token if delivery.own else getattr(data, "token", None)
+        attributes = {
+            **traces.messaging(self._topic, "process", self._system),
+            "messaging.message.id": delivery.event_id,
+            "messaging.consumer.group.name": GROUPS[self._topic],
+            "messaging.destination.partition.id": str(delivery.partition),
+            "headrace.attempt": delivery.attempts,
+            "headrace.waited_ms": max(0, int(time() * 1000) - int(entry.id.partition("-")[0])),
+        }
+        if self._topic is Topic.QUERY:
+            attributes["messaging.message.conversation_id"] = delivery.event_id
+        if token is not None:
+            attributes["headrace.token"] = token
+        project = getattr(data, "project", None)
+        if project is not None:
+            attributes["headrace.project"] = project
+        return attributes
 
     def _position(self, entry: InFlightEntry) -> LogPosition | None:
         if not self._topic.carries_changes:
@@ -239,6 +287,7 @@ class _KafkaSettlement:
         assert isinstance(entry, _KafkaEntry)
         if not entry.settled:
             entry.settled = True
+            entry.span.end()
             entry.message.ack(self._app.consumer)
 
     async def retry(self, entry: InFlightEntry, delay: timedelta, *, counted: bool) -> None:

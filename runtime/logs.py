@@ -2,7 +2,8 @@
 
 The loggers of the standard library (those of Faust, aiohttp, LiteLLM) are rendered the same way.
 Correlation ids (``event_id``, ``query_id``, ``project``) are bound once, with
-``structlog.contextvars``, and appear in every later line.
+``structlog.contextvars``, and appear in every later line. Within a span, ``trace_id`` and
+``span_id`` do too.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Literal, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from runtime import traces
 from runtime.secrets import masked
 from runtime.terminal import printable
 
-__all__ = ["configure_logs", "without_secrets"]
+__all__ = ["configure_logs", "with_trace_ids", "without_secrets"]
 
 # limited to warnings: their info lines repeat our own
 _VERBOSE = ("aiokafka", "alembic", "asyncio", "faust", "httpcore", "httpx", "LiteLLM", "mode")
@@ -38,6 +40,7 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     """
     steps: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        with_trace_ids,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
@@ -71,6 +74,12 @@ def configure_logs(form: Literal["console", "json"], level: str) -> None:
     for name in _VERBOSE:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.getLogger(_TRACEBACK_LOGGER).setLevel(logging.ERROR)
+
+
+def with_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add the ids of the current span."""
+    event.update(traces.log_ids())
+    return event
 
 
 def without_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -15,6 +15,7 @@ from events.models import DocumentEmbedded, DocumentIndexed, DocumentRejected, p
 from events.names import LogPosition, Names, Topic
 from events.server.connection import retrying
 from events.streams.entries import Entry, entries_of
+from runtime import traces
 from runtime.errors import MalformedEvent
 
 __all__ = ["Outcome", "OutcomeEntry", "Outcomes"]
@@ -55,7 +56,13 @@ class Outcomes:
             Unavailable: Redis could not be reached for 10 s.
             LogFull: Redis is at its memory limit.
         """
-        if outcomes:
+        if not outcomes:
+            return
+        attributes = {
+            **traces.messaging(Topic.OUTCOME, "publish"),
+            "messaging.batch.message_count": len(outcomes),
+        }
+        with traces.child(f"publish {Topic.OUTCOME}", "producer", attributes=attributes):
             await retrying(partial(self._add, outcomes))
 
     async def _add(self, outcomes: Sequence[Outcome]) -> None:

@@ -17,7 +17,9 @@ from events.outbox import AssignedPosition, KeptEvent, Outbox
 from events.server.connection import PATIENCE, Headroom, retrying
 from events.server.scripts import PublishOnce
 from events.signatures import SigningKey
+from runtime import traces
 from runtime.errors import ConfigurationError, EventIdReused, LimitExceeded
+from runtime.traces import NO_SPAN, Attributes, Operation, Span, messaging
 
 __all__ = ["INLINE_LIMIT_BYTES", "REMEMBER", "ContentStore", "Publisher", "Receipt"]
 
@@ -111,7 +113,16 @@ class Publisher:
             EventIdReused: the id was published with another change; nothing was published.
             ConfigurationError: it is durable and no outbox is set.
         """
-        return (await self.publish_many([event], lane, durable=durable))[0]
+        topic = Topic.of_lane(lane)
+        # the current span is the caller's; without one, the event may name it
+        parent = None if traces.current().is_valid else event.trace
+        attributes = _attributes(event, topic, "publish")
+        with traces.span(
+            f"publish {topic}", "producer", parent=parent, attributes=attributes
+        ) as span:
+            [receipt] = await self._publish([event.in_trace(span)], lane, durable=durable)
+            span.set({"headrace.token": receipt.token})
+            return receipt
 
     async def publish_many(
         self,
@@ -122,11 +133,26 @@ class Publisher:
     ) -> list[Receipt]:
         """Publish changes, up to 256 (or 4 MiB) per round trip; return receipts in their order.
 
+        Within a span of the caller all changes are in its trace, else each has a trace of its own.
+
         Raises:
             EventIdReused: ids were published with other changes; ``event_ids`` lists them. All
                 other events of the call are published.
             Unavailable, LogFull, LimitExceeded, ConfigurationError: see ``publish``.
         """
+        topic = Topic.of_lane(lane)
+        caller = traces.current()
+        attributes = messaging(topic, "publish")
+        with traces.span(f"publish {topic}", "producer", attributes=attributes) as span:
+            above = span if caller.is_valid else NO_SPAN
+            created = (_created(change, topic, above, span) for change in changes)
+            receipts = await self._publish(created, lane, durable=durable)
+            span.set({"messaging.batch.message_count": len(receipts)})
+            return receipts
+
+    async def _publish(
+        self, changes: Iterable[DocumentChanged], lane: Lane, *, durable: bool
+    ) -> list[Receipt]:
         send = self._publish_durably if durable else self._publish_chunk
         receipts: list[Receipt | _Refused] = []
         chunk: list[KeptEvent] = []
@@ -263,3 +289,26 @@ def _accepted(replies: Sequence[Receipt | _Refused]) -> list[Receipt]:
         "give each change an id of its own",
         event_ids=tuple(reply.event.event_id for reply in refused),
     )
+
+
+def _created(
+    event: DocumentChanged, topic: Topic, above: Span, publishing: Span
+) -> DocumentChanged:
+    """Return an event of a batch in its own ``create`` span, which ``publishing`` links to."""
+    if event.traceparent is not None:
+        return event
+    attributes = _attributes(event, topic, "create")
+    span = traces.start(f"create {topic}", "producer", parent=above, attributes=attributes)
+    created = event.in_trace(span)
+    if span.is_recording:
+        publishing.link(span)
+        span.end()
+    return created
+
+
+def _attributes(event: DocumentChanged, topic: Topic, operation: Operation) -> Attributes:
+    return {
+        **messaging(topic, operation),
+        "messaging.message.id": event.id,
+        "headrace.project": event.data.project,
+    }

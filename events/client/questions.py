@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -32,7 +33,8 @@ from events.server.connection import (
     retrying,
 )
 from events.streams.entries import Entry, entries_of
-from runtime import protocol_limits
+from events.streams.replies import REPLIES
+from runtime import protocol_limits, traces
 from runtime.errors import (
     DeadlineExceeded,
     HeadraceError,
@@ -143,6 +145,15 @@ class Asker:
 
     async def _send(self, event: QueryRequested, timeout: timedelta) -> None:
         """Send a query; if it is sent twice because a reply was lost, it still gets one answer."""
+        attributes = {
+            **traces.messaging(Topic.QUERY, "publish"),
+            "messaging.message.conversation_id": event.id,
+            "headrace.project": event.data.project,
+        }
+        with traces.span(f"publish {Topic.QUERY}", "producer", attributes=attributes) as span:
+            await self._add(event.in_trace(span), timeout)
+
+    async def _add(self, event: QueryRequested, timeout: timedelta) -> None:
         await self._headroom.check()
         partition = self._names.query_partition(event.id)
         self._ensure_reader(partition)
@@ -157,7 +168,10 @@ class Asker:
 
     def _ensure_reader(self, partition: int) -> None:
         if partition not in self._readers:
-            task = asyncio.create_task(self._read(partition), name=f"replies.{partition}")
+            # it reads for all questions, so it must not be within the span of the first
+            task = asyncio.create_task(
+                self._read(partition), name=f"replies.{partition}", context=Context()
+            )
             self._readers[partition] = task
             task.add_done_callback(partial(self._reader_ended, partition))
 
@@ -208,7 +222,20 @@ class Asker:
         if isinstance(reply, QueryAnswered | QueryFailed):
             waiting = self._waiting.get(reply.data.query_id)
             if waiting is not None and not waiting.done():
+                _record(reply)
                 waiting.set_result(reply)
+
+
+def _record(reply: _Reply) -> None:
+    """Record the arrival of a reply in the trace of its question."""
+    if reply.traceparent is not None:
+        attributes = {
+            **traces.messaging(REPLIES, "receive"),
+            "messaging.message.conversation_id": reply.data.query_id,
+            "messaging.destination.temporary": True,
+        }
+        name = f"receive {REPLIES}"
+        traces.start(name, "consumer", parent=reply.trace, attributes=attributes).end()
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

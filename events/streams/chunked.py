@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from events.models import DocumentChunked
 from events.names import Lane, LogPosition, Names, Topic
 from events.server.connection import retrying
+from runtime import traces
 
 __all__ = ["ChunkedStreams"]
 
@@ -28,8 +29,15 @@ class ChunkedStreams:
             Unavailable: Redis could not be reached for 10 s.
             LogFull: Redis is at its memory limit.
         """
-        if events:
-            await retrying(partial(self._add, events, Topic.of_chunked(lane)))
+        if not events:
+            return
+        topic = Topic.of_chunked(lane)
+        attributes = {
+            **traces.messaging(topic, "publish"),
+            "messaging.batch.message_count": len(events),
+        }
+        with traces.child(f"publish {topic}", "producer", attributes=attributes):
+            await retrying(partial(self._add, events, topic))
 
     async def _add(self, events: Sequence[DocumentChunked], topic: Topic) -> None:
         async with self._redis.pipeline(transaction=False) as pipeline:

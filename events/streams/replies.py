@@ -10,9 +10,13 @@ from events.models import QueryAnswered, QueryFailed
 from events.names import GROUPS, Names, Topic
 from events.server.connection import retrying
 from events.server.scripts import ReplyOnce
+from runtime import traces
 from runtime.errors import MalformedEvent
 
-__all__ = ["Replies"]
+__all__ = ["REPLIES", "Replies"]
+
+REPLIES = "replies"
+"""Name of all reply streams in traces; each client has its own."""
 
 _KEEP = timedelta(minutes=10)
 _KEEP_REPLIES = 1000
@@ -60,16 +64,22 @@ class Replies:
                 f"reply_to {reply_to[:80]!r} is not a reply stream",
                 f"use {self._names.replies('<client>', partition)}",
             )
-        body = event.to_bytes()
-        return await retrying(
-            lambda: self._reply_once(
-                reply_stream=reply_to,
-                replied=self._names.replied(query_id, partition),
-                query_stream=self._names.stream(Topic.QUERY, partition),
-                group=GROUPS[Topic.QUERY],
-                entry_id=entry_id,
-                event=body,
-                keep=_KEEP,
-                keep_replies=_KEEP_REPLIES,
+        attributes = {
+            **traces.messaging(REPLIES, "publish"),
+            "messaging.message.conversation_id": query_id,
+            "messaging.destination.temporary": True,
+        }
+        with traces.child(f"publish {REPLIES}", "producer", attributes=attributes) as span:
+            body = event.in_trace(span).to_bytes()
+            return await retrying(
+                lambda: self._reply_once(
+                    reply_stream=reply_to,
+                    replied=self._names.replied(query_id, partition),
+                    query_stream=self._names.stream(Topic.QUERY, partition),
+                    group=GROUPS[Topic.QUERY],
+                    entry_id=entry_id,
+                    event=body,
+                    keep=_KEEP,
+                    keep_replies=_KEEP_REPLIES,
+                )
             )
-        )

@@ -23,6 +23,7 @@ from events.names import LogPosition, Topic, kept_position
 from events.server.scripts import ForgetConsumers
 from events.streams.dead_letters import DeadLetter, instant_of, storable_signature, tellable
 from runtime.errors import MalformedEvent
+from runtime.traces import NO_SPAN, Span
 
 __all__ = [
     "EVENT_FIELD",
@@ -229,7 +230,8 @@ class InFlightEntry:
     attempt already. It does for a first read, and for a redelivery from the moment that work on it
     begins, so a crash costs an attempt only for entries that were being processed. ``taken_over``
     says whether another consumer has the lease now. ``size_bytes`` is the size of the fields,
-    including their names, because the publisher chooses these too.
+    including their names, because the publisher chooses these too. ``span`` is that of the work on
+    the entry, and ``acknowledging`` that of its acknowledgement.
     """
 
     tp: TP
@@ -240,6 +242,8 @@ class InFlightEntry:
     begun: bool = False
     settled: bool = False
     taken_over: bool = False
+    span: Span = NO_SPAN
+    acknowledging: Span = NO_SPAN
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -17,7 +17,8 @@ from redis.exceptions import RedisError
 
 from events.streams.dead_letters import DeadLetter
 from events.transport.consumer_group import Group, InFlightEntry, letter_of
-from runtime import metrics
+from runtime import metrics, traces
+from runtime.traces import Span
 
 __all__ = ["OnDead", "Settler", "Statistics", "Subscription", "Window", "renew_leases"]
 
@@ -145,7 +146,9 @@ class Subscription:
 
     def acknowledge(self, entry: InFlightEntry) -> None:
         """Mark an entry as finished; it is acknowledged within the linger time."""
-        if self._settle(entry):
+        if entry.span.is_recording:
+            entry.acknowledging = _acknowledging(entry)
+        if self._settle(entry, "acknowledged"):
             self.window.leave(entry.size_bytes)
             self.statistics.acknowledged += 1
             self._finished.append(entry)
@@ -170,7 +173,8 @@ class Subscription:
             log.warning("dead_letter.failed", entry_id=entry.id, error=str(failure))
             self._hand_back(entry, self.retry_delay, counted=False)
             return
-        if self._settle(entry):
+        entry.span.fail(error)
+        if self._settle(entry, "dead_lettered"):
             self.window.leave(entry.size_bytes)
             self.statistics.dead += 1
             _count("dead_lettered", [entry])
@@ -202,7 +206,7 @@ class Subscription:
         for entry in entries:
             entry.taken_over = True
             del self.in_flight[entry.id]
-            if self._settle(entry):
+            if self._settle(entry, "lease_lost"):
                 self.window.leave(entry.size_bytes)
         self.statistics.leases_lost += len(entries)
         _count("lease_lost", entries)
@@ -226,6 +230,7 @@ class Subscription:
             raise
         _count("acknowledged", finished)
         for entry in [*finished, *(entry for entries in aged.values() for entry in entries)]:
+            entry.acknowledging.end()
             self.in_flight.pop(entry.id, None)
 
     def count_reclaimed(self, entries: Sequence[InFlightEntry]) -> None:
@@ -233,8 +238,11 @@ class Subscription:
         self.statistics.reclaimed += len(entries)
         _count("reclaimed", entries)
 
-    def _settle(self, entry: InFlightEntry) -> bool:
+    def _settle(self, entry: InFlightEntry, settlement: str) -> bool:
         settled, entry.settled = entry.settled, True
+        if entry.span.is_recording:
+            entry.span.set({"headrace.settlement": settlement})
+            entry.span.end()
         self.wake()
         return not settled
 
@@ -244,7 +252,7 @@ class Subscription:
         Redis can't set a negative idle time, so the part of a delay beyond the lease is waited here
         first.
         """
-        if not self._settle(entry):
+        if not self._settle(entry, "retried"):
             return
         self.statistics.retried += 1
         _count("retried", [entry])
@@ -269,6 +277,13 @@ def _count(kind: str, entries: Sequence[InFlightEntry]) -> None:
     """Count entries of one topic."""
     if entries:
         metrics.DELIVERIES.inc(len(entries), topic=entries[0].tp.topic, kind=kind)
+
+
+def _acknowledging(entry: InFlightEntry) -> Span:
+    """Start the span of an acknowledgement; it ends when Redis has the acknowledgement."""
+    topic = entry.tp.topic
+    attributes = traces.messaging(topic, "ack")
+    return traces.start(f"ack {topic}", "client", parent=entry.span, attributes=attributes)
 
 
 class Settler:

@@ -13,6 +13,7 @@ from events.names import LogPosition
 from runtime import metrics
 from runtime.errors import WorkerEnding
 from runtime.lifespan import wait_or_stop
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.store import Change, Store
 
@@ -58,6 +59,7 @@ class Freshness:
         self._read_at = -WATERMARK_AGE_SECONDS
         self._read_lock = asyncio.Lock()
 
+    @staged("wait")
     async def wait(self, query: Query) -> FreshnessSnapshot:
         """Wait until ``min_event`` is applied, with its vectors if the query asks for them.
 

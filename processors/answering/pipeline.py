@@ -36,9 +36,10 @@ from processors.answering.results import Assembler
 from processors.answering.timing import Stopwatch, TimeLimiter, time_left
 from processors.deliveries import Delivery
 from processors.recipes import RecipeNotices
-from runtime import metrics, protocol_limits
+from runtime import metrics, protocol_limits, traces
 from runtime.errors import HeadraceError, Poison, Retryable, WorkerEnding
 from runtime.failpoints import failpoint
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.search.search import Search
 from store.types import Candidates, SearchRequest
@@ -192,13 +193,14 @@ class Answering:
         stopwatch.lap("embed")
         candidates = await self._candidates(query, generation, vectors, failed)
         stopwatch.lap("search")
-        ranked = fuse(
-            candidates,
-            mode=query.mode,
-            weights=query.weights,
-            limit=query.limit,
-            min_similarity=query.min_similarity,
-        )
+        with traces.child("fuse"):
+            ranked = fuse(
+                candidates,
+                mode=query.mode,
+                weights=query.weights,
+                limit=query.limit,
+                min_similarity=query.min_similarity,
+            )
         stopwatch.lap("fuse")
         results, context = await self._assembler.assemble(
             query, ranked, generation, candidates.term_weights
@@ -222,6 +224,7 @@ class Answering:
         )
         return answer, 0 < len(results) == len(ranked)
 
+    @staged("embed")
     async def _embed(
         self, question: _Question, generation: Generation
     ) -> tuple[Vectors, tuple[str, ...]]:
@@ -242,6 +245,7 @@ class Answering:
             raise errors[0]
         return vectors, ("vector",) if errors else ()
 
+    @staged("search")
     async def _candidates(
         self, query: Query, generation: Generation, vectors: Vectors, failed: tuple[str, ...]
     ) -> Candidates:

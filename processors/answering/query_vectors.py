@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from processors.embedders.embedder import Embedder, Urgency
+from runtime import traces
 from runtime.errors import HeadraceError, Unavailable
 
 __all__ = ["Models", "QueryVectors"]
@@ -60,7 +61,9 @@ class QueryVectors:
         try:
             async with asyncio.timeout(within.total_seconds()):
                 embedder = await self._models.loaded(model)
-                vector: QueryVector = (await embedder.embed([text], Urgency.QUERY)).vectors[0]
+                with traces.embeddings(model, 1):
+                    embeddings = await embedder.embed([text], Urgency.QUERY)
+                vector: QueryVector = embeddings.vectors[0]
         except TimeoutError:
             return Unavailable(
                 f"{model} took too long to embed the question: over {within.total_seconds():.3g} s"

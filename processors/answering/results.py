@@ -16,6 +16,7 @@ from events.models import (
     TermMatch,
 )
 from processors.answering.fusion import Fused
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.search.keyword.spans import places_of
 from store.search.keyword.tokenizer import terms
@@ -35,6 +36,7 @@ class Assembler:
         self._search = search
         self._count_tokens = count_tokens
 
+    @staged("assemble")
     async def assemble(
         self,
         query: Query,

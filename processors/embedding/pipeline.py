@@ -16,6 +16,7 @@ from processors.embedders.embedder import Urgency
 from processors.embedding.stage import EmbeddingCost, VectorStage
 from runtime.errors import HeadraceError
 from runtime.failpoints import failpoint
+from runtime.traces import staged
 
 __all__ = ["Chunked", "Embedding"]
 
@@ -68,6 +69,7 @@ class Embedding:
         for deliveries in waiting.values():
             await self._finish(deliveries, EmbeddingCost())
 
+    @staged("report")
     async def _finish(self, deliveries: Sequence[Chunked], cost: EmbeddingCost) -> None:
         await self._outcomes.publish([_outcome(delivery, cost) for delivery in deliveries])
         failpoint("embedding.reported")
@@ -87,7 +89,7 @@ def _urgency(group: Sequence[Chunked]) -> Urgency:
 def _outcome(delivery: Chunked, cost: EmbeddingCost) -> DocumentEmbedded:
     data = delivery.event.data
     elapsed = datetime.now(UTC) - data.published_at
-    return DocumentEmbedded(
+    event = DocumentEmbedded(
         data=DocumentEmbeddedData(
             event_id=data.event_id,
             token=data.token,
@@ -101,3 +103,4 @@ def _outcome(delivery: Chunked, cost: EmbeddingCost) -> DocumentEmbedded:
             embedded_after_ms=max(0.0, elapsed.total_seconds() * 1000),
         )
     )
+    return event.in_trace(delivery.span)

@@ -18,8 +18,9 @@ import structlog
 
 from processors.embedders.embedder import Embedder, Urgency
 from processors.indexing.preparation import CutDocument, EmbeddedDocument
-from runtime import metrics
+from runtime import metrics, traces
 from runtime.errors import HeadraceError, Unavailable, UnsupportedContent
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Generation
 from store.store import Store
@@ -174,7 +175,9 @@ class SharedEmbedding:
         self, project: str, embedder: Embedder, texts: Mapping[bytes, str], urgency: Urgency
     ) -> Embedded:
         try:
-            result = await embedder.embed(list(texts.values()), urgency)
+            with traces.embeddings(embedder.model, len(texts)) as span:
+                result = await embedder.embed(list(texts.values()), urgency)
+                span.set({"gen_ai.usage.input_tokens": result.tokens})
         except UnsupportedContent as error:
             return await self._embed_halves(project, embedder, texts, urgency, error)
         vectors = {
@@ -241,6 +244,7 @@ class LiveEmbedding:
         self._shared_embedding = shared_embedding
         self._unfinished: set[asyncio.Task[Embedded]] = set()
 
+    @staged("embed")
     async def embed(
         self, documents: Sequence[CutDocument], generation: Generation, urgency: Urgency
     ) -> list[EmbeddedDocument]:

@@ -10,6 +10,7 @@ from events.names import LogPosition
 from processors.embedders.embedder import Urgency
 from processors.embedding.keyword_precedence import Precedence
 from processors.embedding.single_flight import Embedded, SharedEmbedding, divide
+from runtime import traces
 from runtime.errors import HeadraceError, Unavailable
 from runtime.failpoints import failpoint
 from store.documents.pending import PendingText, PendingVectors
@@ -143,20 +144,22 @@ class VectorStage:
         spent: defaultdict[LogPosition, EmbeddingCost] = defaultdict(EmbeddingCost)
         for model, missing in _by_model(texts).items():
             try:
-                embedded = await self._shared_embedding.embed(project, model, missing, urgency)
+                with traces.child("embed"):
+                    embedded = await self._shared_embedding.embed(project, model, missing, urgency)
             except HeadraceError as error:
                 failures[model] = error
             else:
                 refused |= _refused(texts, model, embedded)
                 _add_costs(spent, texts, missing, embedded)
         failpoint("embedding.embedded")
-        await self._pending.complete(
-            project,
-            generation_id,
-            texts,
-            refused,
-            {position: (cost.tokens, cost.cost_usd) for position, cost in spent.items()},
-        )
+        with traces.child("write"):
+            await self._pending.complete(
+                project,
+                generation_id,
+                texts,
+                refused,
+                {position: (cost.tokens, cost.cost_usd) for position, cost in spent.items()},
+            )
         failpoint("embedding.committed")
         for log_position, cost in spent.items():
             costs[log_position].add(cost)

@@ -10,6 +10,7 @@ from processors.admission import KeyRing, Limits
 from processors.indexing.preparation import Failure
 from processors.indexing.reports import Change, Reporter, result_of
 from runtime.errors import LimitExceeded, Poison
+from runtime.traces import staged
 from store.documents.pending import PendingVectors
 from store.store import Store
 from store.types import Applied
@@ -37,6 +38,7 @@ class ChangeIntake:
         self._reporter = reporter
         self._limits = limits
 
+    @staged("admit")
     async def admit(self, group: Sequence[Change]) -> tuple[list[Change], list[Failure]]:
         """Split a group of one project into changes to apply and changes refused.
 

@@ -26,6 +26,7 @@ from processors.recipes import RecipeNotices
 from runtime import metrics
 from runtime.errors import CircuitOpen, HeadraceError, OperatorError, Poison, RateLimited
 from runtime.failpoints import failpoint
+from runtime.traces import staged
 from store.documents.fence import LateChanges
 from store.generations.switch import GenerationMoved
 from store.store import Store
@@ -118,6 +119,7 @@ class Indexing:
             )
         return [*prepared.failures, *refused]
 
+    @staged("write")
     async def _write(self, project: str, writes: Sequence[DocumentWrite]) -> list[Applied]:
         """Write a group. If changes are older than the index, realign their streams first."""
         try:

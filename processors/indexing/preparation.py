@@ -21,6 +21,7 @@ from processors.chunking.types import Chunk, Source
 from processors.embedders.embedder import Embedder, Urgency
 from runtime import metrics
 from runtime.errors import LimitExceeded, MalformedEvent, Poison
+from runtime.traces import staged
 from store.generations.catalog import Generation, Recipe
 from store.search.keyword.tokenizer import require_known_terms
 from store.types import ChunkWrite, DocumentWrite, Vector
@@ -113,6 +114,7 @@ class Cutter:
         self._pool = pool
         self._models = models
 
+    @staged("cut")
     async def cut(
         self, documents: Sequence[ResolvedDocument], recipe: Recipe
     ) -> tuple[list[CutDocument], list[Failure]]:
@@ -164,6 +166,7 @@ class Resolver:
         self._fetch = fetch
         self._max_document_bytes = max_document_bytes
 
+    @staged("resolve")
     async def resolve(
         self, changes: Sequence[LoggedChange]
     ) -> tuple[list[ResolvedDocument], list[Failure]]:

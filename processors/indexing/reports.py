@@ -26,6 +26,7 @@ from processors.indexing.preparation import EmbeddedDocument, Failure
 from runtime import metrics
 from runtime.errors import PreconditionFailed
 from runtime.failpoints import failpoint
+from runtime.traces import staged
 from store.generations.catalog import Generation
 from store.types import Applied
 
@@ -84,16 +85,19 @@ class Reporter:
         await self._outcomes.publish([_rejected(*pair) for pair in unexpected])
         for delivery, error in unexpected:
             delivery.acknowledge()
-            metrics.DOCUMENTS.inc(outcome="rejected")
+            metrics.CHANGES.inc(outcome="rejected", lane=delivery.log_position.lane)
             log.info("document.rejected", event_id=delivery.event.id, reason=str(error))
 
+    @staged("report")
     async def finish(self, results: Sequence[Result], generation_id: int) -> None:
         """Report changes that were applied to a generation.
 
         Raises:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
-        await self._outcomes.publish([DocumentIndexed(data=data) for _, data in results])
+        await self._outcomes.publish(
+            [DocumentIndexed(data=data).in_trace(delivery.span) for delivery, data in results]
+        )
         failpoint("indexing.reported")
         await self._request_vectors(results, generation_id)
         failpoint("indexing.requested")
@@ -112,7 +116,7 @@ class Reporter:
 
 
 def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) -> DocumentChunked:
-    return DocumentChunked(
+    event = DocumentChunked(
         data=DocumentChunkedData(
             event_id=data.event_id,
             token=data.token,
@@ -124,6 +128,7 @@ def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) ->
             published_at=delivery.event.time,
         )
     )
+    return event.in_trace(delivery.span)
 
 
 def _rejected(delivery: Change, error: PreconditionFailed) -> DocumentRejected:

@@ -11,6 +11,7 @@ import numpy as np
 from processors.embedders.embedder import Urgency
 from processors.embedding.single_flight import Share, divide
 from processors.indexing.preparation import CutDocument, EmbeddedDocument, Models
+from runtime import traces
 from store.generations.catalog import Generation
 from store.types import Vector
 
@@ -69,7 +70,9 @@ class EmbeddingStep:
             return vectors
         texts = [text for text, _ in missing.values()]
         embedder = await self._models.embedder(model)
-        result = await embedder.embed(texts, urgency)
+        with traces.embeddings(model, len(texts)) as span:
+            result = await embedder.embed(texts, urgency)
+            span.set({"gen_ai.usage.input_tokens": result.tokens})
         for content_hash, vector in zip(missing, result.vectors, strict=True):
             vectors.known[content_hash] = vector.astype(np.float16)
         payers = {content_hash: event_id for content_hash, (_, event_id) in missing.items()}

@@ -13,6 +13,7 @@ from processors.embedding.stage import EmbeddingCost
 from processors.indexing.preparation import Failure
 from processors.replay.fold import LastChange
 from processors.wiring.operator_tools import OperatorTools
+from runtime import traces
 from runtime.errors import Poison
 from runtime.failpoints import failpoint
 from store.documents.bulk import BulkWriter
@@ -134,10 +135,19 @@ class Builder:
 
     async def _prepare(self, batch: Sequence[LastChange]) -> list[DocumentWrite]:
         changes = [last.alone() for last in batch]
-        texts = await Contents(self.project, self.tools.archive).of(changes)
-        prepared = await self.tools.preparer(texts.fetch).prepare(
-            changes, self.generation, Urgency.BULK
-        )
+        with traces.span(
+            "replay batch",
+            links=[change.event.trace for change in changes if change.event.traceparent],
+            attributes={
+                "messaging.batch.message_count": len(changes),
+                "headrace.project": self.project,
+                "headrace.generation": self.generation.id,
+            },
+        ):
+            texts = await Contents(self.project, self.tools.archive).of(changes)
+            prepared = await self.tools.preparer(texts.fetch).prepare(
+                changes, self.generation, Urgency.BULK
+            )
         self._refuse(prepared.failures)
         return [document.write for document in prepared.documents]
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import asyncpg
 import structlog
 
+from runtime import traces
 from runtime.errors import HeadraceError, NotFound, Unavailable
 from store.generations import catalog
 from store.generations.catalog import Generation, Projects
@@ -51,7 +52,8 @@ class _Run:
         """Run a retriever; if it fails, record the error and return ``otherwise``."""
         begin = perf_counter()
         try:
-            return await search
+            with traces.child(name):
+                return await search
         except _FAILURES as error:
             self.errors[name] = error
             log.warning("search.retriever_failed", retrieve=name, error=repr(error))

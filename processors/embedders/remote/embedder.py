@@ -21,7 +21,7 @@ from processors.embedders.remote.provider import (
     unit_vectors,
 )
 from processors.embedders.remote.rate_limiter import LONGEST_WAITS, RateLimiter, RequestQueue
-from runtime import metrics
+from runtime import metrics, traces
 from runtime.errors import (
     CircuitOpen,
     ConfigurationError,
@@ -216,6 +216,7 @@ class LiteLLMEmbedder:
                 if wait > LONGEST_WAITS[urgency]:
                     raise
                 log.info("model.retried", model=self.model, attempt=attempt, reason=str(error))
+                traces.current().note("retry", {"error.type": error.code})
                 await asyncio.sleep(wait.total_seconds())
         return await self._try(texts, urgency)
 
