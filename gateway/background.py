@@ -34,8 +34,10 @@ _PATTERNS = {
 }
 
 
-async def detach(settings: Settings, options: Sequence[str]) -> None:
+async def detach(settings: Settings, options: Sequence[str], *, quiet: bool = False) -> None:
     """Start ``headrace up`` with ``options`` as a separate process, and wait until it is up.
+
+    With ``quiet``, its lines are not printed: one of them contains a password.
 
     Raises:
         UsageError: another one runs in this home.
@@ -58,6 +60,8 @@ async def detach(settings: Settings, options: Sequence[str]) -> None:
     except asyncio.CancelledError:
         process.terminate()
         raise
+    if quiet:
+        return
     for line in tail.new():
         if not line.startswith("headrace is up"):
             stderr().print(line, markup=False)

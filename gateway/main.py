@@ -26,6 +26,7 @@ COMMANDS = {
     "access": "Create Redis users and Postgres roles with least privilege.",
     "worker": "Index documents and answer queries.",
     "serve": "Serve HTTP, MCP and pages.",
+    "mcp": "Serve MCP tools over stdio, or install them into an editor or agent.",
     "sync": "Publish the changes of a directory or repository.",
     "publish": "Publish events from standard input.",
     "ask": "Ask a question.",

@@ -29,6 +29,7 @@ __all__ = [
     "JsonOption",
     "ProjectOption",
     "duration",
+    "load_settings",
     "require_known",
     "run_client",
     "run_service",
@@ -53,7 +54,7 @@ ACCESS_VARIABLES = frozenset(
 ) | {"HEADRACE_PASSWORDS_DIRECTORY"}
 """Variables of `headrace access` alone; upper case matters."""
 _OTHERS = re.compile(
-    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|API_KEY|"
+    r"HEADRACE_(?:TEST_\w+|OWNER_PASSWORD|URL|API_KEY|"
     r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_(?:TCP|UDP)\w*))"
 )
 """Variables of the tests, of docker-compose.yml and of the gateway's callers, and variables that
@@ -89,7 +90,7 @@ def run_client(main: Callable[[Settings], Coroutine[Any, Any, T]]) -> T:
     Raises:
         KeyboardInterrupt: it was interrupted and has cleaned up.
     """
-    settings = _load_settings(quiet=True)
+    settings = load_settings(quiet=True)
     with exporting():
         return run(lambda stop: unless_stopped(main(settings), stop))
 
@@ -98,12 +99,12 @@ def run_service(
     main: Callable[[Settings, asyncio.Event], Coroutine[Any, Any, T]], *, quiet: bool = False
 ) -> T:
     """Run a coroutine until a signal sets its event. With ``quiet``, only errors are logged."""
-    settings = _load_settings(quiet=quiet)
+    settings = load_settings(quiet=quiet)
     with exporting():
         return run(lambda stop: main(settings, stop))
 
 
-def _load_settings(*, quiet: bool = False) -> Settings:
+def load_settings(*, quiet: bool = False) -> Settings:
     """Load the settings and set up logs: errors only with ``quiet``, unless a level is configured.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ import typer
 
 from gateway.auth.local_key import local_key
 from gateway.background import LogTail, detach
-from gateway.clients import open_database
+from gateway.clients import names_of, open_database
+from gateway.idleness import parse_idle_time, wait_until_idle
 from gateway.output import printable, stderr
 from gateway.servers import (
     GATEWAY_PORT,
@@ -49,6 +51,12 @@ def command(
         int, typer.Option(help="Port of the gateway; if it is in use, another is chosen.")
     ] = GATEWAY_PORT,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Run no gateway.")] = False,
+    until_idle: Annotated[
+        str | None,
+        typer.Option(
+            help="End when nothing was asked, published or pending for so long, e.g. PT30M."
+        ),
+    ] = None,
     quiet: Annotated[
         bool,
         typer.Option(
@@ -63,16 +71,24 @@ def command(
     """
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
+    idle = parse_idle_time(until_idle) if until_idle is not None else None
     if detached:
         gateway = ["--no-serve"] if no_serve else ["--port", str(port)]
-        run_client(lambda settings: detach(settings, ["--workers", str(workers), *gateway]))
+        ending = ["--until-idle", until_idle] if until_idle is not None else []
+        options = ["--workers", str(workers), *gateway, *ending]
+        run_client(lambda settings: detach(settings, options))
     else:
         gateway_port = None if no_serve else free_port(port)
-        run_service(lambda settings, stop: _up(settings, stop, workers, gateway_port, quiet))
+        run_service(lambda settings, stop: _up(settings, stop, workers, gateway_port, quiet, idle))
 
 
 async def _up(
-    settings: Settings, stop: asyncio.Event, count: int, port: int | None, quiet: bool
+    settings: Settings,
+    stop: asyncio.Event,
+    count: int,
+    port: int | None,
+    quiet: bool,
+    idle: timedelta | None,
 ) -> None:
     with _home_lock(prepare_home(settings)):
         async with AsyncExitStack() as exits:
@@ -87,8 +103,17 @@ async def _up(
             if address:
                 _say(f"the gateway listens at {address}")
             exits.enter_context(announce(started_settings, address))
+            if idle is not None:
+                ending = asyncio.create_task(_end_when_idle(started_settings, idle, stop))
+                exits.callback(ending.cancel)
             await Supervisor(servers.embedded, processes, _say).run(stop)
             _say("headrace is stopping")
+
+
+async def _end_when_idle(settings: Settings, idle: timedelta, stop: asyncio.Event) -> None:
+    await wait_until_idle(settings, names_of(settings), idle)
+    _say(f"nothing was asked, published or pending for {idle}")
+    stop.set()
 
 
 @contextmanager

@@ -1,0 +1,119 @@
+"""``headrace mcp``: MCP over stdio, and its entries in the files of hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.mcp.hosts import Entry, Host, Scope, apply, as_json, command_line, plan
+
+__all__ = ["command"]
+
+command = typer.Typer(invoke_without_command=True)
+
+_IDLE = "PT30M"
+
+ScopeOption = Annotated[
+    Scope, typer.Option(help="All your directories, or everyone's in this directory.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the change; write nothing.")]
+
+
+@command.callback()
+def serve(
+    context: typer.Context,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="The only project of the tools.")
+    ] = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Leave out `remember` and `forget`.")
+    ] = False,
+    idle: Annotated[
+        str, typer.Option(help="An `up` that this command starts ends when idle so long.")
+    ] = _IDLE,
+) -> None:
+    """Serve the tools over stdin and stdout; hosts start this command.
+
+    It uses the gateway named by HEADRACE_URL and HEADRACE_API_KEY, or the configured servers, or
+    those of a running `up`. If there are none, the first call starts an `up` that ends when idle.
+    """
+    if context.invoked_subcommand is None:
+        asyncio.run(_serve(project, read_only=read_only, idle=idle))
+
+
+async def _serve(project: str | None, *, read_only: bool, idle: str) -> None:
+    gc.disable()  # the SDK builds thousands of classes, of which none is garbage
+    from gateway.mcp.opener import Opener  # noqa: PLC0415  # `install` does not need the SDK
+    from gateway.mcp.server import serve_stdio  # noqa: PLC0415
+
+    gc.freeze()
+    gc.enable()
+    opener = Opener(project, may_publish=not read_only, idle=idle)
+    try:
+        await serve_stdio(opener.access)
+    finally:
+        await opener.close()
+
+
+@command.command()
+def install(
+    host: Annotated[Host, typer.Argument(help="Program that uses Headrace.")],
+    scope: ScopeOption = Scope.USER,
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="The only project of the tools.")
+    ] = None,
+    url: Annotated[
+        str, typer.Option(help="Gateway to reach over HTTP, with the key in HEADRACE_API_KEY.")
+    ] = "",
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Leave out `remember` and `forget`.")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Write the entry for Headrace into the file of a host; `json` prints it, `skill` is a file.
+
+    The file keeps everything else, and is copied first.
+    """
+    entry = _entry(project, url, read_only=read_only)
+    if host is Host.JSON:
+        typer.echo(as_json(host, entry))
+    else:
+        _edit(host, scope, entry, dry_run=dry_run)
+
+
+@command.command()
+def uninstall(
+    host: Annotated[Host, typer.Argument(help="Program that uses Headrace.")],
+    scope: ScopeOption = Scope.USER,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Take the entry for Headrace out of the file of a host."""
+    _edit(host, scope, None, dry_run=dry_run)
+
+
+def _entry(project: str | None, url: str, *, read_only: bool) -> Entry:
+    if url:
+        base = url.rstrip("/")
+        return Entry(url=base if base.endswith("/mcp") else f"{base}/mcp")
+    options = [
+        *(["--project", project] if project else []),
+        *(["--read-only"] if read_only else []),
+    ]
+    return Entry((*command_line(), "mcp", *options))
+
+
+def _edit(host: Host, scope: Scope, entry: Entry | None, *, dry_run: bool) -> None:
+    edit = plan(host, scope, entry, home=Path.home(), directory=Path.cwd())
+    if not edit.changes:
+        typer.echo(f"{edit.path} stays as it is")
+        return
+    typer.echo(edit.difference())
+    if dry_run:
+        return
+    copy = apply(edit)
+    if copy is not None:
+        typer.echo(f"the former file is {copy}")

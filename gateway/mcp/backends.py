@@ -1,0 +1,267 @@
+"""Operations behind the tools, for one caller: in this process or, in ``remote``, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.mcp import tools
+
+if TYPE_CHECKING:  # `tools/list` must not wait for these imports
+    from events.models import QueryAnswer
+    from gateway.auth.callers import Caller
+    from gateway.knowledge import Knowledge, Question
+
+__all__ = [
+    "Access",
+    "Backend",
+    "Change",
+    "Document",
+    "KnowledgeBackend",
+    "Page",
+    "Progress",
+    "ProjectStatus",
+    "Text",
+    "access_of",
+]
+
+OUTCOME_WAIT = timedelta(seconds=8)
+"""Longest wait for the outcome of a change. Hosts end tools that take much longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines ``first`` to ``last`` of a document, whose last line is ``total``."""
+
+    text: str
+    first: int
+    last: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Row of a list of documents."""
+
+    uri: str
+    kind: str
+    title: str | None
+    lines: int
+    updated_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Documents by uri. ``next`` is the value of ``after`` for the next page, or None."""
+
+    documents: list[Document]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """State of a change: waiting, indexed, superseded, duplicate or rejected."""
+
+    token: str
+    state: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStatus:
+    """Size and freshness of a project's live index.
+
+    ``pending`` chunks have no vector yet. Freshness is the time from publish to searchable, in ms.
+    """
+
+    project: str
+    documents: int
+    chunks: int
+    pending: int
+    kinds: Mapping[str, int]
+    generation: int
+    model: str
+    freshness_p50_ms: float | None
+    freshness_p99_ms: float | None
+
+
+class Backend(Protocol):
+    """Operations that the tools call. Each raises HeadraceError if it fails."""
+
+    async def search(self, search: tools.Search) -> QueryAnswer:
+        """Return the answer to a question."""
+
+    async def read(self, project: str, uri: str, first: int, last: int | None) -> Text:
+        """Return lines of a document; ``last`` None is its end."""
+
+    async def documents(self, page: tools.List) -> Page:
+        """Return a page of documents."""
+
+    async def remember(self, document: tools.Remember) -> Change:
+        """Publish a document; wait a little for the outcome."""
+
+    async def forget(self, document: tools.Forget) -> Change:
+        """Publish a deletion; wait a little for the outcome."""
+
+    async def status(self, project: str) -> ProjectStatus:
+        """Return the size and freshness of a project."""
+
+    async def change(self, project: str, token: str) -> Change:
+        """Return the state of a change; raises NotFound."""
+
+
+Progress = Callable[[str], Awaitable[None]]
+"""Receives a line about a long wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Access of one caller, with a function that opens its backend.
+
+    ``project`` is the only one of the caller, or None if it may choose. Opening may take long: it
+    reports its progress.
+    """
+
+    project: str | None
+    may_publish: bool
+    open: Callable[[Progress], Awaitable[Backend]]
+
+
+def access_of(caller: Caller, knowledge: Knowledge) -> Access:
+    """Access of the holder of an API key."""
+    from gateway.auth.callers import Right  # noqa: PLC0415  # see above
+
+    async def opened(_: Progress) -> Backend:
+        return KnowledgeBackend(caller, knowledge)
+
+    return Access(caller.project, Right.PUBLISH in caller.rights, opened)
+
+
+class KnowledgeBackend:
+    """The deployment that this process is connected to, for one caller."""
+
+    def __init__(self, caller: Caller, knowledge: Knowledge) -> None:
+        self._caller = caller
+        self._knowledge = knowledge
+
+    async def search(self, search: tools.Search) -> QueryAnswer:
+        """Ask a question through the streams."""
+        question = _question(search)
+        return await self._knowledge.ask(self._caller, search.project, question)
+
+    async def read(self, project: str, uri: str, first: int, last: int | None) -> Text:
+        """Read lines from Postgres."""
+        listing = self._knowledge.reading(self._caller, project)
+        lines = await listing.lines(project, self._caller.agent, uri, first=first, last=last)
+        return Text(lines.text, lines.first, lines.last, lines.total)
+
+    async def documents(self, page: tools.List) -> Page:
+        """List documents from Postgres."""
+        listing = self._knowledge.reading(self._caller, page.project)
+        rows = await listing.documents(
+            page.project,
+            self._caller.agent,
+            under=page.under or None,
+            kind=page.kind,
+            collection=page.collection or None,
+            after=page.after or None,
+            limit=page.limit + 1,
+        )
+        listed = rows[: page.limit]
+        documents = [
+            Document(row.uri, row.kind, row.title, row.lines, row.updated_at.isoformat())
+            for row in listed
+        ]
+        return Page(documents, listed[-1].cursor if len(rows) > page.limit else None)
+
+    async def remember(self, document: tools.Remember) -> Change:
+        """Publish a document through the streams."""
+        return await self._publish(
+            project=document.project,
+            uri=document.uri,
+            content=document.content,
+            title=document.title or None,
+            collections=tuple(document.collections),
+            agent=self._agent(private=document.private),
+        )
+
+    async def forget(self, document: tools.Forget) -> Change:
+        """Publish a deletion through the streams."""
+        agent = self._agent(private=document.private)
+        listing = self._knowledge.reading(self._caller, document.project)
+        await listing.document(document.project, agent, document.uri)
+        return await self._publish(
+            change="delete", project=document.project, uri=document.uri, agent=agent
+        )
+
+    async def status(self, project: str) -> ProjectStatus:
+        """Read the size of the live generation from Postgres."""
+        listing = self._knowledge.reading(self._caller, project)
+        row = await listing.project(project, self._caller.agent)
+        return ProjectStatus(
+            row.project,
+            row.documents,
+            row.chunks,
+            row.pending,
+            row.kinds,
+            row.generation,
+            row.model,
+            row.freshness_p50_ms,
+            row.freshness_p99_ms,
+        )
+
+    async def change(self, project: str, token: str) -> Change:
+        """Read the state of a change from the ledger."""
+        listing = self._knowledge.reading(self._caller, project)
+        row = await listing.change(project, token)
+        return Change(token, "waiting" if row is None else row.state)
+
+    def _agent(self, *, private: bool) -> str | None:
+        from runtime.errors import UsageError  # noqa: PLC0415
+
+        if private and self._caller.agent is None:
+            raise UsageError(
+                "this API key has no agent, so it has no private documents",
+                "leave `private` out, or use a key with an agent",
+            )
+        return self._caller.agent if private else None
+
+    async def _publish(self, **fields: object) -> Change:
+        from gateway.knowledge import valid_change  # noqa: PLC0415
+
+        change = valid_change(**fields)
+        published = await self._knowledge.publish(self._caller, change, wait=OUTCOME_WAIT)
+        token, outcome = published.receipt.token, published.outcome
+        if outcome is None:
+            return Change(token, "waiting")
+        problem = getattr(outcome.data, "problem", None)
+        if problem is not None:
+            return Change(token, "rejected", problem.detail)
+        return Change(token, getattr(outcome.data, "outcome", "indexed"))
+
+
+def _question(search: tools.Search) -> Question:
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from events.models import first_problem  # noqa: PLC0415
+    from gateway.knowledge import Question  # noqa: PLC0415
+    from runtime.errors import UsageError  # noqa: PLC0415
+
+    filters = {
+        "kinds": search.kinds,
+        "collections": search.collections,
+        "uri_prefix": search.under or None,
+    }
+    fields = {
+        "text": search.query,
+        "limit": search.limit,
+        "mode": search.mode,
+        "filters": filters,
+        "min_event": search.min_event or None,
+    }
+    try:
+        return Question.model_validate(fields)
+    except ValidationError as error:
+        raise UsageError(first_problem(error)) from None
