@@ -9,9 +9,11 @@ import pytest
 from events.client.operator_client import OperatorClient
 from events.models import DocumentChange, DocumentChanged, Problem
 from events.names import Lane
+from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import NotFound
 from store.batches import Batches, BatchProgress, skipped_files
-from store.generations.catalog import Projects
+from store.generations.catalog import Projects, Recipe
+from store.postgres.pool import Database
 from store.store import Store
 from tests.support.databases import Database as FreshDatabase
 from tests.support.processes import WorkerProcess
@@ -91,10 +93,11 @@ async def test_skipped_files_are_named_up_to_a_number() -> None:
 
 
 async def test_progress_survives_the_kill_of_a_worker(
-    batches: Batches, store: Store, redis_url: str, database: FreshDatabase
+    batches: Batches, worker: Database, redis_url: str, database: FreshDatabase
 ) -> None:
     """A worker is killed while it indexes a batch; another completes it, and each counts once."""
-    count = 120
+    count = 60
+    store = Store(worker, Recipe(HASHING_MODEL))
     await store.batches.begin(PROJECT, "import")
     changes = [
         DocumentChanged(
@@ -117,11 +120,11 @@ async def test_progress_survives_the_kill_of_a_worker(
 
     environment = {"HEADRACE_BATCH_DOCUMENTS": "8", "HEADRACE_LEASE": "PT2S"}
     async with OperatorClient.connect(redis_url) as client:
-        async with WorkerProcess(redis_url, database, environment) as worker:
+        async with WorkerProcess(redis_url, database, environment) as killed:
             receipts = await client.publish_many(changes, Lane.BULK)
             await store.batches.update(PROJECT, "import", published=len(receipts))
             await eventually(has_some, "the first changes are indexed", timeout=60)
-            worker.kill()
+            killed.kill()
         async with WorkerProcess(redis_url, database, environment):
             await eventually(has_all, "all changes are indexed", timeout=90)
             await client.wait(receipts, vectors=True)

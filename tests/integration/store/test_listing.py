@@ -161,7 +161,7 @@ async def test_lines_are_those_of_the_document(listing: Listing, store: Store) -
         chunk_write(3, "six", start_line=6, end_line=6),
     )
     for uri, published in (("a", text), ("crlf", text.replace("\n", "\r\n"))):
-        values = {"content_hash": content_hash(published), "chunks": chunks}
+        values: dict[str, Any] = {"content_hash": content_hash(published), "chunks": chunks}
         await store.apply([document_write(uri, 10 + len(uri), **values)])
     whole = await listing.lines(PROJECT, None, "a")
     assert whole.text + whole.ending == text
