@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from store.listing import Listing
 
 from events.client.client import Client
 from events.client.outcomes import Outcome
@@ -37,6 +36,7 @@ from runtime.errors import (
     UsageError,
 )
 from runtime.settings import GatewaySettings
+from store.listing import Listing
 
 __all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
 
@@ -55,6 +55,7 @@ class Question(BaseModel):
     mode: Literal["hybrid", "vector", "keyword"] = "hybrid"
     weights: Weights | None = None
     filters: Filters = Filters()
+    min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
     min_event: Token | None = None
     vectors: bool = False
     max_wait_ms: Annotated[int, Field(ge=0, le=60_000)] = 5_000
@@ -108,6 +109,7 @@ class Knowledge:
                 mode=question.mode,
                 weights=question.weights,
                 filters=question.filters,
+                min_similarity=question.min_similarity,
                 min_event=question.min_event,
                 vectors=question.vectors,
                 max_wait=timedelta(milliseconds=question.max_wait_ms),
@@ -214,6 +216,10 @@ class Knowledge:
             raise UsageError(
                 "a change from the gateway has no origin", "leave `origin` out; only `sync` sets it"
             )
+
+    async def wait_for(self, token: str, wait: timedelta) -> None:
+        """Wait until a change has an outcome, or the time is over."""
+        await self._outcome(Receipt(token, "", duplicate=True), wait)
 
     async def _outcome(self, receipt: Receipt, wait: timedelta) -> Outcome | None:
         with contextlib.suppress(Unavailable):

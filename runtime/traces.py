@@ -113,6 +113,11 @@ class Span:
         if self._span is not None:
             self._span.set_attributes(dict(attributes))
 
+    def rename(self, name: str) -> None:
+        """Change the name, which may be known only at the end."""
+        if self._span is not None:
+            self._span.update_name(name)
+
     def note(self, name: str, attributes: Attributes) -> None:
         """Add an event with the current time."""
         if self._span is not None:

@@ -8,14 +8,14 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvicorn
 
-from gateway.http.app import create_app
+from gateway.app import create_app
+from gateway.http.middleware import is_loopback
 from gateway.output import stderr
 from gateway.process import open_services
 from gateway.servers import GATEWAY_PORT, stack
@@ -63,7 +63,7 @@ def command(
     """
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together", "give both, or neither")
-    if not (_is_loopback(host) or tls_cert or behind_proxy):
+    if not (is_loopback(host) or tls_cert or behind_proxy):
         raise UsageError(
             f"{host} can be reached from other machines, and keys would travel unencrypted",
             "give --tls-cert and --tls-key, or --behind-proxy if a proxy has TLS",
@@ -72,16 +72,12 @@ def command(
     run_service(lambda settings, stop: _serve(settings, stop, options))
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 async def _serve(settings: Settings, stop: asyncio.Event, options: _Options) -> None:
     with _listening(options) as listener:
-        async with stack(settings) as running, open_services(running) as services:
+        async with (
+            stack(settings) as running,
+            open_services(running, operator=options.operator) as services,
+        ):
             app = create_app(services)
             scheme = "https" if options.certificate else "http"
             address = f"{scheme}://{_authority(listener)}"

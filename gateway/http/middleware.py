@@ -7,6 +7,7 @@ import re
 import time
 import zlib
 from collections.abc import Collection
+from ipaddress import ip_address
 from uuid import UUID, uuid4
 
 import structlog
@@ -16,9 +17,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.http.problems import BodyTooLarge, http_problem
-from runtime import protocol_limits
+from runtime import metrics, protocol_limits, traces
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Guard", "RequestLog"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Guard", "RequestLog", "is_loopback"]
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ _JSON_BYTES = 2**20
 _BODY_SECONDS = 60.0
 _GZIP_RATIO = 100
 _GZIP_WINDOW = 31
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _PORT = re.compile(r":\d{1,5}$")
 
 
@@ -106,6 +108,14 @@ class Guard:
         return _JSON_BYTES
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an IP address is one of this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class _Body:
     """The body of one request, counted and unpacked while it is received."""
 
@@ -164,7 +174,7 @@ def _with_headers(send: Send) -> Send:
 
 
 class RequestLog:
-    """Gives each request an id, and logs it in one line without its query and body."""
+    """Gives each request an id, a span, a log line and its metrics, without its query and body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -174,8 +184,9 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope).get("x-request-id", ""))
-        scope["headrace.request_id"] = request_id
+        headers, method = Headers(scope=scope), scope["method"]
+        method = method if method in _METHODS else "other"
+        scope["headrace.request_id"] = request_id = _request_id(headers.get("x-request-id", ""))
         status = 500
         began = time.perf_counter()
 
@@ -183,21 +194,32 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["x-request-id"] = request_id
-                headers.update(scope.get("headrace.headers", {}))
+                added = MutableHeaders(scope=message)
+                added["x-request-id"] = request_id
+                added.update(scope.get("headrace.headers", {}))
             await send(message)
 
+        caller = traces.remote(headers.get("traceparent"), headers.get("tracestate"))
+        metrics.HTTP_IN_FLIGHT.inc(1)
         try:
-            await self._app(scope, receive, send_with_id)
+            with traces.span(method, "server", parent=caller if caller.is_valid else None) as span:
+                try:
+                    await self._app(scope, receive, send_with_id)
+                finally:
+                    route = getattr(scope.get("route"), "path", None) or "none"
+                    span.rename(f"{method} {route}")
+                    span.set({"http.route": route, "http.response.status_code": status})
         finally:
-            route = scope.get("route")
+            metrics.HTTP_IN_FLIGHT.inc(-1)
+            seconds = time.perf_counter() - began
+            metrics.HTTP_REQUESTS.inc(route=route, method=method, status=str(status))
+            metrics.HTTP_REQUEST_SECONDS.observe(seconds, route=route, method=method)
             log.info(
                 "http.request",
-                method=scope["method"],
-                route=getattr(route, "path", None) or "none",
+                method=method,
+                route=route,
                 status=status,
-                ms=round((time.perf_counter() - began) * 1000, 1),
+                ms=round(seconds * 1000, 1),
                 key=scope.get("headrace.key_id"),
                 request=request_id,
             )

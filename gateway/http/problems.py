@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from events.client.questions import QueryRefused
 from events.models import Problem
-from runtime import errors
+from runtime import errors, metrics
 from runtime.errors import HeadraceError, Retryable
 
 __all__ = [
@@ -117,6 +117,12 @@ def install(app: FastAPI) -> None:
 async def _headrace_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)  # the handler is registered for these
     problem = problem_of(error, _instance(request))
+    if isinstance(error, errors.RateLimited):
+        metrics.RATE_LIMITED.inc(reason=error.code)
+    elif isinstance(error, errors.Unauthenticated):
+        metrics.AUTHENTICATION_FAILED.inc(reason=error.code)
+    elif isinstance(error, errors.LogFull):
+        metrics.PUBLISHING_REFUSED.inc(reason=error.code)
     if problem["status"] >= 500 and not isinstance(
         error, Retryable | QueryRefused | RejectedChange
     ):

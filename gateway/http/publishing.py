@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -26,7 +25,7 @@ from events.models import (
 from events.names import Lane
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import RejectedChange, problem_of
-from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes
+from gateway.http.services import CallerOf, Services, ServicesOf, spend_bytes, wait_of
 from gateway.knowledge import Published, event_of, valid_change
 from runtime.errors import (
     LimitExceeded,
@@ -41,8 +40,6 @@ __all__ = ["router"]
 router = APIRouter(tags=["changes"])
 
 _MOST_EVENTS = 1_000
-_LONGEST_WAIT = timedelta(seconds=30)
-_WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 _DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/=]{44}):")
 _BATCH = "application/cloudevents-batch+json"
 _EVENT = "application/cloudevents+json"
@@ -165,7 +162,7 @@ async def move_document(
 ) -> Response:
     """Rename a document. Chunks that stay the same keep their vectors."""
     published = await services.knowledge.move(
-        caller, project, move.old_uri, move.uri, event_id=idempotency_key, wait=_wait(prefer)
+        caller, project, move.old_uri, move.uri, event_id=idempotency_key, wait=wait_of(prefer)
     )
     return _response(published)
 
@@ -215,7 +212,7 @@ async def _publish(
     prefer: str | None,
 ) -> Published:
     event = event_of(change, event_id)
-    return await services.knowledge.publish(caller, event, lane=lane, wait=_wait(prefer))
+    return await services.knowledge.publish(caller, event, lane=lane, wait=wait_of(prefer))
 
 
 def _response(published: Published) -> Response:
@@ -232,11 +229,6 @@ def _response(published: Published) -> Response:
         mode="json", exclude={"event_id", "token"}, exclude_none=True
     )
     return JSONResponse(body, 200)
-
-
-def _wait(prefer: str | None) -> timedelta | None:
-    wanted = _WAIT.search(prefer or "")
-    return min(timedelta(seconds=int(wanted[1])), _LONGEST_WAIT) if wanted else None
 
 
 def _agent(caller: Caller, *, private: bool) -> str | None:

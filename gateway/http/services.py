@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -13,21 +15,34 @@ from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates, rate_headers
 from gateway.auth.sessions import Sessions
 from gateway.knowledge import Knowledge
+from gateway.operations.operations import Operations
+from gateway.telemetry import DeploymentMetrics
 from runtime.settings import Settings
+from store.batches import Batches
 
-__all__ = ["CallerOf", "Services", "ServicesOf", "spend_bytes"]
+__all__ = ["CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
+
+_LONGEST_WAIT = timedelta(seconds=30)
+_WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
 
 @dataclass(frozen=True)
 class Services:
-    """Parts of one gateway process. ``missing_servers`` names the servers that do not respond."""
+    """Parts of one gateway process.
+
+    ``missing_servers`` names the servers that do not respond. ``operations`` is None in a process
+    without the operator's credentials.
+    """
 
     settings: Settings
     knowledge: Knowledge
     authenticator: Authenticator
     sessions: Sessions
     rates: Rates
+    batches: Batches
+    deployment: DeploymentMetrics
     missing_servers: Callable[[], Awaitable[list[str]]]
+    operations: Operations | None = None
 
 
 def services(request: Request) -> Services:
@@ -61,6 +76,12 @@ async def spend_bytes(request: Request, caller: Caller, size_bytes: int) -> None
         RateLimited: the bytes of the key are used up.
     """
     await services(request).rates.spend_bytes(caller, size_bytes)
+
+
+def wait_of(prefer: str | None) -> timedelta | None:
+    """Return the time that a header ``Prefer: wait=N`` asks to wait, at most 30 seconds."""
+    wanted = _WAIT.search(prefer or "")
+    return min(timedelta(seconds=int(wanted[1])), _LONGEST_WAIT) if wanted else None
 
 
 CallerOf = Annotated[Caller, Depends(caller)]

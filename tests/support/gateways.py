@@ -10,15 +10,15 @@ from typing import Any
 
 import httpx2
 import uvicorn
-from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 
+from gateway.app import create_app
 from gateway.auth.callers import Right
-from gateway.http.app import create_app
 from gateway.http.services import Services
 from gateway.process import open_services
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.recipes import recipe_of
 from runtime.settings import Settings
+from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.generations.catalog import Projects
 from store.postgres.pool import Database as Pool
 from tests.support.databases import Database

@@ -122,7 +122,7 @@ async def test_questions_of_a_batch_are_answered_in_order_with_problems_among_th
 
 
 async def test_a_repeated_request_is_one_event(client: httpx2.AsyncClient) -> None:
-    request = {
+    request: dict[str, Any] = {
         "params": {"uri": "a.md"},
         "content": b"Herons.",
         "headers": {"Idempotency-Key": "1"},

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from events.models import DocumentChange, DocumentChanged, Origin
 from events.names import GROUPS, LARGEST_SEQUENCE, Lane, Names, Topic
 from events.server.connection import connect
-from events.streams.entries import following
+from events.streams.entries import Entry, entries_of, following
 from events.streams.groups import read_groups
 from store.generations.catalog import Projects
 from store.sources import Sources, source_id_of
@@ -121,13 +121,14 @@ async def test_a_lost_end_of_the_log_brings_no_old_change_back(
         waiting = DocumentChange(project="docs", uri="a.md", content="heron second")
         last = (await redis.xinfo_stream(stream()))["last-generated-id"].decode()
         await worker.outcome(await worker.client.publish(deletion))
-    survivors = (await redis.xrange(stream()))[:-1]
+    survivors = entries_of(await redis.xrange(stream()))[:-1]
     await redis.delete(stream())
     event = DocumentChanged(data=waiting).to_bytes()
-    for entry_id, fields in [*survivors, (following(last), {"event": event})]:
-        await redis.xadd(stream(), fields, id=entry_id)
+    for entry_id, fields in [*survivors, Entry(following(last), {b"event": event})]:
+        values: dict[Any, Any] = {**fields}
+        await redis.xadd(stream(), values, id=entry_id)
     # the acknowledgement of the second entry was lost, and the third was never delivered
-    await redis.xgroup_create(stream(), GROUPS[Topic.CHANGED_LIVE], id=survivors[0][0])
+    await redis.xgroup_create(stream(), GROUPS[Topic.CHANGED_LIVE], id=survivors[0].id)
     with capture_logs() as logs:
         async with headrace(redis_url, database) as worker:
             await eventually(lambda: all_acknowledged(redis), "every entry is handled")
@@ -139,5 +140,5 @@ async def test_a_lost_end_of_the_log_brings_no_old_change_back(
 
 async def all_acknowledged(redis: Redis) -> bool:
     progress = (await read_groups(redis, stream()))[GROUPS[Topic.CHANGED_LIVE]]
-    end = (await redis.xinfo_stream(stream()))["last-generated-id"].decode()
-    return progress.handled == end
+    end: bytes = (await redis.xinfo_stream(stream()))["last-generated-id"]
+    return progress.handled == end.decode()

@@ -1,34 +1,50 @@
-"""The HTTP application: every family of routes, and what all of them share."""
+"""The application of the gateway: every family of routes, MCP, and what all of them share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from events.spec.asyncapi import asyncapi_document
-from gateway.http import asking, problems, publishing, reading
-from gateway.http.middleware import Guard, RequestLog
-from gateway.http.services import Services, ServicesOf
+from gateway.auth.callers import Right
+from gateway.http import asking, following, problems, publishing, reading, retrieval
+from gateway.http.middleware import Guard, RequestLog, is_loopback
+from gateway.http.operations import operation_routes
+from gateway.http.services import Services, ServicesOf, caller
+from gateway.mcp.backends import Access, access_of
+from gateway.mcp.server import mcp_app
+from gateway.telemetry import deployment_metrics
+from runtime import metrics
 from runtime.errors import UsageError
 
 __all__ = ["create_app"]
 
 _PREFIXES = ("meta.",)
-_ROUTERS = (asking.router, publishing.router, reading.router)
+_ROUTERS = (asking.router, publishing.router, following.router, reading.router, retrieval.router)
 _process = APIRouter(tags=["process"])
 
 
 def create_app(services: Services) -> FastAPI:
     """Create the application; it holds no state but that of ``services``."""
     limits = services.settings.gateway
+    mcp = mcp_app(lambda request: _access(request, services))
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with mcp.running():
+            yield
+
     app = FastAPI(
+        lifespan=lifespan,
         title="Headrace",
         version=version("headrace"),
         docs_url=None,
@@ -51,7 +67,14 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     for router in (_process, *_ROUTERS):
         app.include_router(router)
+    if services.operations is not None:
+        app.include_router(operation_routes(services.operations, caller))
+    app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     return app
+
+
+async def _access(request: Request, services: Services) -> Access:
+    return access_of(await caller(request), services.knowledge)
 
 
 def _cors(origins: tuple[str, ...]) -> list[Middleware]:
@@ -79,6 +102,20 @@ async def is_ready(services: ServicesOf) -> JSONResponse:
     missing = await services.missing_servers()
     body: dict[str, Any] = {"status": "not ready" if missing else "ok", "missing": missing}
     return JSONResponse(body, 503 if missing else 200)
+
+
+@_process.get("/metrics", response_class=Response)
+async def show_metrics(request: Request, services: ServicesOf) -> Response:
+    """Show metrics of the deployment and of this process, for Prometheus.
+
+    A client on another machine needs an API key with the right `operate`.
+    """
+    address = request.client.host if request.client else ""
+    if not is_loopback(address):
+        (await caller(request)).require(Right.OPERATE)
+    accept = request.headers.get("accept", "")
+    body = await deployment_metrics(services.deployment, accept)
+    return Response(body, media_type=metrics.content_type(accept))
 
 
 @_process.get("/asyncapi.json")
