@@ -14,10 +14,9 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from gateway.app import create_app
+from gateway.app import create_app, open_services
 from gateway.http.middleware import is_loopback
 from gateway.output import stderr
-from gateway.process import open_services
 from gateway.servers import GATEWAY_PORT, stack
 from gateway.session import run_service
 from runtime.errors import ConfigurationError, UsageError

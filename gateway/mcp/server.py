@@ -27,7 +27,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from gateway.mcp import rendering, tools
+from gateway.mcp import results, tools
 from gateway.mcp.backends import Access, Backend
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def create_server(access_of: AccessOf, project: str | None = None) -> Server[Any
         access = await access_of(context)
         shown = await _call(context, access, params.name, params.arguments or {})
         return CallToolResult(
-            content=[TextContent(type="text", text=rendering.render(shown))],
+            content=[TextContent(type="text", text=results.render(shown))],
             structured_content=shown,
             is_error="error" in shown,
         )
@@ -131,7 +131,7 @@ async def _access_of_request(context: Context) -> Access:
 
 async def _call(
     context: Context, access: Access, name: str, arguments: Mapping[str, Any]
-) -> rendering.Object:
+) -> results.Object:
     """Run a tool. An error is an object too: the model can correct its call."""
     tool = tools.TOOLS.get(name)
     if tool is None or (tool.changes and not access.may_publish):
@@ -163,40 +163,40 @@ async def _call(
     try:
         return await _run(await access.open(report), parsed)
     except HeadraceError as error:
-        return rendering.error_object(error)
+        return results.error_object(error)
     except Exception as error:  # noqa: BLE001  # a defect must not end the session
         _log.exception("mcp.defect in %s", name)
         detail = f"unexpected {type(error).__name__}"
         return _refusal("InternalError", detail, "the log of the server has the details")
 
 
-def _refusal(code: str, detail: str, remedy: str) -> rendering.Object:
+def _refusal(code: str, detail: str, remedy: str) -> results.Object:
     return {"error": {"code": code, "detail": detail, "remedy": remedy}}
 
 
-async def _run(backend: Backend, arguments: tools.Arguments) -> rendering.Object:
+async def _run(backend: Backend, arguments: tools.Arguments) -> results.Object:
     match arguments:
         case tools.Search():
             return await _search(backend, arguments)
         case tools.Read():
             first, last = arguments.lines
             lines = await backend.read(arguments.project, arguments.uri, first, last)
-            return rendering.lines_object(arguments.uri, lines, arguments.max_tokens)
+            return results.lines_object(arguments.uri, lines, arguments.max_tokens)
         case tools.List():
             return await _list(backend, arguments)
         case tools.Remember():
-            return rendering.change_object(arguments.uri, await backend.remember(arguments))
+            return results.change_object(arguments.uri, await backend.remember(arguments))
         case tools.Forget():
-            return rendering.change_object(arguments.uri, await backend.forget(arguments))
+            return results.change_object(arguments.uri, await backend.forget(arguments))
         case tools.Status(token=""):
-            return rendering.status_object(await backend.status(arguments.project))
+            return results.status_object(await backend.status(arguments.project))
         case tools.Status():
             change = await backend.change(arguments.project, arguments.token)
-            return rendering.change_object(None, change)
+            return results.change_object(None, change)
     raise TypeError(f"no operation for {type(arguments).__name__}")
 
 
-async def _search(backend: Backend, search: tools.Search) -> rendering.Object:
+async def _search(backend: Backend, search: tools.Search) -> results.Object:
     from runtime.errors import HeadraceError  # noqa: PLC0415  # `tools/list` must not wait for it
 
     answer = await backend.search(search)
@@ -206,13 +206,13 @@ async def _search(backend: Backend, search: tools.Search) -> rendering.Object:
             status = await backend.status(search.project)
         except HeadraceError:
             status = None  # the key may not read; the answer is complete without it
-    return rendering.answer_object(answer, search.max_tokens, status)
+    return results.answer_object(answer, search.max_tokens, status)
 
 
-async def _list(backend: Backend, listed: tools.List) -> rendering.Object:
+async def _list(backend: Backend, listed: tools.List) -> results.Object:
     page = await backend.documents(listed)
-    count = rendering.documents_that_fit(listed.project, page, listed.max_tokens)
+    count = results.documents_that_fit(listed.project, page, listed.max_tokens)
     truncated = count < len(page.documents)
     if truncated:  # only a page of this length has the right `next`
         page = await backend.documents(listed.model_copy(update={"limit": count}))
-    return rendering.documents_object(listed.project, page, truncated=truncated)
+    return results.documents_object(listed.project, page, truncated=truncated)

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
-from gateway.mcp import rendering
+from gateway.mcp import results
 from tests.support.cli import Cli, environment_of
 from tests.support.databases import Database
 from tests.support.forking import ROOT
@@ -49,7 +49,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     assert isinstance(shown, dict)
     [content] = result.content
     assert isinstance(content, TextContent)
-    assert content.text == rendering.render(shown)
+    assert content.text == results.render(shown)
     return shown
 
 

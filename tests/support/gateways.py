@@ -11,10 +11,9 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from gateway.app import create_app
+from gateway.app import create_app, open_services
 from gateway.auth.callers import Right
 from gateway.http.services import Services
-from gateway.process import open_services
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.recipes import recipe_of
 from runtime.settings import Settings

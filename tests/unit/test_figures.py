@@ -13,7 +13,7 @@ LIMITS = {
     "gerund_modules": 9,
     "small_modules": 52,
     "store_entries": 17,
-    "most_entries": 22,
+    "most_entries": 25,
     "exported_names": 20,
     "settings": 45,
 }

@@ -90,6 +90,6 @@ async def test_unknown_fields_and_parameters_are_refused(client: httpx2.AsyncCli
 async def test_requests_over_the_rate_of_a_key_wait(served: Gateway) -> None:
     async with served.client(requests_per_minute=2) as client:
         responses = [await client.get("documents") for _ in range(3)]
-    assert [response.status_code for response in responses] == [404, 404, 429]
+    assert [response.status_code for response in responses] == [200, 200, 429]
     assert 1 <= int(responses[2].headers["retry-after"]) <= 60
     assert responses[0].headers["ratelimit-policy"] == '"requests";q=2;w=60'

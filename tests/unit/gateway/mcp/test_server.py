@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from gateway.mcp import rendering
+from gateway.mcp import results
 from runtime.errors import Unavailable
 from tests.support.mcp_backends import KEY, FixedBackend, access, answer_of, free_port, serving
 
@@ -38,7 +38,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(tool, arguments)
     shown = result.structured_content
     assert isinstance(shown, dict)
-    assert text_of(result) == rendering.render(shown)
+    assert text_of(result) == results.render(shown)
     assert result.is_error == ("error" in shown)
     return shown
 

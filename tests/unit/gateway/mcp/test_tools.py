@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.mcp import rendering, tools
+from gateway.mcp import results, tools
 from processors.chunking.registry import CHUNKERS
 
 MOST_TOKENS = 1_500
@@ -18,7 +18,7 @@ MOST_WORDS = 120
 def test_all_definitions_cost_few_tokens(with_project: bool) -> None:
     """A host sends them to its model in every session. The count is an upper bound."""
     listed = tools.definitions(with_project=with_project, with_changes=True)
-    assert rendering.tokens(json.dumps(listed, separators=(",", ":"))) <= MOST_TOKENS
+    assert results.tokens(json.dumps(listed, separators=(",", ":"))) <= MOST_TOKENS
 
 
 @pytest.mark.parametrize("project", ["notes", None])

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
-from store.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
 
 from events.models import Kind
 from gateway.http.services import CallerOf, ServicesOf
 from runtime.errors import UnknownProject, UsageError
+from store.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
 
 __all__ = ["router"]
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from events.models import Filters, Kind, QueryAnswer
-from gateway.auth.callers import Caller
+from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, Services, ServicesOf
 from gateway.knowledge import Question
@@ -86,6 +86,8 @@ async def ask_many(
     project: str, questions: Questions, caller: CallerOf, services: ServicesOf
 ) -> Answers:
     """Ask up to 16 questions at once."""
+    caller.require(Right.ASK)
+    caller.scope(project)
 
     async def answer(question: Question) -> QueryAnswer | dict[str, Any]:
         try:
