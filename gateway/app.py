@@ -1,4 +1,4 @@
-"""The application of the gateway: every family of routes, MCP, and what all of them share."""
+"""The application of the gateway: every family of routes, MCP, pages, and what they share."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from gateway.mcp.backends import Access, access_of
 from gateway.mcp.server import mcp_app
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics, declare_build, deployment_metrics
+from gateway.web.pages import Site, pages
 from runtime import metrics
 from runtime.errors import ConfigurationError, HeadraceError, UsageError
 from runtime.settings import Settings
@@ -152,6 +153,8 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(router)
     if services.operations is not None:
         app.include_router(operation_routes(services.operations, caller))
+    site = Site(services.sessions, services.knowledge, services.batches, services.operations)
+    app.include_router(pages(site))
     app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     return app
 

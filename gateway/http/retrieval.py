@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict, Field
-from store.listing import DocumentRow
 
 from events.models import DocumentIndexed, DocumentRejected, Filters, Kind, Scalar, SearchResult
 from gateway.auth.callers import Caller, Right
@@ -20,6 +19,7 @@ from gateway.http.problems import RejectedChange
 from gateway.http.services import CallerOf, ServicesOf, spend_bytes
 from gateway.knowledge import Question, event_of, valid_change
 from runtime.errors import DeadlineExceeded, LimitExceeded, UnsupportedContent, UsageError
+from store.listing import DocumentRow
 
 __all__ = ["router", "source_id_of"]
 

@@ -1,0 +1,1 @@
+"""Pages for people: ask, read documents, follow syncs, and operate."""

@@ -1,0 +1,344 @@
+"""Screen to ask: the question with its filters, and the answer with the reasons for its order."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from itertools import groupby
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.responses import JSONResponse, Response
+
+from events.models import Kind, QueryAnswer, SearchResult, Weights, first_problem
+from events.streams.dead_letters import instant_of
+from gateway.knowledge import Question
+from gateway.web.highlights import Line, best_window, highlighted, word_spans
+from gateway.web.presentation import address, outside_link
+from gateway.web.visits import Problem, Visit
+from runtime import protocol_limits
+from runtime.errors import HeadraceError, UsageError
+from store.search.keyword.tokenizer import EXACT
+
+__all__ = ["Result", "results_of", "show"]
+
+_MODES = {"hybrid": "Both", "vector": "Meaning", "keyword": "Words"}
+_KINDS = tuple(kind.value for kind in Kind if kind is not Kind.PDF)
+_SHOWN_LINES = 14
+_BALANCED = 50
+_SMALLEST_CONTEXT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Question and filters, as the address names them."""
+
+    text: str
+    mode: str
+    kind: str
+    under: str
+    collection: str
+    balance: int
+    limit: int
+    similarity: float
+    grouped: bool
+    context_tokens: int
+
+    @classmethod
+    def of(cls, visit: Visit) -> _Question:
+        """Read the address; a value outside of its limits counts as the nearest inside."""
+        mode, kind = visit.parameter("mode"), visit.parameter("kind")
+        return cls(
+            text=visit.parameter("q")[: protocol_limits.QUERY_CHARACTERS],
+            mode=mode if mode in _MODES else "hybrid",
+            kind=kind if kind in _KINDS else "",
+            under=visit.parameter("under"),
+            collection=visit.parameter("collection"),
+            balance=int(visit.number("balance", _BALANCED, 0, 100)),
+            limit=int(visit.number("limit", protocol_limits.USUAL_RESULTS, 1, 50)),
+            similarity=visit.number("similarity", 0, 0, 1),
+            grouped=bool(visit.parameter("grouped")),
+            context_tokens=int(visit.number("context", 0, 0, protocol_limits.CONTEXT_TOKENS)),
+        )
+
+    def asked(self) -> Question:
+        """The question in the form of the gateway. Wrong fields raise UsageError."""
+        options: dict[str, Any] = {
+            "text": self.text,
+            "mode": self.mode,
+            "limit": self.limit,
+            "explain": True,
+            "filters": {
+                "kinds": [self.kind] if self.kind else [],
+                "collections": [self.collection] if self.collection else [],
+                "uri_prefix": self.under or None,
+            },
+        }
+        if self.balance != _BALANCED and self.mode == "hybrid":
+            meaning = self.balance / 100
+            options["weights"] = Weights(vector=meaning, keyword=round(1 - meaning, 2))
+        if self.similarity and self.mode != "keyword":
+            options["min_similarity"] = self.similarity
+        if self.context_tokens >= _SMALLEST_CONTEXT:
+            options["context_tokens"] = self.context_tokens
+        return Question(**options)
+
+    def parameters(self, project: str) -> dict[str, Any]:
+        """Parameters of the address, without those at their usual value."""
+        usual = {"mode": "hybrid", "balance": _BALANCED, "limit": protocol_limits.USUAL_RESULTS}
+        values = {
+            "mode": self.mode,
+            "kind": self.kind,
+            "under": self.under,
+            "collection": self.collection,
+            "balance": self.balance,
+            "limit": self.limit,
+            "similarity": self.similarity or None,
+            "grouped": "1" if self.grouped else "",
+            "context": self.context_tokens or None,
+        }
+        return {"project": project, "q": self.text} | {
+            name: value for name, value in values.items() if value != usual.get(name, "")
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Leg:
+    """Row of the explanation. ``share`` is from 0 to 1, of the largest score among the results."""
+
+    name: str
+    rank: int | None
+    score: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result as the page shows it."""
+
+    number: int
+    uri: str
+    place: str
+    href: str
+    name: str
+    kind: str
+    title: str
+    match: str
+    score: str
+    lines: Sequence[Line]
+    hidden_lines: int
+    legs: Sequence[_Leg]
+    terms: Sequence[tuple[str, float]]
+    explanation: str
+    permalink: str | None
+
+
+async def show(visit: Visit) -> Response:
+    """Show the form and, if the address has a question, its answer."""
+    question = _Question.of(visit)
+    values: dict[str, Any] = {
+        "question": question,
+        "query": question.text,
+        "modes": _MODES,
+        "kinds": _KINDS,
+        "collections": await visit.remembered("collections", visit.read_collections),
+        "answer": None,
+        "problem": None,
+        "project_row": next((row for row in visit.projects if row.project == visit.project), None),
+        "here": lambda **other: address("/ask", **(question.parameters(visit.project) | other)),
+    }
+    status = 200
+    if question.text:
+        try:
+            answer = await visit.site.knowledge.ask(visit.caller, visit.project, question.asked())
+        except ValidationError as error:
+            values["problem"] = Problem.of(UsageError(first_problem(error), "change the filters"))
+            status = values["problem"].status
+        except HeadraceError as error:
+            values["problem"] = Problem.of(error)
+            status = values["problem"].status
+        else:
+            if visit.parameter("format") == "json":
+                return JSONResponse(answer.model_dump(mode="json"))
+            values |= _answer_values(visit, question, answer)
+    return visit.render("ask.html", status, **values)
+
+
+def results_of(answer: QueryAnswer, question: str) -> list[Result]:
+    """Results of an answer, best first, each with the lines that have most marked words."""
+    largest = {
+        "vector": 1.0,
+        "keyword": max(
+            (s.scores.keyword.score for s in answer.results if s.scores.keyword), default=1
+        ),
+        "fused": max((s.scores.fused for s in answer.results), default=1),
+        "reranked": max((s.scores.reranked or 0 for s in answer.results), default=1),
+    }
+    return [
+        _result(number, result, answer.project, question, largest)
+        for number, result in enumerate(answer.results, start=1)
+    ]
+
+
+def _answer_values(visit: Visit, question: _Question, answer: QueryAnswer) -> dict[str, Any]:
+    results = results_of(answer, question.text)
+    groups: Iterable[tuple[str, Sequence[Result]]] = [("", results)]
+    if question.grouped:
+        order = {uri: at for at, uri in reversed([*enumerate(r.uri for r in results)])}
+        ranked = sorted(results, key=lambda result: order[result.uri])
+        groups = [(uri, [*rows]) for uri, rows in groupby(ranked, key=lambda row: row.uri)]
+    return {
+        "answer": answer,
+        "groups": groups,
+        "as_of": _as_of(answer),
+        "stages": _stages(answer.timings_ms),
+        "notes": _notes(answer),
+        "searched_chunks": answer.searched_chunks,
+        "commands": _commands(visit, question),
+    }
+
+
+def _result(
+    number: int,
+    result: SearchResult,
+    project: str,
+    question: str,
+    largest: Mapping[str, float],
+) -> Result:
+    source = result.citation
+    spans, terms, explanation = _explanation(result)
+    lines = highlighted(
+        result.content,
+        source.uri,
+        result.kind,
+        first=source.start_line,
+        spans=spans or word_spans(result.content, question),
+    )
+    window = best_window(lines, _SHOWN_LINES)
+    place = f"{source.uri}:{source.start_line}-{source.end_line}"
+    href = address(
+        "/document",
+        project=project,
+        uri=source.uri,
+        lines=f"{source.start_line}-{source.end_line}",
+    )
+    return Result(
+        number=number,
+        uri=source.uri,
+        place=place if source.page is None else f"{source.uri} page {source.page}",
+        href=f"{href}#L{source.start_line}",
+        name=source.symbol or " > ".join(source.heading_path),
+        kind=result.kind.value,
+        title=result.title or "",
+        match={"hybrid": "meaning and words", "vector": "meaning", "keyword": "words"}[
+            result.match_type
+        ],
+        score=f"{result.scores.fused:.3f}",
+        lines=window,
+        hidden_lines=len(lines) - len(window),
+        legs=_legs(result, largest),
+        terms=terms,
+        explanation=explanation,
+        permalink=outside_link(source.permalink),
+    )
+
+
+def _explanation(
+    result: SearchResult,
+) -> tuple[list[tuple[int, int]], list[tuple[str, float]], str]:
+    """Marked ranges, matched terms with weights, and the text, as far as the worker sent them."""
+    matches = result.matches or ()
+    spans = [(span.start, span.end) for match in matches for span in match.spans]
+    terms = [(match.term.removeprefix(EXACT), match.weight) for match in matches]
+    return spans, terms, result.explanation or ""
+
+
+def _legs(result: SearchResult, largest: Mapping[str, float]) -> list[_Leg]:
+    scores = result.scores
+    legs = []
+    if scores.vector is not None:
+        value = scores.vector.score
+        legs.append(_leg("meaning", scores.vector.rank, value, f"{value:.3f} cosine", 1.0))
+    if scores.keyword is not None:
+        value = scores.keyword.score
+        legs.append(
+            _leg("words", scores.keyword.rank, value, f"{value:.2f} BM25", largest["keyword"])
+        )
+    legs.append(_leg("together", None, scores.fused, f"{scores.fused:.3f}", largest["fused"]))
+    if scores.reranked is not None:
+        value = scores.reranked
+        legs.append(_leg("reranked", None, value, f"{value:.3f}", largest["reranked"]))
+    return legs
+
+
+def _leg(name: str, rank: int | None, value: float, score: str, largest: float) -> _Leg:
+    return _Leg(name, rank, score, max(0.0, min(1.0, value / largest)) if largest > 0 else 0.0)
+
+
+def _as_of(answer: QueryAnswer) -> str:
+    """Time of the newest change that the answer reflects, in UTC; '' if there is none."""
+    times = [int(entry.split("-")[0]) for entry in answer.watermark.values()]
+    newest = max(times, default=0)
+    return f"{instant_of(newest).astimezone(UTC):%H:%M:%S} UTC" if newest else ""
+
+
+def _stages(timings_ms: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Stages with their time, start and width in percent, for a bar."""
+    total = sum(timings_ms.values())
+    stages, start = [], 0.0
+    for name, milliseconds in timings_ms.items():
+        width = 100 * milliseconds / total if total else 0.0
+        stages.append({"name": name, "ms": milliseconds, "start": start, "width": width})
+        start += width
+    return stages
+
+
+def _notes(answer: QueryAnswer) -> list[str]:
+    notes = [
+        f"“{word}” is not in the index; “{used}” was searched instead"
+        for word, used in answer.corrections.items()
+    ]
+    if answer.stale:
+        notes.append("Stale: the change that you waited for is not searchable yet")
+    if answer.coverage < 1:
+        notes.append(
+            f"{answer.coverage:.0%} of the chunks have vectors; the others are found by words only"
+        )
+    failed = [name for name in answer.degraded if name != "vector" or answer.coverage == 1]
+    if failed:
+        notes.append(f"Degraded: could not search {', '.join(failed)}")
+    return notes
+
+
+def _commands(visit: Visit, question: _Question) -> dict[str, str]:
+    """The same question for other programs."""
+    body: dict[str, Any] = {"text": question.text}
+    words = ["headrace", "ask", question.text, "--project", visit.project]
+    python = [repr(visit.project), repr(question.text)]
+    if question.mode != "hybrid":
+        body["mode"] = question.mode
+        words += ["--mode", question.mode]
+        python.append(f"mode={question.mode!r}")
+    if question.limit != protocol_limits.USUAL_RESULTS:
+        body["limit"] = question.limit
+        words += ["--limit", str(question.limit)]
+        python.append(f"limit={question.limit}")
+    base = str(visit.request.base_url).rstrip("/")
+    curl = [
+        "curl",
+        "-sS",
+        f"{base}/v1/projects/{visit.project}/ask",
+        "-H",
+        "Authorization: Bearer $HEADRACE_API_KEY",
+        "--json",
+        json.dumps(body, ensure_ascii=False),
+    ]
+    quoted = [f'"{word}"' if "$HEADRACE_API_KEY" in word else shlex.quote(word) for word in curl]
+    return {
+        "Shell": shlex.join(words),
+        "curl": " ".join(quoted),
+        "Python": f"answer = await client.ask({', '.join(python)})",
+    }

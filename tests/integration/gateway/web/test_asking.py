@@ -1,0 +1,147 @@
+"""The screen to ask and the screen of a document, as a person uses them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.browser import Opened
+from tests.support.site import Contents
+
+
+def test_results_come_while_one_types(opened: Opened) -> None:
+    with opened(Contents.full()) as page:
+        page.locator("#q").press_sequentially("retries", delay=10)
+        expect(page.locator("article")).to_have_count(2)
+        expect(page).to_have_url(re.compile(r"q=retries"))
+        expect(page.locator("#q")).to_be_focused()
+        page.get_by_text("Words", exact=True).first.click()
+        expect(page).to_have_url(re.compile(r"mode=keyword"))
+
+
+def test_one_question_of_fast_typing_is_asked(opened: Opened) -> None:
+    contents = Contents.full()
+    with opened(contents) as page:
+        page.locator("#q").press_sequentially("connection", delay=5)
+        expect(page.locator("article")).to_have_count(2)
+    assert contents.asked[-1].text == "connection"
+    assert len(contents.asked) < len("connection")
+
+
+def test_keyboard_alone(opened: Opened) -> None:
+    with opened(Contents.full()) as page:
+        page.keyboard.type("retry")
+        page.keyboard.press("Enter")
+        expect(page.locator("article")).to_have_count(2)
+        page.keyboard.press("Escape")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        expect(page.locator("article").nth(1)).to_be_focused()
+        page.keyboard.press("k")
+        expect(page.locator("article").first).to_be_focused()
+        page.keyboard.press("e")
+        expect(page.locator("article").first.locator("table")).to_be_visible()
+        page.keyboard.press("y")
+        expect(page.get_by_role("button", name="copied")).to_be_visible()
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == "client/connection.py:1-25"
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("client/connection.py")
+        page.keyboard.press("/")
+        expect(page.locator("#q")).to_be_focused()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        page.wait_for_url("**/ask?*")
+        page.keyboard.press("g")
+        page.keyboard.press("s")
+        page.wait_for_url("**/sources?*")
+        page.keyboard.press("?")
+        expect(page.locator("#keys dl")).to_be_visible()
+
+
+def test_without_script_the_form_and_the_links_work(opened: Opened) -> None:
+    with opened(Contents.full(), script=False) as page:
+        page.locator("#q").fill("retry")
+        page.get_by_role("radio", name="Meaning").check(force=True)
+        page.get_by_role("button", name="Ask").click()
+        expect(page.locator("article")).to_have_count(2)
+        assert "mode=vector" in page.url
+        expect(page.get_by_role("button", name="copy")).to_have_count(0)
+        page.get_by_role("link", name="docs/retries.md:1-6").click()
+        expect(page.locator(".row.marked")).to_have_count(6)
+        page.get_by_role("link", name="Dead letters").first.click()
+        expect(page.locator(".letters li")).to_have_count(3)
+
+
+def test_marks_are_the_words_that_share_a_stem(opened: Opened) -> None:
+    with opened(Contents.full()) as page:
+        page.goto("/ask?q=retried+connectTimeout")
+        marks = set(page.locator("article mark").all_inner_texts())
+    assert {"retry", "Retries", "connect", "timeout"} <= marks
+    assert not {"the", "attempt"} & marks
+
+
+def test_only_web_addresses_become_links_to_outside(opened: Opened) -> None:
+    with opened(Contents.full()) as page:
+        page.goto("/ask?q=retry")
+        permalinks = page.get_by_role("link", name="permalink")
+        expect(permalinks).to_have_count(1)
+        assert permalinks.get_attribute("href") == "https://example.org/1"
+        assert permalinks.get_attribute("rel") == "noopener noreferrer"
+        page.goto("/document?uri=client/connection.py")
+        expect(page.get_by_role("link", name="https://example.org/x")).to_be_visible()
+        _has_no_script_link(page)
+
+
+def _has_no_script_link(page: Page) -> None:
+    links = page.locator("a").evaluate_all("links => links.map(link => link.protocol)")
+    assert set(links) <= {"http:", "https:"}
+
+
+def test_nothing_found_offers_another_mode(opened: Opened) -> None:
+    with opened(Contents.full()) as page:
+        page.goto("/ask?q=nothing&kind=code")
+        expect(page.get_by_text("Nothing found.")).to_be_visible()
+        expect(page.get_by_text("default has 2 documents")).to_be_visible()
+        page.get_by_role("link", name="By words").click()
+        assert "mode=keyword" in page.url
+        assert "kind=code" in page.url
+
+
+@pytest.mark.parametrize("address", ["#L14-L20", "?lines=14-20"])
+def test_a_citation_opens_the_document_at_its_lines(opened: Opened, address: str) -> None:
+    query = address if address.startswith("?") else ""
+    anchor = address if address.startswith("#") else "#L14"
+    with opened(Contents.full()) as page:
+        page.goto(f"/document{query or '?'}&uri=client/connection.py{anchor}")
+        expect(page.locator(".row.marked")).to_have_count(7)
+        expect(page.locator("#L14")).to_be_in_viewport()
+        assert (
+            page.locator("#L14 code").inner_text().strip() == '"""Connect, and retry three times.'
+        )
+
+
+def test_a_long_document_is_paged_line_by_line(opened: Opened) -> None:
+    text = "".join(f"line {number}\n" for number in range(1, 1501))
+    with opened(Contents(texts={"long.txt": text})) as page:
+        page.goto("/document?uri=long.txt&lines=1300-1301")
+        expect(page.locator("#L1300 code")).to_have_text("line 1300")
+        expect(page.locator(".row.marked")).to_have_count(2)
+        page.get_by_role("link", name="Former lines").click()
+        expect(page.locator("#L601 code")).to_have_text("line 601")
+        page.get_by_role("link", name="Next lines").click()
+        expect(page.locator(".row").last).to_have_id("L1500")
+
+
+def test_a_failed_question_keeps_the_form(opened: Opened) -> None:
+    contents = Contents.full()
+    with opened(contents) as page:
+        contents.failing = True
+        page.locator("#q").press_sequentially("retry", delay=10)
+        expect(page.get_by_role("alert")).to_contain_text("Postgres can't be reached")
+        expect(page.locator("#q")).to_have_value("retry")
+        contents.failing = False
+        page.locator("#q").press_sequentially(" connect", delay=10)
+        expect(page.locator("article")).to_have_count(2)
