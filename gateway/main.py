@@ -19,6 +19,7 @@ __all__ = ["COMMANDS", "application", "run"]
 COMMANDS = {
     "demo": "Index documents and ask a few questions about them.",
     "up": "Run servers and workers until Ctrl-C.",
+    "open": "Print a link to the pages.",
     "down": "Stop a running `up`.",
     "logs": "Show the logs of the servers and workers of `up`.",
     "migrate": "Apply database migrations.",

@@ -1,10 +1,15 @@
-"""API key of the user of ``headrace up``, kept in the home of Headrace."""
+"""API key of the user of ``headrace up``, kept in the home of Headrace, and links that use it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from events.names import Names
+from events.server.connection import connect
 from gateway.auth.callers import Right
+from gateway.auth.keys import Authenticator
+from gateway.auth.rates import Rates
+from gateway.auth.sessions import Sessions
 from runtime.errors import ConfigurationError
 from runtime.private import make_private, open_private
 from runtime.settings import Settings
@@ -13,7 +18,7 @@ from store.generations.catalog import Projects
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 
-__all__ = ["local_key", "stored_key"]
+__all__ = ["local_key", "login_link", "stored_key"]
 
 _FILE = "api-key"
 _NO_LIMIT = 0
@@ -37,6 +42,27 @@ async def local_key(settings: Settings) -> str:
         return await _valid_key(database, settings.home_directory)
     finally:
         await database.close()
+
+
+async def login_link(settings: Settings, address: str) -> str:
+    """Return a link to the pages of the gateway at ``address``.
+
+    It opens one session of this user, once, within five minutes; see ``local_key``.
+
+    Raises:
+        ConfigurationError, Unavailable: see ``local_key``; also if Redis can't be reached.
+    """
+    key = await local_key(settings)
+    names = Names(settings.stream_prefix, settings.partitions)
+    database = await Database.open(settings.database_url, role=OPERATOR, max_size=1)
+    redis = connect(settings.redis_url)
+    try:
+        authenticator = Authenticator(ApiKeys(database), Rates(redis, names))
+        ticket = await Sessions(redis, names, authenticator).issue_ticket(key)
+    finally:
+        await redis.aclose()
+        await database.close()
+    return f"{address}/login?ticket={ticket}"
 
 
 def stored_key(settings: Settings) -> str | None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.auth.local_key import local_key
+from gateway.auth.local_key import login_link
 from gateway.background import LogTail, detach
 from gateway.clients import names_of, open_database
 from gateway.idleness import parse_idle_time, wait_until_idle
@@ -101,7 +101,8 @@ async def _up(
             if not settings.redis_url:
                 _say(f"other programs can publish and ask at {started_settings.redis_url}")
             if address:
-                _say(f"the gateway listens at {address}")
+                _say(f"the gateway listens at {address}; its pages open with this link, once:")
+                _say(await login_link(started_settings, address))
             exits.enter_context(announce(started_settings, address))
             if idle is not None:
                 ending = asyncio.create_task(_end_when_idle(started_settings, idle, stop))
@@ -146,7 +147,6 @@ async def _start(
         echo = asyncio.create_task(_echo(tails))
         exits.push_async_callback(_end_echo, echo, tails)
     if port is not None:
-        await local_key(servers.settings)
         processes.append(supervised_gateway(servers.settings, port))
     for process in processes:
         exits.push_async_callback(process.stop)
