@@ -23,7 +23,7 @@ from events.deployment import check_partitions, read_stamp
 from events.names import Names
 from events.server.connection import connect
 from gateway.output import stderr
-from gateway.supervisor import Part
+from gateway.processes.supervisor import Part
 from processors.deployment import chosen_partitions
 from runtime.child_process import ChildProcess, command_of
 from runtime.cores import model_threads, parser_processes

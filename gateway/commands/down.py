@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.background import bring_down
 from gateway.output import stderr
+from gateway.processes.background import bring_down
 from gateway.session import run_client
 
 __all__ = ["command"]

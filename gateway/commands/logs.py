@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.background import LogTail, log_files
 from gateway.output import printable
+from gateway.processes.background import LogTail, log_files
 from gateway.session import run_service
 from runtime.errors import UsageError
 from runtime.lifespan import wait_or_stop

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from gateway.auth.local_key import login_link
-from gateway.background import LogTail, detach
 from gateway.clients import names_of, open_database
-from gateway.idleness import parse_idle_time, wait_until_idle
 from gateway.output import printable, stderr
+from gateway.processes.background import LogTail, detach
+from gateway.processes.idleness import parse_idle_time, wait_until_idle
+from gateway.processes.supervisor import Supervisor
 from gateway.servers import (
     GATEWAY_PORT,
     StartedServers,
@@ -29,7 +30,6 @@ from gateway.servers import (
     supervised_workers,
 )
 from gateway.session import run_client, run_service, unless_stopped
-from gateway.supervisor import Supervisor
 from runtime.errors import UsageError
 from runtime.settings import Settings
 from runtime.worker_process import ServiceProcess

@@ -19,7 +19,12 @@ __all__ = ["Opener"]
 _REPORT_SECONDS = 0.9
 _POLL_SECONDS = 0.1
 _LONGEST_START_SECONDS = 180.0
-_SLOW_MODULES = ("gateway.session", "gateway.knowledge", "gateway.clients", "gateway.background")
+_SLOW_MODULES = (
+    "gateway.session",
+    "gateway.knowledge",
+    "gateway.clients",
+    "gateway.processes.background",
+)
 _UP = ("--workers", "1", "--until-idle")
 
 
@@ -131,7 +136,7 @@ class Opener:
             ConfigurationError: `up` can't start.
             Unavailable: it takes too long.
         """
-        from gateway.background import detach  # noqa: PLC0415  # see _SLOW_MODULES
+        from gateway.processes.background import detach  # noqa: PLC0415  # see _SLOW_MODULES
         from gateway.servers import configured, owner_lock, prepare_home  # noqa: PLC0415
         from runtime.errors import Unavailable, UsageError  # noqa: PLC0415
 

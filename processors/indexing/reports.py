@@ -82,6 +82,8 @@ class Reporter:
 
     async def _reject(self, unexpected: Sequence[tuple[Change, PreconditionFailed]]) -> None:
         """Report changes that expect another content; the ledger has them already."""
+        if not unexpected:
+            return
         await self._outcomes.publish([_rejected(*pair) for pair in unexpected])
         for delivery, error in unexpected:
             delivery.acknowledge()

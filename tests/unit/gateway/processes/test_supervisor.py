@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.supervisor import Restarts, Supervisor
+from gateway.processes.supervisor import Restarts, Supervisor
 from runtime.errors import ConfigurationError
 from runtime.intervals import Backoff
 from tests.support.waiting import eventually
