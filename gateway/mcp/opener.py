@@ -25,6 +25,11 @@ _SLOW_MODULES = (
     "gateway.clients",
     "gateway.processes.background",
 )
+    "gateway.session",
+    "gateway.knowledge",
+    "gateway.clients",
+    "gateway.processes.background",
+)
 _UP = ("--workers", "1", "--until-idle")
 
 
