@@ -272,7 +272,7 @@ class Problem(Data):
 
 
 class DocumentIndexedData(Data):
-    """Outcome of a ``document.changed``.
+    """Outcome of a ``document.changed``. ``agent``: the only agent that may see the document.
 
     ``chunks_pending`` chunks are searchable by keyword already, and by vector after
     ``document.embedded``. ``created``: the document did not exist before, or was deleted; it is
@@ -283,6 +283,7 @@ class DocumentIndexedData(Data):
     token: Token
     project: Project
     uri: Uri
+    agent: Agent | None = None
     change: Literal["upsert", "delete", "rename"]
     outcome: Literal["indexed", "superseded", "duplicate"]
     created: bool = False
@@ -337,6 +338,7 @@ class DocumentEmbeddedData(Data):
     token: Token
     project: Project
     uri: Uri
+    agent: Agent | None = None
     generation: int
     chunks_embedded: int = 0
     chunks_refused: int = 0
@@ -364,6 +366,7 @@ class DocumentRejectedData(Data):
     token: Token
     project: str | None = None
     uri: str | None = None
+    agent: str | None = None
     problem: Problem
     attempts: int = 1
 

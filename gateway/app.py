@@ -23,7 +23,7 @@ from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates
 from gateway.auth.sessions import Sessions
 from gateway.clients import names_of, open_gateway, open_redis
-from gateway.http import changes, documents, outcomes, problems, questions, retrieval
+from gateway.http import changes, documents, outcomes, problems, questions, retrieval, streams
 from gateway.http.middleware import Guard, RequestLog, is_loopback
 from gateway.http.operations import operation_routes
 from gateway.http.services import Services, ServicesOf, caller
@@ -48,7 +48,14 @@ _ALIVE = timedelta(seconds=10)
 _ANSWERER = "answerer"
 _CHECK_SECONDS = 3
 _PREFIXES = ("meta.",)
-_ROUTERS = (questions.router, changes.router, outcomes.router, documents.router, retrieval.router)
+_ROUTERS = (
+    streams.router,
+    questions.router,
+    changes.router,
+    outcomes.router,
+    documents.router,
+    retrieval.router,
+)
 _process = APIRouter(tags=["process"])
 
 
@@ -83,6 +90,7 @@ async def open_services(settings: Settings, *, operator: bool = False) -> AsyncI
             sessions=Sessions(redis, names_of(settings), authenticator),
             rates=rates,
             batches=Batches(database, Projects(database)),
+            feed=client.feed(),
             deployment=DeploymentMetrics(redis, names_of(settings), database),
             missing_servers=missing_servers,
             operations=operations,
@@ -153,6 +161,7 @@ def create_app(services: Services) -> FastAPI:
         app.include_router(router)
     if services.operations is not None:
         app.include_router(operation_routes(services.operations, caller))
+        app.include_router(streams.operation_streams(services.operations))
     site = Site(services.sessions, services.knowledge, services.batches, services.operations)
     app.include_router(pages(site))
     app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))

@@ -90,6 +90,7 @@ class RejectionReporter:
             token=data.token,
             project=data.project,
             uri=data.uri,
+            agent=data.agent,
             generation=data.generation,
             chunks_refused=refused,
         )
@@ -108,11 +109,14 @@ class RejectionReporter:
             token=position.token,
             project=project,
             uri=_text(data.get("uri"), _LONGEST_URI),
+            agent=_text(data.get("agent")),
             problem=_problem(letter),
             attempts=letter.attempts,
         )
-        await self._record(letter, rejected, position, _change_of(letter))
-        await self._outcomes.publish([DocumentRejected(data=rejected)])
+        change = _change_of(letter)
+        await self._record(letter, rejected, position, change)
+        batch = None if change is None else change.batch
+        await self._outcomes.publish([DocumentRejected(batch=batch, data=rejected)])
         metrics.CHANGES.inc(outcome="rejected", lane=Topic(letter.topic).lane)
 
     async def _record(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from events.client.client import Client
+from events.client.feed import OutcomeFeed
 from events.client.follow import Following
 from events.heartbeats import Heartbeat, Heartbeats
 from events.names import LARGEST_SEQUENCE, Lane, LogPosition
@@ -36,6 +37,10 @@ class OperatorClient(Client):
     def following(self, *, vectors: bool = False) -> Following:
         """Create a follower of changes that can be added while more are published."""
         return Following(self._outcomes, vectors=vectors)
+
+    def feed(self) -> OutcomeFeed:
+        """Create a live feed of all outcomes."""
+        return OutcomeFeed(self._outcomes)
 
     async def present(self, tokens: Iterable[str]) -> set[str]:
         """Return the given changes that wait in the log; see ``present_changes``.

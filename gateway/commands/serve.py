@@ -16,6 +16,7 @@ import uvicorn
 
 from gateway.app import create_app, open_services
 from gateway.http.middleware import is_loopback
+from gateway.http.services import Services
 from gateway.output import stderr
 from gateway.servers import GATEWAY_PORT, stack
 from gateway.session import run_service
@@ -94,7 +95,7 @@ async def _serve(settings: Settings, stop: asyncio.Event, options: _Options) -> 
             )
             with _readiness(options.ready_file, address) as ready:
                 server = _Server(config, ready)
-                stopper = asyncio.create_task(_stop_server(server, stop))
+                stopper = asyncio.create_task(_stop_server(server, services, stop))
                 try:
                     await server.serve(sockets=[listener])
                 finally:
@@ -120,8 +121,9 @@ class _Server(uvicorn.Server):
             self._ready()
 
 
-async def _stop_server(server: uvicorn.Server, stop: asyncio.Event) -> None:
+async def _stop_server(server: uvicorn.Server, services: Services, stop: asyncio.Event) -> None:
     await stop.wait()
+    services.feed.close()
     server.should_exit = True
 
 

@@ -12,6 +12,7 @@ from events.models import Filters, Kind, QueryAnswer
 from gateway.auth.callers import Caller, Right
 from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, Services, ServicesOf
+from gateway.http.streams import EVENT_STREAM, question_stream
 from gateway.knowledge import Question
 from runtime.errors import HeadraceError
 
@@ -59,8 +60,11 @@ async def ask(
 ) -> Response:
     """Ask a question.
 
-    With `Accept: text/markdown`, the response is the assembled context alone.
+    With `Accept: text/markdown`, the response is the assembled context alone. With
+    `Accept: text/event-stream`, it is a stream that ends with `query.answered` or `query.failed`.
     """
+    if EVENT_STREAM in request.headers.get("accept", ""):
+        return question_stream(request, services, caller, project, question)
     return await _answer(request, services, caller, project, question)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from events.client.feed import OutcomeFeed
 from gateway.auth.callers import Caller
 from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates, rate_headers
@@ -40,6 +41,7 @@ class Services:
     sessions: Sessions
     rates: Rates
     batches: Batches
+    feed: OutcomeFeed
     deployment: DeploymentMetrics
     missing_servers: Callable[[], Awaitable[list[str]]]
     operations: Operations | None = None

@@ -25,11 +25,6 @@ _SLOW_MODULES = (
     "gateway.clients",
     "gateway.processes.background",
 )
-    "gateway.session",
-    "gateway.knowledge",
-    "gateway.clients",
-    "gateway.processes.background",
-)
 _UP = ("--workers", "1", "--until-idle")
 
 

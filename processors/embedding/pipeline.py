@@ -95,6 +95,7 @@ def _outcome(delivery: Chunked, cost: EmbeddingCost) -> DocumentEmbedded:
             token=data.token,
             project=data.project,
             uri=data.uri,
+            agent=data.agent,
             generation=data.generation,
             chunks_embedded=cost.chunks,
             chunks_refused=cost.refused,

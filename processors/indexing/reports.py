@@ -98,7 +98,10 @@ class Reporter:
             Unavailable: Redis cannot be reached; the changes stay pending.
         """
         await self._outcomes.publish(
-            [DocumentIndexed(data=data).in_trace(delivery.span) for delivery, data in results]
+            [
+                DocumentIndexed(batch=delivery.event.batch, data=data).in_trace(delivery.span)
+                for delivery, data in results
+            ]
         )
         failpoint("indexing.reported")
         await self._request_vectors(results, generation_id)
@@ -135,14 +138,16 @@ def _chunked(delivery: Change, data: DocumentIndexedData, generation_id: int) ->
 
 def _rejected(delivery: Change, error: PreconditionFailed) -> DocumentRejected:
     return DocumentRejected(
+        batch=delivery.event.batch,
         data=DocumentRejectedData(
             event_id=delivery.event.id,
             token=delivery.log_position.token,
             project=delivery.event.data.project,
             uri=delivery.event.data.uri,
+            agent=delivery.event.data.agent,
             problem=Problem(type=error.code, detail=str(error)[:4000]),
             attempts=delivery.attempts,
-        )
+        ),
     )
 
 
@@ -158,6 +163,7 @@ def result_of(
         token=delivery.log_position.token,
         project=event.data.project,
         uri=event.data.uri,
+        agent=event.data.agent,
         change=event.data.change,
         outcome=applied.outcome,
         created=applied.created,

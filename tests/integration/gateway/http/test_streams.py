@@ -1,0 +1,149 @@
+"""Event streams over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from redis.asyncio import Redis
+
+from gateway.auth.callers import Right
+from tests.integration.gateway.http.test_documents import put
+from tests.support.databases import Database
+from tests.support.gateways import Gateway, gateway
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    name: str
+    data: Any
+    id: str | None
+
+
+@asynccontextmanager
+async def stream(
+    client: httpx2.AsyncClient, method: str, path: str, **request: Any
+) -> AsyncIterator[AsyncIterator[Event]]:
+    """Open an event stream; the iterator leaves out comments."""
+    async with client.stream(method, path, **request) as response:
+        assert response.status_code == 200, await response.aread()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = response.aiter_lines()
+        assert await anext(lines) == "retry: 2000"
+        yield _events(lines)
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Event]:
+    fields: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif "event" in fields:
+            yield Event(fields["event"], json.loads(fields["data"]), fields.get("id"))
+            fields = {}
+
+
+async def test_outcomes_follow_and_go_on_after_a_lost_connection(
+    client: httpx2.AsyncClient,
+) -> None:
+    async with stream(client, "GET", "events") as events:
+        await put(client, "a.md")
+        first = await anext(events)
+    assert (first.name, first.data["uri"]) == ("document.indexed", "a.md")
+    assert first.id is not None
+    await put(client, "b.md")
+    await put(client, "c.md")
+    headers = {"Last-Event-ID": first.id}
+    async with stream(client, "GET", "events", headers=headers) as events:
+        await put(client, "d.md")
+        uris = [(await anext(events)).data["uri"] for _ in range(3)]
+    assert uris == ["b.md", "c.md", "d.md"]
+
+
+async def test_only_the_wanted_outcomes_of_the_caller_follow(served: Gateway) -> None:
+    async with (
+        served.client(agent="ana") as ana,
+        served.client(agent="bo") as bo,
+        served.client("other") as other,
+        stream(bo, "GET", "events", params={"prefix": "birds/"}) as events,
+    ):
+        await put(other, "birds/other.md")
+        await put(ana, "birds/secret.md", private="true")
+        await put(ana, "notes.md")
+        await put(bo, "birds/mine.md", private="true")
+        await put(ana, "birds/shared.md")
+        uris = [(await anext(events)).data["uri"] for _ in range(2)]
+    assert uris == ["birds/mine.md", "birds/shared.md"]
+
+
+async def test_the_progress_of_a_batch_follows_to_its_end(client: httpx2.AsyncClient) -> None:
+    async with stream(client, "GET", "events", params={"batch": "import-1"}) as events:
+        changes = [
+            {"batch": "import-1", "data": {"uri": f"{number}.md", "content": "Herons."}}
+            for number in range(20)
+        ]
+        assert (await client.post("changes", json=changes)).status_code == 202
+        await put(client, "of-no-batch.md")
+        indexed: set[str] = set()
+        async for event in events:
+            if event.name == "document.indexed":
+                indexed.add(event.data["uri"])
+            elif event.name == "batch.progress" and event.data["indexed"] == 20:
+                break
+    assert indexed == {f"{number}.md" for number in range(20)}
+    shown = (await client.get("batch/import-1")).json()
+    assert (shown["progress"]["indexed"], shown["rejected"]) == (20, [])
+
+
+async def test_a_question_as_a_stream_has_exactly_one_end(client: httpx2.AsyncClient) -> None:
+    await put(client, "a.md")
+    headers = {"Accept": "text/event-stream"}
+    question = {"text": "herons", "mode": "keyword"}
+    async with stream(client, "POST", "ask", json=question, headers=headers) as events:
+        seen = [event async for event in events]
+    assert [event.name for event in seen] == ["query.answered"]
+    assert seen[0].data["results"][0]["citation"]["uri"] == "a.md"
+
+
+async def test_without_a_worker_a_question_ends_as_failed(
+    redis_url: str, database: Database, redis: Redis
+) -> None:
+    async with gateway(redis_url, database) as served, served.client() as client:
+        question = {"text": "herons", "timeout_ms": 1500}
+        headers = {"Accept": "text/event-stream"}
+        async with stream(client, "POST", "ask", json=question, headers=headers) as events:
+            seen = [event async for event in events]
+    assert [event.name for event in seen] == ["query.waiting", "query.failed"]
+    assert (seen[1].data["code"], seen[1].data["status"]) == ("DeadlineExceeded", 504)
+
+
+async def test_streams_are_limited_and_closed_ones_do_not_count(
+    redis_url: str, database: Database
+) -> None:
+    limits = {"streams": 1}
+    async with (
+        gateway(redis_url, database, gateway=limits) as served,
+        served.client() as client,
+    ):
+        async with stream(client, "GET", "events"):
+            response = await client.get("events")
+            assert (response.status_code, response.json()["code"]) == (503, "Busy")
+        async with stream(client, "GET", "events"):
+            pass
+
+
+@pytest.mark.parametrize("wrong", ["1", "0:1", "0:1-0;", "x" * 300, "0:1-0,"])
+async def test_a_wrong_last_event_id_is_refused(client: httpx2.AsyncClient, wrong: str) -> None:
+    response = await client.get("events", headers={"Last-Event-ID": wrong})
+    assert (response.status_code, response.json()["code"]) == (422, "UsageError")
+
+
+async def test_a_stream_needs_the_right_to_read(served: Gateway) -> None:
+    async with served.client(rights={Right.ASK}) as client:
+        assert (await client.get("events")).status_code == 403
