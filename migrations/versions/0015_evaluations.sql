@@ -5,7 +5,7 @@ create table evaluations (
     id bigint not null generated always as identity,
     set_name text collate "C" not null,
     mode text not null,
-    generation_id int not null,
+    generation int not null,
     model text not null,
     chunking text not null,
     scores jsonb not null,

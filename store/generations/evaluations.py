@@ -137,7 +137,7 @@ def _common(row: Mapping[str, Any], project: str) -> dict[str, Any]:
         "project": project,
         "set_name": row["set_name"],
         "mode": row["mode"],
-        "generation": row["generation_id"],
+        "generation": row["generation"],
         "model": row["model"],
         "chunking": row["chunking"],
         "scores": json.loads(row["scores"]),

@@ -1,12 +1,12 @@
 -- name: save_evaluation
 insert into evaluations
-    (project_id, set_name, mode, generation_id, model, chunking, scores, questions)
+    (project_id, set_name, mode, generation, model, chunking, scores, questions)
 values ($1, $2, $3, $4, $5, $6, $7::jsonb, $8::jsonb)
 returning id
 
 -- name: list_evaluations
 select
-    id, set_name, mode, generation_id, model, chunking, scores, created_at,
+    id, set_name, mode, generation, model, chunking, scores, created_at,
     jsonb_array_length(questions) as questions
 from evaluations
 where project_id = $1

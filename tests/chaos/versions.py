@@ -40,7 +40,11 @@ _ADD = f"alter table ledger add column noted_by text not null default '{OLD}'"
 _REQUIRE = "alter table ledger alter column noted_by drop default"
 _EDITS = (
     ("events/models.py", f'= "{OLD}"\n    time:', f'= "{NEXT}"\n    time:'),
-    ("store/queries/ledger.sql", "published_at, detail)\n", "published_at, detail, noted_by)\n"),
+    (
+        "store/queries/ledger.sql",
+        "batch, agent, uri\n)\nselect",
+        "batch, agent, uri, noted_by\n)\nselect",
+    ),
     ("store/queries/ledger.sql", "select $1, n.*\n", f"select $1, n.*, '{NEXT}'\n"),
 )
 _SECONDS = 60

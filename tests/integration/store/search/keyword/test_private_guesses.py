@@ -119,6 +119,7 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
     ]
     with monkeypatch.context() as patch:
         patch.setattr("store.postgres.pool.check", _accept)
+        patch.setattr("store.documents.ledger.record", _leave_out)  # it has newer columns
         async with opened(url) as worker:
             await Store(worker, RECIPE).apply(both)
     await upgrade(owner_url)
@@ -139,6 +140,10 @@ async def test_migrated_private_texts_have_hashes_of_their_agent(
         assert await store.known_hashes("alpha", MODEL, [own]) == {own}
         assert found[""]["digest"] is not None
         assert found["alice"]["digest"] is None
+
+
+async def _leave_out(*_: object) -> None:
+    """Record nothing."""
 
 
 async def _accept(_: asyncpg.Connection) -> None:
