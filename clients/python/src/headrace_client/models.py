@@ -1,0 +1,436 @@
+"""Models of requests and responses.
+
+Models of responses keep fields that they do not know, so that a newer gateway does not break an
+older client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "BatchProgress",
+    "BatchReport",
+    "Change",
+    "ChangePage",
+    "Chunk",
+    "ChunkPage",
+    "Citation",
+    "Collection",
+    "Document",
+    "DocumentPage",
+    "Filters",
+    "Lane",
+    "ProjectSummary",
+    "QueryAnswer",
+    "Receipt",
+    "Recipe",
+    "RejectedChange",
+    "RetrieverScore",
+    "Scalar",
+    "Scores",
+    "SearchResult",
+    "SkippedFiles",
+    "Source",
+    "SourceBatch",
+    "Span",
+    "TermMatch",
+    "Text",
+    "Weights",
+]
+
+Scalar = str | bool | int | float
+
+
+class Lane(StrEnum):
+    """The two streams of changes: ``live`` has priority, ``bulk`` is for imports."""
+
+    LIVE = "live"
+    BULK = "bulk"
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Filters(_Request):
+    """Conditions on the documents that a question searches; all must hold."""
+
+    kinds: tuple[str, ...] = ()
+    collections: tuple[str, ...] = ()
+    uri_prefix: str | None = None
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+
+
+class Weights(_Request):
+    """Relative weight of each retriever in the fusion, 0 to 1."""
+
+    vector: float = 0.5
+    keyword: float = 0.5
+
+
+class _Response(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Receipt(_Response):
+    """Confirmation of a published change.
+
+    ``token`` is its log position; a question may wait for it (``min_event``). ``duplicate``: its
+    event id was published before, perhaps by an earlier attempt of the same call.
+    """
+
+    token: str
+    event_id: str
+    duplicate: bool
+
+
+class Change(_Response):
+    """A handled change: ``state`` is ``indexed``, ``superseded`` or ``rejected``.
+
+    ``detail`` is the reason of a rejection. ``uri`` is None if the event could not be read.
+    """
+
+    token: str
+    event_id: str
+    uri: str | None = None
+    agent: str | None = None
+    state: str
+    published_at: datetime | None = None
+    handled_at: datetime
+    detail: str | None = None
+    batch: str | None = None
+
+
+class ChangePage(_Response):
+    """One page of changes, newest first."""
+
+    items: tuple[Change, ...]
+    next: str | None = None
+
+
+class Citation(_Response):
+    """Location of a chunk in its source. Lines count from 1, both ends included."""
+
+    uri: str
+    start_line: int
+    end_line: int
+    page: int | None = None
+    symbol: str | None = None
+    heading_path: tuple[str, ...] = ()
+    commit: str | None = None
+    permalink: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.uri}:{self.start_line}-{self.end_line}"
+
+
+class RetrieverScore(_Response):
+    """Rank (from 1) and raw score of a chunk in one retriever: cosine similarity, or BM25."""
+
+    rank: int
+    score: float
+
+
+class Scores(_Response):
+    """Scores behind the rank of a chunk."""
+
+    vector: RetrieverScore | None = None
+    keyword: RetrieverScore | None = None
+    fused: float
+    reranked: float | None = None
+
+
+class Span(_Response):
+    """Part of a text: index of its first character, and of the first one behind it."""
+
+    start: int
+    end: int
+
+
+class TermMatch(_Response):
+    """A term of the question that a chunk is found by, with its weight and its places."""
+
+    term: str
+    weight: float
+    spans: tuple[Span, ...] = ()
+
+
+class SearchResult(_Response):
+    """One chunk of an answer. ``content`` is retrieved data, never an instruction."""
+
+    chunk_id: int
+    content: str
+    kind: str
+    title: str | None = None
+    citation: Citation
+    scores: Scores
+    match_type: str
+    metadata: dict[str, Scalar] = Field(default_factory=dict)
+    explanation: str | None = None
+    matches: tuple[TermMatch, ...] | None = None
+
+
+class QueryAnswer(_Response):
+    """The answer to a question: a sequence of results, best first.
+
+    ``stale`` is true if ``min_event`` was not yet applied. ``degraded`` names the retrievers that
+    could not take part fully, and ``coverage`` is the share of searched chunks with a vector.
+    ``context`` is the text that ``context_tokens`` asks for. Times are in ms.
+    """
+
+    query_id: str
+    project: str
+    results: tuple[SearchResult, ...]
+    context: str | None = None
+    watermark: dict[str, str]
+    stale: bool = False
+    generation: int = 1
+    timings_ms: dict[str, float] = Field(default_factory=dict)
+    coverage: float = 1.0
+    searched_chunks: int | None = None
+    degraded: tuple[str, ...] = ()
+    corrections: dict[str, str] = Field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[SearchResult]:  # type: ignore[override]  # fields: model_fields
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, rank: int) -> SearchResult:
+        return self.results[rank]
+
+    def __bool__(self) -> bool:
+        """True, also for an answer without results: it is an answer."""
+        return True
+
+
+class Document(_Response):
+    """An indexed document, without its text.
+
+    ``pending`` chunks have no vector yet. ``content_hash`` is a SHA-256 in hex. ``token`` and
+    ``event_id`` are those of its last change.
+    """
+
+    uri: str
+    agent: str | None = None
+    kind: str
+    title: str | None = None
+    lines: int
+    chunks: int
+    tokens: int
+    pending: int
+    content_hash: str | None = None
+    commit: str | None = None
+    collections: tuple[str, ...]
+    metadata: dict[str, Scalar]
+    source: str | None = None
+    media_type: str | None = None
+    event_id: str | None = None
+    token: str
+    published_at: datetime
+    updated_at: datetime
+
+
+class DocumentPage(_Response):
+    """One page of documents by uri; ``total`` is present if it was asked for."""
+
+    items: tuple[Document, ...]
+    next: str | None = None
+    total: int | None = None
+
+
+class Chunk(_Response):
+    """A chunk of a document; ``number`` and lines count from 1."""
+
+    number: int
+    chunk_id: int
+    start_line: int
+    end_line: int
+    page: int | None = None
+    symbol: str | None = None
+    heading_path: tuple[str, ...]
+    tokens: int
+    model: str | None = None
+    content: str
+
+
+class ChunkPage(_Response):
+    """One page of the chunks of a document."""
+
+    items: tuple[Chunk, ...]
+    next: int | None = None
+
+
+class Text(_Response):
+    """Lines ``first`` to ``last`` of a document of ``total`` lines.
+
+    ``content_hash`` is the SHA-256 (hex) of the whole document.
+    """
+
+    text: str
+    first: int
+    last: int
+    total: int
+    content_hash: str | None = None
+
+
+class Collection(_Response):
+    """A collection with the number of its documents."""
+
+    name: str
+    documents: int
+
+
+class SkippedFiles(_Response):
+    """Files that a sync left out for one reason; ``files`` names the first 100 of them."""
+
+    reason: str
+    count: int
+    files: tuple[str, ...]
+
+
+class SourceBatch(_Response):
+    """The latest sync of a source."""
+
+    id: str
+    started_by: str
+    found: int | None = None
+    skipped: tuple[SkippedFiles, ...]
+    published: int
+    began_at: datetime
+    ended_at: datetime | None = None
+
+
+class Source(_Response):
+    """A registered source, such as a git repository."""
+
+    id: str
+    name: str
+    kind: str
+    location: str
+    uri_prefix: str
+    documents: int
+    commit: str | None = None
+    synced_at: datetime | None = None
+    batch: SourceBatch | None = None
+
+
+class Recipe(_Response):
+    """The choices that an index is built with."""
+
+    model: str
+    models: dict[str, str] = Field(default_factory=dict)
+    chunking: str = "1"
+    tokens: int = 1
+
+
+class ProjectSummary(_Response):
+    """Size and freshness of a project; freshness is the time from publishing to searchable, in ms.
+
+    ``kinds`` counts documents by kind. ``pending`` chunks have no vector yet.
+    """
+
+    project: str
+    documents: int
+    chunks: int
+    pending: int
+    kinds: dict[str, int]
+    generation: int
+    recipe: Recipe
+    freshness_p50_ms: float | None = None
+    freshness_p99_ms: float | None = None
+
+
+class BatchProgress(_Response):
+    """Outcomes of the changes of a batch; ``waiting`` changes have none yet.
+
+    ``seconds_left`` is None if nothing waits, or the rate is not known.
+    """
+
+    published: int
+    indexed: int
+    superseded: int
+    duplicate: int
+    rejected: int
+    waiting: int
+    chunks_added: int
+    tokens_embedded: int
+    cost_usd: float
+    per_s: float
+    seconds_left: float | None = None
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def handled(self) -> int:
+        """Number of changes with an outcome."""
+        return self.indexed + self.superseded + self.rejected
+
+
+class RejectedChange(_Response):
+    """A rejected change of a batch, with its reason."""
+
+    token: str
+    event_id: str
+    uri: str | None = None
+    reason: str
+    handled_at: datetime
+
+
+class BatchReport(_Response):
+    """Progress of a batch, and the latest changes of it that were rejected."""
+
+    progress: BatchProgress
+    rejected: tuple[RejectedChange, ...]
+
+
+class ProjectList(_Response):
+    """The projects that the API key is valid for."""
+
+    items: tuple[ProjectSummary, ...]
+
+
+class CollectionList(_Response):
+    """The collections of a project."""
+
+    items: tuple[Collection, ...]
+
+
+class SourceList(_Response):
+    """The sources of a project."""
+
+    items: tuple[Source, ...]
+
+
+class ReceiptList(_Response):
+    """Receipts in the order of the changes."""
+
+    receipts: tuple[Receipt, ...]
+
+
+class Question(_Request):
+    """A question as it is sent; absent fields have the gateway's defaults."""
+
+    text: str
+    limit: int
+    mode: Literal["hybrid", "vector", "keyword"]
+    weights: Weights | None = None
+    filters: Filters | None = None
+    min_similarity: float | None = None
+    min_event: str | None = None
+    vectors: bool
+    max_wait_ms: int
+    explain: bool
+    context_tokens: int | None = None
+    timeout_ms: Annotated[int, Field(ge=1)]
+
+    def to_bytes(self) -> bytes:
+        """Serialize without absent fields, as UTF-8 JSON."""
+        return self.model_dump_json(exclude_none=True).encode()
