@@ -55,7 +55,7 @@ class Front:
             response = await self._upstream.request(
                 request.method,
                 request.url.path,
-                params=request.query_params.multi_items(),
+                params=request.url.query,
                 content=await request.body(),
                 headers={k: v for k, v in request.headers.items() if k not in {"host", *_HOP}},
             )

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import httpx2
 import stamina
+from pydantic import ValidationError
 from stamina import Attempt
 
 from headrace_client.calls import Call
@@ -110,7 +111,7 @@ class Exchange(Generic[Result]):
             return self._call.parse(response)
         except ValueError as error:
             raise ServerDefect(
-                f"the response of {self._call.path} can't be read: {str(error)[:200]}",
+                f"the response of {self._call.path} can't be read: {_first_line(error)}",
                 "check that HEADRACE_URL is the address of a gateway",
                 request_id=request_id,
             ) from error
@@ -134,6 +135,12 @@ class Exchange(Generic[Result]):
             wait = max(error.retry_after.total_seconds(), 0.0)
             return wait if wait < left else False
         return left > self._longest_wait_s
+
+
+def _first_line(error: ValueError) -> str:
+    if isinstance(error, ValidationError):
+        return error.errors()[0]["msg"]
+    return str(error)[:200]
 
 
 def _problem(response: httpx2.Response) -> Mapping[str, Any]:

@@ -111,14 +111,10 @@ def progress(
             yield Item(counted)
             latest = counted
             ends_at = monotonic() + patience.total_seconds()
+        elif counted.waiting <= len(repeated):
+            expected -= yield from _foreign(project, batch_id, repeated)
         if not counted.waiting:
             return
-        if counted.waiting <= len(repeated):
-            foreign = yield from _foreign(project, batch_id, repeated)
-            expected -= foreign
-            repeated = [token for token in repeated if token not in foreign]
-            if foreign:
-                continue
         if monotonic() > ends_at:
             raise DeadlineExceeded(
                 f"{counted.waiting} changes of the batch {batch_id} have no outcome, and none "
@@ -147,17 +143,21 @@ def _counted(progress: BatchProgress, expected: int) -> BatchProgress:
 
 
 def _foreign(
-    project: str, batch_id: str, tokens: Iterable[str]
+    project: str, batch_id: str, tokens: list[str]
 ) -> Generator[Call[Change], Any, set[str]]:
-    """Find changes that were published before, in another batch: they don't count in this one."""
+    """Find changes that were published before, in another batch: they don't count in this one.
+
+    Changes that are handled are removed from ``tokens``.
+    """
     foreign = set()
-    for token in tokens:
+    while tokens:
         try:
-            change: Change = yield calls.change(project, token)
+            change: Change = yield calls.change(project, tokens[0])
         except NotFound:
-            continue
+            break  # those that follow it are not handled either, or soon will be
+        tokens.pop(0)
         if change.batch != batch_id:
-            foreign.add(token)
+            foreign.add(change.token)
     return foreign
 
 
