@@ -4,6 +4,7 @@ WORKDIR /opt/headrace
 RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 COPY Makefile pyproject.toml requirements.lock README.md ./
 COPY bench bench
+COPY clients/python clients/python
 COPY events events
 COPY gateway gateway
 COPY headrace headrace

@@ -13,12 +13,12 @@ help: ## list the targets
 
 install: $(INSTALLED) ## make .venv with exactly the packages of requirements.lock
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements.lock pyproject.toml clients/python/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo 'Headrace needs Python 3.11 or newer: make PYTHON=python3.11 …' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --quiet --require-hashes --no-deps --only-binary :all: -r requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable . --editable ./clients/python
 	@touch $@
 
 demo: install ## index a part of this repository and ask a few questions, in a minute or two

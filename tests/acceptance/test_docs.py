@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -81,7 +82,8 @@ class Reader:
                 assert [line for line in block.text.splitlines() if line not in self._output] == []
 
     def _run(self, text: str) -> None:
-        exec(text.replace(PLACE, self._environment["REDIS_URL"]), self._names)  # noqa: S102
+        with patch.dict(os.environ, HEADRACE_HOME=self._environment["HEADRACE_HOME"]):
+            exec(text.replace(PLACE, self._environment["REDIS_URL"]), self._names)  # noqa: S102
 
     def _print(self, *values: object) -> None:
         self.printed.append(values)

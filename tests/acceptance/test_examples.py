@@ -129,7 +129,7 @@ async def test_every_request_of_the_file_succeeds(environment: Mapping[str, str]
     responses = await send_all(REQUESTS, environment)
     _, requests = requests_of(REQUESTS)
     failed = [
-        (request.title, response.status_code, response.text)
+        (request.title, response)
         for request, response in zip(requests, responses, strict=True)
         if response.status_code not in (200, 201, 202)
     ]

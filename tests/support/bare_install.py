@@ -1,4 +1,4 @@
-"""A virtual environment with the wheel of this tree and what its base install needs."""
+"""A virtual environment with a wheel of this tree and what its base install needs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from zipfile import Path as ZipPath
 from zipfile import ZipFile, ZipInfo
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.forking import ROOT
 
@@ -25,7 +26,7 @@ _SECONDS = 100.0
 
 @dataclass(frozen=True)
 class BareInstall:
-    """An environment at ``path`` that holds the packages ``installed`` and ``headrace``."""
+    """An environment at ``path`` that holds the packages ``installed`` and the wheel's own."""
 
     path: Path
     installed: frozenset[str]
@@ -42,13 +43,13 @@ class BareInstall:
         )
 
 
-def install_client(path: Path) -> BareInstall:
-    """Build the wheel and install it without extras into a new environment at ``path``.
+def install_client(path: Path, project: Path = ROOT) -> BareInstall:
+    """Build a project's wheel and install it without extras into a new environment at ``path``.
 
     Nothing is downloaded: what the wheel requires is linked from the environment of the tests. A
     module that the wheel needs without requiring it is therefore absent.
     """
-    [wheel] = _built(path / "dist")
+    [wheel] = _built(project, path / "dist")
     venv.create(path, with_pip=False, symlinks=True)
     required = _closure(PathDistribution(ZipPath(wheel, _metadata_of(wheel))).requires or ())
     site_packages = Path(
@@ -62,9 +63,9 @@ def install_client(path: Path) -> BareInstall:
     return BareInstall(path, frozenset(required))
 
 
-def _built(directory: Path) -> list[Path]:
+def _built(project: Path, directory: Path) -> list[Path]:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=project, check=True, capture_output=True)
     return list(directory.glob("*.whl"))
 
 
@@ -85,7 +86,8 @@ def _closure(requirements: Iterable[str]) -> set[str]:
     for text in requirements:
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            names |= {requirement.name} | _closure(distribution(requirement.name).requires or ())
+            needed = _closure(distribution(requirement.name).requires or ())
+            names |= {canonicalize_name(requirement.name)} | needed
     return names
 
 

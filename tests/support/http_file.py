@@ -15,6 +15,7 @@ __all__ = ["FileRequest", "requests_of", "send_all"]
 _VARIABLE = re.compile(r"\{\{([^{}]+)\}\}")
 _DEFINITION = re.compile(r"@(\w+) = (.*)")
 _NAME = re.compile(r"# @name (\w+)")
+_ENDLESS = "text/event-stream"
 _STEP = re.compile(r"(\w+)|\[(\d+)\]")
 
 
@@ -51,7 +52,7 @@ def _request(part: str) -> FileRequest:
 
 
 async def send_all(file: Path, environment: Mapping[str, str]) -> list[httpx2.Response]:
-    """Send the requests of a file one after the other."""
+    """Send the requests of a file one after the other; of an event stream, read the beginning."""
     variables, requests = requests_of(file)
     answers: dict[str, Any] = {}
 
@@ -73,9 +74,13 @@ async def send_all(file: Path, environment: Mapping[str, str]) -> list[httpx2.Re
     async with httpx2.AsyncClient(timeout=60) as client:
         for request in requests:
             headers = {name: fill(text) for name, text in request.headers.items()}
-            response = await client.request(
+            async with client.stream(
                 request.method, fill(request.url), headers=headers, content=fill(request.body)
-            )
+            ) as response:
+                if response.headers.get("content-type", "").startswith(_ENDLESS):
+                    await anext(response.aiter_raw())
+                else:
+                    await response.aread()
             responses.append(response)
             if request.name:
                 answers[request.name] = response.json()

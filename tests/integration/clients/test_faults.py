@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -16,6 +16,7 @@ from headrace_client import (
     AsyncHeadrace,
     AsyncProject,
     Headrace,
+    HeadraceError,
     Receipt,
     Unavailable,
     UsageError,
@@ -161,22 +162,21 @@ async def test_the_rate_of_a_key_is_obeyed(served: Gateway, redis_url: str) -> N
     assert await events_in(redis_url) == 62
 
 
-REFUSALS: list[Callable[[], Refusal]] = [
-    lambda: Refusal(422, {"Retry-After": "0"}),
-    lambda: Refusal(503, {"Retry-After": "3600"}),
-    lambda: Refusal(503, body=b'{"code": "ConfigurationError", "retryable": false}'),
-    lambda: Refusal(500),
-]
+REFUSALS = {
+    "a wrong request": Refusal(422, {"Retry-After": "0"}),
+    "a wait beyond the deadline": Refusal(503, {"Retry-After": "3600"}),
+    "a problem that is final": Refusal(503, body=b'{"code": "Unavailable", "retryable": false}'),
+    "a defect": Refusal(500),
+}
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
 async def test_what_cannot_succeed_is_not_retried(
-    served: Gateway, front: Front, refusal: Callable[[], Refusal]
+    served: Gateway, front: Front, refusal: Refusal
 ) -> None:
-    """A wrong request, a wait beyond the deadline, a problem that says so, a defect."""
-    front.refuse(refusal())
+    front.refuse(refusal)
     async with project(served, front.url) as docs:
-        with pytest.raises(Exception, match="the status"):
+        with pytest.raises(HeadraceError, match="the status"):
             await docs.upsert("herons.md", HERONS)
     assert len(front.requests) == 1
 
@@ -205,7 +205,7 @@ async def test_the_trace_of_the_caller_goes_along(served: Gateway, front: Front)
 async def test_another_server_is_recognised(served: Gateway, front: Front) -> None:
     front.refuse(Refusal(200))
     async with project(served, front.url) as docs:
-        with pytest.raises(Exception, match=r"can't be read: .*; check that HEADRACE_URL"):
+        with pytest.raises(HeadraceError, match=r"can't be read: .*; check that HEADRACE_URL"):
             await docs.upsert("herons.md", HERONS)
 
 

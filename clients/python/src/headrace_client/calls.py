@@ -137,7 +137,7 @@ def ask(
         limit=limit,
         mode=mode,
         weights=weights,
-        filters=filters,
+        filters=filters or Filters(),
         min_event=min_event.token if isinstance(min_event, Receipt) else min_event,
         vectors=vectors,
         max_wait_ms=_ms(max_wait),

@@ -422,7 +422,7 @@ class Question(_Request):
     limit: int
     mode: Literal["hybrid", "vector", "keyword"]
     weights: Weights | None = None
-    filters: Filters | None = None
+    filters: Filters = Filters()
     min_similarity: float | None = None
     min_event: str | None = None
     vectors: bool

@@ -1,0 +1,68 @@
+"""`pip install headrace-client`: the client over HTTP, without any part of the application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.bare_install import BareInstall, install_client
+from tests.support.databases import Database
+from tests.support.forking import ROOT
+from tests.support.gateways import Gateway, gateway
+from tests.support.running import headrace
+
+PROGRAM = """
+import asyncio, sys
+from headrace_client import AsyncHeadrace, Headrace
+
+url, key = sys.argv[1:]
+with Headrace(url, key) as headrace:
+    docs = headrace.project("docs")
+    with docs.batch() as batch:
+        batch.upsert("herons.md", "Herons nest in March.")
+    [*_, last] = batch.follow()
+    assert last.indexed == 1
+
+
+async def ask():
+    async with AsyncHeadrace(url, key) as headrace:
+        return await headrace.project("docs").ask("when do herons nest?", mode="keyword")
+
+
+for result in asyncio.run(ask()):
+    print(result.citation, result.content)
+"""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> BareInstall:
+    return install_client(tmp_path_factory.mktemp("bare"), ROOT / "clients/python")
+
+
+@pytest.fixture
+async def served(redis_url: str, database: Database) -> AsyncIterator[Gateway]:
+    async with headrace(redis_url, database), gateway(redis_url, database) as running:
+        yield running
+
+
+async def test_the_wheel_publishes_and_asks(bare: BareInstall, served: Gateway) -> None:
+    """A module of the client that imports something that the wheel does not need ends it."""
+    key = await served.key()
+    ended = await asyncio.to_thread(bare.run, "python", "-c", PROGRAM, served.url, key)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == "herons.md:1-1 Herons nest in March.\n"
+
+
+def test_the_wheel_brings_little(bare: BareInstall) -> None:
+    """Three packages, and what they need."""
+    assert bare.installed >= {"httpx2", "pydantic", "stamina", "tenacity"}
+    assert len(bare.installed) <= 16
+    for name in ("headrace", "events", "redis", "opentelemetry", "fastapi", "structlog"):
+        assert "ModuleNotFoundError" in bare.run("python", "-c", f"import {name}").stderr
+
+
+def test_the_wheel_is_typed(bare: BareInstall) -> None:
+    [package] = bare.path.glob("lib/python3*/site-packages/headrace_client")
+    assert (package / "py.typed").exists()
