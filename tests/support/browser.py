@@ -4,27 +4,71 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.support.site import API_KEY
 from tests.support.waiting import patience
 
-__all__ = ["Opened", "check_accessibility", "log_in", "strict_page"]
+__all__ = ["Opened", "check_accessibility", "chromium", "log_in", "open_page"]
 
 SHOTS = "HEADRACE_TEST_SHOTS"
 """Variable with the directory for screenshots; without it, none are made."""
 
 Opened = Callable[..., AbstractContextManager[Page]]
 
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_ARGUMENTS = ["--disable-background-networking", "--no-first-run", "--disable-component-update"]
+
 
 @contextmanager
-def strict_page(context: BrowserContext, address: str, allowed: str) -> Iterator[Page]:
-    """Open a page, and fail in the end for anything that must not happen."""
+def chromium() -> Iterator[Browser]:
+    """Run the Chromium of this machine; skip the test if there is none."""
+    paths = [path for name in _NAMES if (path := shutil.which(name))]
+    if not paths:
+        pytest.skip("no Chromium is installed, so the pages were not tested")
+    expect.set_options(timeout=patience(10) * 1000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=paths[0], chromium_sandbox=False, args=_ARGUMENTS
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def open_page(
+    browser: Browser,
+    address: str,
+    *,
+    scheme: str = "light",
+    script: bool = True,
+    width: int = 1200,
+    allowed: str = "(?!)",
+) -> Iterator[Page]:
+    """Open a page of a new session, and fail in the end for anything that must not happen.
+
+    ``allowed``: expression for messages in the console that are no defects.
+    """
+    context = browser.new_context(
+        base_url=address,
+        color_scheme="dark" if scheme == "dark" else "light",
+        java_script_enabled=script,
+        viewport={"width": width, "height": 900},
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    with _strict_page(context, address, allowed) as page:
+        yield page
+
+
+@contextmanager
+def _strict_page(context: BrowserContext, address: str, allowed: str) -> Iterator[Page]:
     context.set_default_timeout(patience(10) * 1000)
     wrong: list[str] = []
     page = context.new_page()
@@ -60,11 +104,14 @@ def log_in(page: Page) -> None:
     page.wait_for_url("**/ask")
 
 
-def check_accessibility(page: Page, name: str) -> None:
-    """Assert that axe finds nothing; keep a screenshot if a directory is given."""
+def check_accessibility(page: Page, name: str, rules: Sequence[str] = ()) -> None:
+    """Assert that axe finds nothing; keep a screenshot if a directory is given.
+
+    ``rules``: the rules to check; none means all of them.
+    """
     directory = os.environ.get(SHOTS)
     if directory:
         Path(directory).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=Path(directory) / f"{name}.png", full_page=True)
-    report = Axe().run(page)
+    report = Axe().run(page, options={"runOnly": [*rules]} if rules else None)
     assert report.violations_count == 0, report.generate_report()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-__all__ = ["CONTROLS", "INJECTIONS", "VALUES", "hostile_text"]
+__all__ = ["CONTROLS", "INJECTIONS", "MARKUP", "VALUES", "hostile_text"]
+
+MARKUP = (
+    "<script>document.title = 'owned'</script>",
+    "<img src=x onerror=\"document.title = 'owned'\">",
+    '"><svg onload="document.title = \'owned\'">',
+    "</code></pre><script>document.title = 'owned'</script>",
+    "<a href=\"javascript:document.title = 'owned'\">x</a>",
+    "{{ 7 * 7 }}{% raw %}",
+    "<div hx-get='/logout' hx-trigger='load' hx-on::load='document.title=1'>",
+    "<base href='http://evil.example/'>",
+    "<meta http-equiv='refresh' content='0;url=http://evil.example/'>",
+)
 
 CONTROLS = (
     "\x1b[2J\x1b[H",

@@ -11,20 +11,8 @@ from playwright.sync_api import expect
 from gateway.web.pages import CONTENT_SECURITY_POLICY
 from tests.support.browser import Opened
 from tests.support.hostile_documents import hostile_documents
-from tests.support.hostile_values import CONTROLS, INJECTIONS
+from tests.support.hostile_values import CONTROLS, INJECTIONS, MARKUP
 from tests.support.site import API_KEY, FORM_VALUE, Contents, served
-
-MARKUP = (
-    "<script>document.title = 'owned'</script>",
-    "<img src=x onerror=\"document.title = 'owned'\">",
-    '"><svg onload="document.title = \'owned\'">',
-    "</code></pre><script>document.title = 'owned'</script>",
-    "<a href=\"javascript:document.title = 'owned'\">x</a>",
-    "{{ 7 * 7 }}{% raw %}",
-    "<div hx-get='/logout' hx-trigger='load' hx-on::load='document.title=1'>",
-    "<base href='http://evil.example/'>",
-    "<meta http-equiv='refresh' content='0;url=http://evil.example/'>",
-)
 
 
 def test_stored_texts_run_no_script(opened: Opened) -> None:
@@ -92,6 +80,20 @@ def test_headers_of_pages_and_files(client: httpx2.Client) -> None:
             "/static/%2e%2e/pages.py",
         ):
             assert client.get(f"{address}{path}").status_code == 404
+
+
+def test_long_pages_are_compressed_for_those_who_accept_it(client: httpx2.Client) -> None:
+    with served(Contents.full()) as address, client:
+        cookie = _cookie(client, address)
+        replies = [
+            client.get(
+                f"{address}/documents", headers={"Cookie": cookie, "Accept-Encoding": coding}
+            )
+            for coding in ("gzip", "identity")
+        ]
+    assert [reply.headers.get("content-encoding") for reply in replies] == ["gzip", None]
+    assert replies[0].text == replies[1].text
+    assert replies[0].num_bytes_downloaded < replies[1].num_bytes_downloaded / 2
 
 
 def test_the_cookie_is_for_this_host_and_not_for_scripts(client: httpx2.Client) -> None:
