@@ -49,14 +49,24 @@ class LetterCount:
 class LetterOutcome:
     """Result of an operation on one letter.
 
-    It is ``gone`` if another operation redrove or dropped it first. ``token`` is that of a redriven
-    change, ``entry_id`` its new entry.
+    It is ``gone`` if another operation redrove or dropped it first. ``token`` and ``project`` are
+    those of a redriven change, with '' for a project that can't be read; ``entry_id`` is its new
+    entry.
     """
 
     id: str
     outcome: Literal["redriven", "dropped", "gone"]
     token: str | None = None
     entry_id: str = ""
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Change of a letter, which is not kept whole: a filter may match many."""
+
+    token: str | None = None
+    project: str = ""
 
 
 @dataclass
@@ -131,20 +141,20 @@ class LetterSelection:
 
     async def redrive_these(self, letter_ids: Sequence[str]) -> list[LetterOutcome]:
         """Redrive letters by id, in the given order."""
-        return [await self._redrive_one(*await self._found(name)) for name in letter_ids]
+        return [await self._redrive_one(name, await self._found(name)) for name in letter_ids]
 
     async def drop_these(self, letter_ids: Sequence[str]) -> list[LetterOutcome]:
         """Delete letters by id permanently."""
-        return [await self._drop_one(name, None) for name in letter_ids]
+        return [await self._drop_one(name, _Change()) for name in letter_ids]
 
     async def _each(
         self,
         wanted: LetterFilter,
         count: int | None,
-        work: Callable[[str, str | None], Awaitable[LetterOutcome]],
+        work: Callable[[str, _Change], Awaitable[LetterOutcome]],
     ) -> list[LetterOutcome]:
         chosen = [
-            (letter.id, letter.token)
+            (letter.id, _Change(letter.token, letter.project))
             async for letter in self._dead.newest(wanted.topic)
             if wanted.matches(letter)
         ]
@@ -153,22 +163,23 @@ class LetterSelection:
                 f"the filter matches {len(chosen):,} dead letters, not {count:,}",
                 "look at them again, and repeat with the current count",
             )
-        return [await work(letter_id, token) for letter_id, token in reversed(chosen)]
+        return [await work(letter_id, change) for letter_id, change in reversed(chosen)]
 
-    async def _found(self, letter_id: str) -> tuple[str, str | None]:
+    async def _found(self, letter_id: str) -> _Change:
         try:
-            return letter_id, (await self._dead.show(letter_id)).token
+            letter = await self._dead.show(letter_id)
         except NotFound:
-            return letter_id, None
+            return _Change()
+        return _Change(letter.token, letter.project)
 
-    async def _redrive_one(self, letter_id: str, token: str | None) -> LetterOutcome:
+    async def _redrive_one(self, letter_id: str, change: _Change) -> LetterOutcome:
         try:
             entry_id = await self._dead.redrive(letter_id)
         except NotFound:
             return LetterOutcome(letter_id, "gone")
-        return LetterOutcome(letter_id, "redriven", token, entry_id)
+        return LetterOutcome(letter_id, "redriven", change.token, entry_id, change.project)
 
-    async def _drop_one(self, letter_id: str, _token: str | None) -> LetterOutcome:
+    async def _drop_one(self, letter_id: str, _change: _Change) -> LetterOutcome:
         try:
             await self._dead.drop(letter_id)
         except NotFound:

@@ -76,6 +76,7 @@ _PAGES: Sequence[_Page] = (
     _Page("GET", "/dead-letter", Right.OPERATE, streams.show_letter),
     _Page("POST", "/dead-letters/confirm", Right.OPERATE, streams.confirm),
     _Page("POST", "/dead-letters/apply", Right.OPERATE, streams.apply),
+    _Page("GET", "/dead-letters/outcomes", Right.OPERATE, streams.show_outcomes),
     _Page("GET", "/generations", Right.OPERATE, generations.show),
     _Page("POST", "/generations/replay", Right.OPERATE, generations.replay),
     _Page("POST", "/generations/stop", Right.OPERATE, generations.stop),

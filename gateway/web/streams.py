@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
+from events.streams.dead_letters import instant_of
 from gateway.web.presentation import address, environment
 from gateway.web.visits import Visit
 from runtime.errors import UsageError
 
-__all__ = ["apply", "confirm", "show", "show_letter", "show_letters"]
+__all__ = ["apply", "confirm", "show", "show_letter", "show_letters", "show_outcomes"]
 
 _PAGE = 50
 _MINUTES = 120
 _FILTERS = ("topic", "project_filter", "error")
 _ACTIONS = ("redrive", "drop")
+_FOLLOWED = 50
+_FOLLOWED_CHANGE = re.compile(r"([a-z0-9][a-z0-9._-]{0,62})/([a-z]+:\d+:\d+-\d+)@(\d{1,15})")
 _NO_PROJECT = "-"
 """Value of the filter for events whose project can't be read; no project has this name."""
 
@@ -101,7 +105,47 @@ async def apply(visit: Visit) -> Response:
         except ValueError:
             raise UsageError("the form has no number of letters", "begin at the list") from None
         outcomes = await work(filter=_filter(_sent(visit)), count=count)
-    return visit.render("dead_letters_done.html", action=action, outcomes=outcomes)
+    followed = [
+        f"{row.project}/{row.token}@{row.entry_id.partition('-')[0]}"
+        for row in outcomes
+        if row.outcome == "redriven" and row.token and row.project
+    ]
+    return visit.render(
+        "dead_letters_done.html",
+        action=action,
+        outcomes=outcomes,
+        changed=sum(row.outcome != "gone" for row in outcomes),
+        **await _followed(visit, followed[:_FOLLOWED]),
+    )
+
+
+async def show_outcomes(visit: Visit) -> Response:
+    """Show the outcome of redriven changes, from the ledger."""
+    names = visit.request.query_params.getlist("change")[:_FOLLOWED]
+    return visit.render("dead_letters_outcomes.html", **await _followed(visit, names))
+
+
+async def _followed(visit: Visit, names: Sequence[str]) -> dict[str, Any]:
+    """State of redriven changes, named as ``project/token@milliseconds``.
+
+    An older entry of the ledger is the rejection that was redriven.
+    """
+    rows = []
+    for name in names:
+        match = _FOLLOWED_CHANGE.fullmatch(name)
+        if match is None:
+            raise UsageError(f"{name[:80]!r} names no redriven change", "begin at the list")
+        project, token, redriven_ms = match.groups()
+        listing = visit.site.knowledge.reading(visit.caller, project)
+        change = await listing.change(project, token)
+        if change is not None and change.handled_at < instant_of(int(redriven_ms)):
+            change = None
+        rows.append({"project": project, "token": token, "change": change})
+    return {
+        "rows": rows,
+        "following": any(row["change"] is None for row in rows),
+        "address_of_rows": address("/dead-letters/outcomes", project=visit.project, change=names),
+    }
 
 
 def _event_lines(letter: Any) -> list[dict[str, Any]]:

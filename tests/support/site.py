@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +23,7 @@ from events.models import (
     Scores,
     SearchResult,
 )
+from events.streams.letter_selection import LetterOutcome
 from gateway.auth.callers import Caller, Right
 from gateway.http.middleware import Guard
 from gateway.web.pages import Site, pages
@@ -99,7 +100,7 @@ class Contents:
     """Everything that the pages show; a test changes the parts it is about.
 
     ``texts`` are the documents by uri. If ``failing`` is set, every reading fails. ``done`` records
-    the changes that the pages asked for.
+    the changes that the pages asked for. While ``unhandled`` is set, no change is in the ledger.
     """
 
     texts: dict[str, str] = field(
@@ -115,6 +116,7 @@ class Contents:
     history: list[Any] = field(default_factory=list)
     batch: Any = None
     replay: Any = None
+    unhandled: bool = False
     done: list[tuple[Any, ...]] = field(default_factory=list)
     asked: list[Any] = field(default_factory=list)
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -300,6 +302,12 @@ class _Listing:
     async def sources(self, project: str) -> Sequence[Any]:
         return self.contents.sources
 
+    async def change(self, project: str, token: str) -> Any:
+        if self.contents.unhandled:
+            return None
+        [change] = await self.changes(project, None)
+        return change
+
     async def changes(self, project: str, agent: str | None, **conditions: Any) -> list[Any]:
         return [
             SimpleNamespace(
@@ -425,9 +433,10 @@ class _Operations:
             letter for letter in self.contents.letters if letter not in letters
         ]
         self.contents.done.append((action, [letter.id for letter in letters]))
-        return [
-            SimpleNamespace(id=letter.id, outcome="redriven", token=_POSITION) for letter in letters
-        ]
+        outcome = LetterOutcome("", "redriven" if action == "redrive" else "dropped")
+        if action == "redrive":
+            outcome = replace(outcome, token=_POSITION, entry_id="2-0", project="default")
+        return [replace(outcome, id=letter.id) for letter in letters]
 
     async def generations(self, project: str) -> list[Any]:
         if self.contents.failing:

@@ -117,6 +117,7 @@ async def test_only_letters_of_the_filter_are_redriven(
         ("redriven", "live:0:1-0"),
         ("redriven", "live:1:4-0"),
     ]
+    assert [outcome.project for outcome in outcomes] == ["docs", "docs"]
     [entry] = await read_stream(redis, NAMES.stream(Topic.CHANGED_LIVE))
     assert entry.id == outcomes[0].entry_id
     assert len(await selection.page(LetterFilter())) == 4

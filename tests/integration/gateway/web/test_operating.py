@@ -24,6 +24,33 @@ def test_letters_of_a_filter_are_redriven_after_their_count_was_shown(opened: Op
     assert [letter.error for letter in contents.letters] == ["MalformedEvent"]
 
 
+def test_redriven_changes_are_followed_to_their_outcome(opened: Opened) -> None:
+    contents = Contents.full()
+    contents.unhandled = True
+    with opened(contents) as page:
+        page.goto("/dead-letters")
+        page.get_by_role("button", name="Redrive all 3 …").click()
+        page.get_by_role("button", name="Redrive 3").click()
+        expect(page.locator(".state.waiting")).to_have_count(3)
+        contents.unhandled = False
+        expect(page.locator(".state.indexed")).to_have_count(3)
+        page.get_by_role("link", name="A link to these outcomes").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Redriven changes")
+        expect(page.get_by_role("link", name="docs/broken.md")).to_have_count(3)
+
+
+def test_the_outcome_before_the_redrive_does_not_count(opened: Opened) -> None:
+    later_ms = 9 * 10**12
+    with opened(Contents.full()) as page:
+        page.goto(f"/dead-letters/outcomes?change=default/live:0:1-0@{later_ms}")
+        expect(page.locator(".state")).to_have_text("waiting")
+        response = page.goto("/dead-letters/outcomes?change=<b>")
+        assert response is not None
+        assert response.status == 422
+        page.goto("/dead-letters/outcomes")
+        expect(page.get_by_text("The address names no change")).to_be_visible()
+
+
 def test_letters_that_came_in_since_are_not_touched(opened: Opened) -> None:
     contents = Contents.full()
     with opened(contents) as page:
