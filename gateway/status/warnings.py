@@ -83,7 +83,8 @@ def _providers(providers: Sequence[rows.Provider]) -> Iterator[str]:
 def _dead_letters(streams: Sequence[Backlog]) -> Iterator[str]:
     count = sum(stream.dead_letters for stream in streams)
     if count:
-        yield f"{count} dead letters; run `headrace dead list`"
+        letters = "dead letter" if count == 1 else "dead letters"
+        yield f"{count} {letters}; run `headrace dead list`"
 
 
 def _late(alive: Sequence[rows.Worker]) -> Iterator[str]:

@@ -92,4 +92,8 @@ async def _render(visit: Visit, **values: Any) -> Response:
         "plan": _plan_of(shown),
         "options": empty if shown is None else empty | _text(shown.options),
     }
-    return visit.render("generations.html", **(frame | values))
+    response = visit.render("generations.html", **(frame | values))
+    if shown is not None and shown.has_ended and "HX-Request" in visit.request.headers:
+        # the part that is read again has no forms, and the choices of the forms have changed
+        response.headers["HX-Refresh"] = "true"
+    return response

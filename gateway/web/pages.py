@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,7 +26,7 @@ from gateway.web import (
 from gateway.web.interfaces import Batches, Knowledge, Operations, Session, Sessions, Site
 from gateway.web.presentation import environment, static_files
 from gateway.web.visits import Problem, Visit, read_form
-from runtime.errors import Forbidden, HeadraceError, Unauthenticated
+from runtime.errors import Forbidden, HeadraceError, Unauthenticated, UnknownProject
 
 __all__ = [
     "CONTENT_SECURITY_POLICY",
@@ -53,6 +54,9 @@ _HEADERS = {
 _COOKIE = "__Host-headrace"
 _SESSION_SECONDS = 12 * 3600
 _YEAR_SECONDS = 365 * 86_400
+_LONG_BYTES = 1_400
+"""Size from which compression saves a packet."""
+_GZIP_LEVEL = 4
 
 Handler = Callable[[Visit], Awaitable[Response]]
 
@@ -121,6 +125,8 @@ def _endpoint(site: Site, page: _Page) -> Callable[[Request], Awaitable[Response
                 session.check_form(visit.sent("csrf_token"))
             await visit.open()
             return await page.handler(visit)
+        except UnknownProject as error:
+            return visit.render_missing_project(error)
         except HeadraceError as error:
             return visit.render_problem(error)
 
@@ -137,12 +143,29 @@ def _guarded(
             response = await handler(site, request)
         except HeadraceError as error:
             response = _render_login(Problem.of(error))
+        _compress(request, response)
         response.headers.update(_HEADERS)
         if "Cache-Control" not in response.headers:
             response.headers["Cache-Control"] = "no-store"
         return response
 
     return respond
+
+
+def _compress(request: Request, response: Response) -> None:
+    """Compress a long page.
+
+    The size of a compressed page could reveal the token of its forms to a site that makes the
+    browser load the page with many texts. Here it can't: the cookie is not sent for other sites.
+    """
+    body = bytes(response.body)
+    is_accepted = "gzip" in request.headers.get("Accept-Encoding", "")
+    if len(body) < _LONG_BYTES or "Content-Encoding" in response.headers or not is_accepted:
+        return
+    response.body = gzip.compress(body, _GZIP_LEVEL, mtime=0)
+    response.headers["Content-Encoding"] = "gzip"
+    response.headers["Content-Length"] = str(len(response.body))
+    response.headers["Vary"] = "Accept-Encoding"
 
 
 def _check_origin(request: Request) -> None:

@@ -28,6 +28,7 @@ from runtime.errors import (
     RateLimited,
     Retryable,
     Unauthenticated,
+    UnknownProject,
     UsageError,
 )
 
@@ -245,6 +246,16 @@ class Visit:
         is_part = "HX-Request" in self.request.headers and self.request.method == "GET"
         retry = f"{self.request.url.path}?{self.request.url.query}" if is_part else None
         return self.render("problem.html", problem.status, problem=problem, retry=retry)
+
+    def render_missing_project(self, error: UnknownProject) -> Response:
+        """Page about a project that does not exist, as in a new deployment, or is hidden."""
+        titles = {screen.path: screen.title for screen in SCREENS}
+        return self.render(
+            "project_missing.html",
+            status_of(error),
+            problem=Problem.of(error),
+            title=titles.get(self.request.url.path, "No such project"),
+        )
 
     def redirect(self, path: str, **parameters: Any) -> Response:
         """Send the browser to another page, by GET."""

@@ -104,6 +104,18 @@ def test_a_replay_is_estimated_then_started_and_stopped(opened: Opened) -> None:
     assert [work[2].get("dry_run", False) for work in contents.done[:2]] == [True, False]
 
 
+def test_the_forms_know_the_generations_as_soon_as_a_replay_has_ended(opened: Opened) -> None:
+    contents = Contents.full()
+    former, live = contents.generations
+    contents.generations = [live]
+    with opened(contents) as page:
+        page.goto("/generations?replay=r1")
+        expect(page.get_by_role("button", name="Roll back")).to_have_count(0)
+        contents.generations = [former, live]
+        contents.replay.has_ended, contents.replay.state = True, "succeeded"
+        expect(page.get_by_role("button", name="Roll back")).to_be_visible()
+
+
 def test_switch_and_drop_need_the_name_of_the_project(opened: Opened) -> None:
     contents = Contents.full()
     with opened(contents) as page:
@@ -144,6 +156,16 @@ def test_a_batch_is_followed_to_its_end(opened: Opened) -> None:
         contents.batch.indexed, contents.batch.waiting = 1188, 0
         expect(page.get_by_text("This batch is done.")).to_be_visible()
         expect(page.get_by_text("content is not UTF-8")).to_be_visible()
+
+
+def test_what_was_opened_stays_open_while_a_sync_is_followed(opened: Opened) -> None:
+    contents = Contents.full()
+    with opened(contents) as page:
+        page.goto("/sources")
+        page.get_by_text("Sync again, or forget it").click()
+        contents.batch.indexed, contents.batch.waiting = 1000, 188
+        expect(page.get_by_text("1,012 of 1,200 changes handled")).to_be_visible()
+        expect(page.get_by_text("A sync runs where the files are:")).to_be_visible()
 
 
 def test_two_evaluations_are_compared_question_by_question(opened: Opened) -> None:
