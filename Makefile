@@ -24,7 +24,7 @@ $(INSTALLED): requirements.lock pyproject.toml clients/python/pyproject.toml
 demo: install ## index a part of this repository and ask a few questions, in a minute or two
 	@$(BIN)/headrace demo
 
-up: install ## run servers, migrations and a worker until Ctrl-C
+up: install ## run servers, a worker and a gateway until Ctrl-C; prints a link to the pages
 	@$(BIN)/headrace up
 
 # one more than there are processors, because tests often wait
@@ -60,7 +60,7 @@ planted: install ## break each promise in a copy of the code, and check that a t
 	$(BIN)/python -m tests.chaos.planted_bugs
 
 bench: install ## print every measured figure (minutes)
-	@for name in indexing asking lanes replaying replay-load backlog; do $(BIN)/headrace bench $$name || exit 1; done
+	@for name in indexing asking lanes replaying replay-load backlog doors; do $(BIN)/headrace bench $$name || exit 1; done
 
 lock: ## write requirements.lock again after a change of dependencies
 	tools/lock

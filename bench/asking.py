@@ -8,15 +8,13 @@ is the median while another worker imports documents, divided by the idle median
 from __future__ import annotations
 
 import statistics
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from itertools import islice
-from time import perf_counter
 
 from bench.corpus import python_files, questions
-from bench.documents import document_writes
-from bench.figures import Report, percentile
+from bench.documents import fill
+from bench.figures import Ask, Report, in_turn, percentile
 from bench.stack import Stack, bench_stack
 from events.client.client import Client
 from events.models import DocumentChange, Query
@@ -29,23 +27,20 @@ PROJECT = "stdlib"
 CHUNKS = 50_000
 QUESTIONS = 300
 WARM_UP = 30
-DOCUMENTS_PER_WRITE = 32
-
-Ask = Callable[[str], Awaitable[object]]
 
 
 async def measure() -> Report:
     """Fill an index, then send each question once, in one way; report milliseconds and ratios."""
     texts = iter(questions(2 * WARM_UP + 3 * QUESTIONS))
     async with bench_stack() as stack, open_services(stack.settings(), ["answerer"]) as services:
-        chunks = await _fill(services)
+        chunks = await fill(services, PROJECT, CHUNKS)
         await services.maintenance.run_once()
         async with stack.worker("--only", "answerer"), Client.connect(stack.redis_url) as client:
             streams, direct = _over_streams(client), _directly(services)
-            await _in_turn([streams, direct], texts, WARM_UP)
-            streamed, searched = await _in_turn([streams, direct], texts, QUESTIONS)
+            await in_turn([streams, direct], texts, WARM_UP)
+            streamed, searched = await in_turn([streams, direct], texts, QUESTIONS)
             async with _importing(stack, client):
-                [busy] = await _in_turn([streams], texts, QUESTIONS)
+                [busy] = await in_turn([streams], texts, QUESTIONS)
     return Report("asking", _figures(streamed, searched, busy) | {"chunks": chunks})
 
 
@@ -79,18 +74,6 @@ def _directly(services: Services) -> Ask:
     return ask
 
 
-async def _in_turn(functions: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
-    """Return milliseconds per question by way; each question is new, so that none is cached."""
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(count):
-        for function, milliseconds in zip(functions, times, strict=True):
-            text = next(texts)
-            started = perf_counter()
-            await function(text)
-            milliseconds.append((perf_counter() - started) * 1000)
-    return times
-
-
 @asynccontextmanager
 async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
     """Keep another worker busy with an import for the duration of the context."""
@@ -102,13 +85,3 @@ async def _importing(stack: Stack, client: Client) -> AsyncIterator[None]:
         receipts = await client.publish_many(changes, lane=Lane.BULK)
         await client.wait(receipts[:1], timeout=timedelta(minutes=2))
         yield
-
-
-async def _fill(services: Services) -> int:
-    """Store real text with topical vectors: real embeddings take minutes and change no figure."""
-    documents = document_writes(PROJECT, services.count_tokens)
-    written = 0
-    while written < CHUNKS and (group := list(islice(documents, DOCUMENTS_PER_WRITE))):
-        await services.store.apply([write for _, write in group])
-        written += sum(len(write.chunks) for _, write in group)
-    return written

@@ -6,18 +6,31 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import islice
 
 from bench.corpus import python_files, topical_vector
 from events.models import content_hash
 from events.names import Lane, LogPosition
 from processors.chunking import chunk
 from processors.chunking.types import Chunk, CountTokens, Source
+from processors.wiring.services import Services
 from runtime.settings import LOCAL_MODEL
 from store.types import ChunkWrite, DocumentWrite
 
-__all__ = ["LIMIT_TOKENS", "document_writes"]
+__all__ = ["LIMIT_TOKENS", "document_writes", "fill"]
 
 LIMIT_TOKENS = 254
+_DOCUMENTS_PER_WRITE = 32
+
+
+async def fill(services: Services, project: str, chunks: int) -> int:
+    """Store at least so many chunks of real text with topical vectors; return their number."""
+    documents = document_writes(project, services.count_tokens)
+    written = 0
+    while written < chunks and (group := list(islice(documents, _DOCUMENTS_PER_WRITE))):
+        await services.store.apply([write for _, write in group])
+        written += sum(len(write.chunks) for _, write in group)
+    return written
 
 
 def document_writes(project: str, count: CountTokens) -> Iterator[tuple[str, DocumentWrite]]:

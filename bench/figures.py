@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
-__all__ = ["Report", "percentile"]
+__all__ = ["Ask", "Report", "in_turn", "percentile"]
+
+Ask = Callable[[str], Awaitable[object]]
+"""One way to ask a question."""
 
 
 def _machine() -> dict[str, str | int]:
@@ -47,3 +51,15 @@ class Report:
 def percentile(values: Sequence[float], share: int) -> float:
     """Return the value below which ``share`` percent of at least two ``values`` lie."""
     return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+
+
+async def in_turn(ways: Sequence[Ask], texts: Iterator[str], count: int) -> list[list[float]]:
+    """Return milliseconds per question by way; each question is new, so that none is cached."""
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(count):
+        for ask, milliseconds in zip(ways, times, strict=True):
+            text = next(texts)
+            started = perf_counter()
+            await ask(text)
+            milliseconds.append((perf_counter() - started) * 1000)
+    return times

@@ -29,6 +29,7 @@ class Measurement(StrEnum):
     BACKLOG = "backlog"
     SOAK = "soak"
     COVERAGE = "coverage"
+    DOORS = "doors"
 
 
 def command(
@@ -37,6 +38,12 @@ def command(
         list[Path] | None, typer.Argument(metavar="DIR...", help="Evaluation sets of `coverage`.")
     ] = None,
     minutes: Annotated[float, typer.Option(help="Duration of `soak`, in minutes.", min=0.5)] = 5.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="Duration of the load of `doors`; default: 60.", min=1)
+    ] = None,
+    chunks: Annotated[
+        int | None, typer.Option(help="Chunks in the index of `doors`; default: 50,000.", min=1)
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run a benchmark on this machine; it starts its own servers and takes minutes."""
@@ -47,6 +54,11 @@ def command(
         raise UsageError(f"bench {name} does not take directories", "leave them out")
     if name is Measurement.SOAK:
         measure = partial(measure, minutes, stderr().print)
+    if name is Measurement.DOORS:
+        size = {"seconds": seconds, "chunks": chunks}
+        measure = partial(measure, **{key: value for key, value in size.items() if value})
+    elif seconds or chunks:
+        raise UsageError(f"bench {name} has a fixed size", "leave --seconds and --chunks out")
     report: Report = run_client(lambda _settings: measure())
     if json:
         print_json(

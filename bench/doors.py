@@ -1,0 +1,291 @@
+"""Latency that HTTP, MCP and the pages add to a question, and many askers at once.
+
+The ways to ask take turns with new questions each, so that their ratios hold on other machines.
+``bare`` is a server of one route over the same client: the floor of ``http``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import statistics
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import cycle
+from time import perf_counter
+
+import httpx2
+from mcp import Client as McpClient
+from mcp import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from bench.bare_gateway import bare_gateway
+from bench.corpus import questions
+from bench.documents import fill
+from bench.figures import Ask, Report, in_turn, percentile
+from bench.stack import Stack, bench_stack
+from events.client.client import Client
+from processors.wiring.services import open_services
+from runtime.errors import ConfigurationError
+from runtime.worker_process import ServiceProcess
+from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
+from store.generations.catalog import Projects
+from store.postgres.pool import Database
+from store.postgres.roles import OPERATOR
+
+__all__ = ["measure"]
+
+PROJECT = "stdlib"
+CHUNKS = 50_000
+SECONDS = 60.0
+ASKERS = 200
+QUESTIONS = 200
+POOL = 10_000
+WARM_UP = 20
+STARTS = 5
+_REQUEST_SECONDS = 60
+_STOP = timedelta(seconds=20)
+_NO_LIMIT = 0
+_RIGHTS = frozenset({"ask", "read"})
+_COOKIE = "__Host-headrace"
+_FILE = re.compile(r'(?:src|href)="(/static/[^"]+)"')
+
+
+@dataclass
+class _Load:
+    """Milliseconds of the questions that were answered, and the number of the others."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    failures: int = 0
+
+
+async def measure(chunks: int = CHUNKS, seconds: float = SECONDS) -> Report:
+    """Fill an index, ask in every way, then by many askers; report milliseconds and ratios.
+
+    ``seconds`` is the duration of the load of all askers.
+
+    Raises:
+        ConfigurationError: the load had fewer than two answers.
+    """
+    texts = cycle(questions(POOL))
+    async with AsyncExitStack() as exits:
+        stack = await exits.enter_async_context(bench_stack())
+        written = await _fill(stack, chunks)
+        await exits.enter_async_context(stack.worker("--only", "answerer"))
+        client = await exits.enter_async_context(Client.connect(stack.redis_url))
+        bare = await exits.enter_async_context(bare_gateway(_free_port(), stack.redis_url))
+        address = await exits.enter_async_context(_gateway(stack))
+        key, *askers = await _api_keys(stack, 1 + ASKERS)
+        http = await exits.enter_async_context(_http(key))
+        page = _page(http, address, await _session(http, address, key))
+        ways: Mapping[str, Ask] = {
+            "stream": _by_stream(client),
+            "bare": _by_post(http, bare, project=PROJECT),
+            "http": _by_post(http, f"{address}/v1/projects/{PROJECT}/ask"),
+            "mcp_http": await _by_mcp(exits, http, address),
+            "page": page,
+        }
+        await in_turn([*ways.values()], texts, WARM_UP)
+        times = await in_turn([*ways.values()], texts, QUESTIONS)
+        p50_ms = {name: statistics.median(of) for name, of in zip(ways, times, strict=True)}
+        transferred = await _transferred_bytes(http, address, page, next(texts))
+        load = await _load(f"{address}/v1/projects/{PROJECT}/ask", askers, texts, seconds)
+        starts = await _starts(stack, STARTS)
+    if len(load.milliseconds) < 2:
+        raise ConfigurationError(
+            f"{load.failures} questions failed, and fewer than two were answered",
+            "measure longer, or on a machine that does nothing else",
+        )
+    return Report(
+        "doors",
+        _ratios(p50_ms)
+        | {"page_bytes": transferred}
+        | _load_figures(load, seconds)
+        | starts
+        | {"chunks": written},
+    )
+
+
+def _ratios(p50_ms: Mapping[str, float]) -> dict[str, float]:
+    figures = {
+        f"{name}_ratio": round(value / p50_ms["stream"], 3)
+        for name, value in p50_ms.items()
+        if name != "stream"
+    }
+    figures["http_bare_ratio"] = round(p50_ms["http"] / p50_ms["bare"], 3)
+    return figures | {f"{name}_p50_ms": round(value, 2) for name, value in p50_ms.items()}
+
+
+def _load_figures(load: _Load, seconds: float) -> dict[str, float]:
+    return {
+        "askers": ASKERS,
+        "load_answers": len(load.milliseconds),
+        "load_failures": load.failures,
+        "load_per_s": round(len(load.milliseconds) / seconds, 1),
+        "load_p50_ms": round(statistics.median(load.milliseconds), 1),
+        "load_p99_ms": round(percentile(load.milliseconds, 99), 1),
+    }
+
+
+async def _fill(stack: Stack, chunks: int) -> int:
+    """Fill the index in services that end before anything is measured."""
+    async with open_services(stack.settings(), ["answerer"]) as services:
+        written = await fill(services, PROJECT, chunks)
+        await services.maintenance.run_once()
+    return written
+
+
+@asynccontextmanager
+async def _gateway(stack: Stack) -> AsyncIterator[str]:
+    """Run ``headrace serve`` for the duration of the context; returns its address."""
+    port = _free_port()
+    process = ServiceProcess(
+        ["serve", "--port", str(port)],
+        environment=stack.environment(),
+        stop_timeout=_STOP,
+        name="the gateway",
+    )
+    try:
+        await process.start()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await process.stop()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def _api_keys(stack: Stack, count: int) -> list[str]:
+    """Add API keys without limits of rate."""
+    keys = [ApiKey.new() for _ in range(count)]
+    new = NewApiKey(PROJECT, _RIGHTS, requests_per_minute=_NO_LIMIT, bytes_per_minute=_NO_LIMIT)
+    database = await Database.open(stack.database_url, role=OPERATOR, max_size=1)
+    try:
+        register = ApiKeyRegister(database, Projects(database))
+        for key in keys:
+            await register.add(key, new)
+    finally:
+        await database.close()
+    return [key.text for key in keys]
+
+
+def _http(key: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=_REQUEST_SECONDS,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+    )
+
+
+def _by_stream(client: Client) -> Ask:
+    async def ask(text: str) -> object:
+        return await client.ask(PROJECT, text)
+
+    return ask
+
+
+def _by_post(http: httpx2.AsyncClient, url: str, **fields: str) -> Ask:
+    async def ask(text: str) -> object:
+        response = await http.post(url, json={"text": text, **fields})
+        return response.raise_for_status().json()
+
+    return ask
+
+
+async def _by_mcp(exits: AsyncExitStack, http: httpx2.AsyncClient, address: str) -> Ask:
+    transport = streamable_http_client(f"{address}/mcp", http_client=http)
+    client = await exits.enter_async_context(McpClient(transport))
+
+    async def ask(text: str) -> object:
+        result = await client.call_tool("search", {"query": text})
+        if result.is_error:
+            raise ConfigurationError(f"the tool failed: {result.content}")
+        return result
+
+    return ask
+
+
+async def _session(http: httpx2.AsyncClient, address: str, key: str) -> str:
+    """Log in to the pages; returns the cookie, which a client without TLS does not send itself."""
+    response = await http.post(
+        f"{address}/login", data={"api_key": key}, headers={"Sec-Fetch-Site": "same-origin"}
+    )
+    cookie = response.headers.get("set-cookie", "").partition(";")[0]
+    if not cookie.startswith(_COOKIE):
+        raise ConfigurationError(f"the login failed with status {response.status_code}")
+    return str(cookie)
+
+
+def _page(http: httpx2.AsyncClient, address: str, cookie: str) -> Ask:
+    async def ask(text: str) -> httpx2.Response:
+        response = await http.get(
+            f"{address}/ask", params={"project": PROJECT, "q": text}, headers={"Cookie": cookie}
+        )
+        return response.raise_for_status()
+
+    return ask
+
+
+async def _transferred_bytes(http: httpx2.AsyncClient, address: str, page: Ask, text: str) -> int:
+    """Bytes of the bodies that a browser without a cache receives for the page of an answer."""
+    response = await page(text)
+    assert isinstance(response, httpx2.Response)
+    files = [await http.get(f"{address}{path}") for path in sorted({*_FILE.findall(response.text)})]
+    return sum(reply.raise_for_status().num_bytes_downloaded for reply in (response, *files))
+
+
+async def _load(url: str, keys: Sequence[str], texts: Iterator[str], seconds: float) -> _Load:
+    """Let a program for each key ask one question after the other."""
+    load = _Load()
+    end = perf_counter() + seconds
+
+    async def run(key: str) -> None:
+        async with _http(key) as http:
+            ask = _by_post(http, url)
+            while (started := perf_counter()) < end:
+                try:
+                    await ask(next(texts))
+                except (httpx2.HTTPError, ValueError):
+                    load.failures += 1
+                else:
+                    load.milliseconds.append((perf_counter() - started) * 1000)
+
+    await asyncio.gather(*map(run, keys))
+    return load
+
+
+async def _starts(stack: Stack, count: int) -> dict[str, float]:
+    """Time from the start of ``headrace mcp`` to its tools, in turn with the SDK's import alone."""
+    served, imported = [], []
+    for _ in range(count):
+        imported.append(await _import_ms())
+        served.append(await _tools_ms(stack))
+    return {
+        "mcp_start_ms": round(statistics.median(served)),
+        "mcp_start_ratio": round(statistics.median(served) / statistics.median(imported), 2),
+    }
+
+
+async def _import_ms() -> float:
+    started = perf_counter()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import mcp.server")
+    await process.wait()
+    return (perf_counter() - started) * 1000
+
+
+async def _tools_ms(stack: Stack) -> float:
+    arguments: Sequence[str] = ("-P", "-m", "gateway.main", "mcp", "--project", PROJECT)
+    server = StdioServerParameters(
+        command=sys.executable, args=[*arguments], env={**os.environ, **stack.environment()}
+    )
+    started = perf_counter()
+    async with McpClient(server) as client:
+        await client.list_tools()
+        return (perf_counter() - started) * 1000
