@@ -15,6 +15,7 @@ import typer
 import uvicorn
 
 from gateway.app import create_app, open_services
+from gateway.http.connections import server_config
 from gateway.http.middleware import is_loopback
 from gateway.http.services import Services
 from gateway.output import stderr
@@ -24,11 +25,6 @@ from runtime.errors import ConfigurationError, UsageError
 from runtime.settings import Settings
 
 __all__ = ["command"]
-
-_KEEP_ALIVE_S = 75
-"""Longer than the pools of clients keep a connection: a POST on a closed one would be lost."""
-_HEAD_BYTES = 32 * 2**10
-_STOP_S = 5
 
 
 @dataclass(frozen=True)
@@ -81,15 +77,9 @@ async def _serve(settings: Settings, stop: asyncio.Event, options: _Options) -> 
             app = create_app(services)
             scheme = "https" if options.certificate else "http"
             address = f"{scheme}://{_authority(listener)}"
-            config = uvicorn.Config(
+            config = server_config(
                 app,
-                log_config=None,
-                access_log=False,
-                server_header=False,
                 proxy_headers=options.behind_proxy,
-                timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_STOP_S,
-                h11_max_incomplete_event_size=_HEAD_BYTES,
                 ssl_certfile=options.certificate,
                 ssl_keyfile=options.key,
             )

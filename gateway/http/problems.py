@@ -20,12 +20,14 @@ from runtime.errors import HeadraceError, Retryable
 
 __all__ = [
     "HTTP_CODES",
+    "PROBLEM_TYPE",
     "STATUS",
     "BodyTooLarge",
     "RejectedChange",
     "http_problem",
     "install",
     "problem_of",
+    "problem_of_status",
     "status_of",
 ]
 
@@ -58,11 +60,13 @@ HTTP_CODES: Mapping[int, tuple[str, str]] = {
     413: ("BodyTooLarge", "send less at once"),
     415: ("UnsupportedMediaType", "/docs lists the media types of this path"),
     421: ("MisdirectedRequest", "add the name to `hosts` in HEADRACE_GATEWAY"),
+    431: ("HeadTooLarge", "send shorter headers, and a shorter address"),
 }
 """Code and remedy of the errors that only HTTP has, by status."""
 
 _TITLES = {error.__name__: error for error in vars(errors).values() if isinstance(error, type)}
-_MEDIA_TYPE = "application/problem+json"
+PROBLEM_TYPE = "application/problem+json"
+"""Media type of problems."""
 
 
 class BodyTooLarge(HTTPException):
@@ -173,9 +177,14 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 def http_problem(request: Request, error: HTTPException) -> JSONResponse:
     """Describe an error that only HTTP has."""
-    code, remedy = HTTP_CODES.get(error.status_code, ("UsageError", "/docs describes the request"))
-    problem = _problem(code, error.status_code, str(error.detail), remedy, _instance(request))
+    problem = problem_of_status(error.status_code, str(error.detail), _instance(request))
     return _response(problem, dict(error.headers or {}))
+
+
+def problem_of_status(status: int, detail: str, instance: str | None = None) -> dict[str, Any]:
+    """Describe an error that only HTTP has; ``instance`` is the id of the request."""
+    code, remedy = HTTP_CODES.get(status, ("UsageError", "/docs describes the request"))
+    return _problem(code, status, detail, remedy, instance)
 
 
 async def _defect(request: Request, error: Exception) -> JSONResponse:
@@ -217,4 +226,4 @@ def _instance(request: Request) -> str | None:
 
 
 def _response(problem: dict[str, Any], headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(problem, problem["status"], headers, _MEDIA_TYPE)
+    return JSONResponse(problem, problem["status"], headers, PROBLEM_TYPE)

@@ -13,6 +13,7 @@ import uvicorn
 
 from gateway.app import create_app, open_services
 from gateway.auth.callers import Right
+from gateway.http.connections import server_config
 from gateway.http.services import Services
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.recipes import recipe_of
@@ -68,13 +69,15 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(redis_url: str, database: Database, **settings: Any) -> AsyncIterator[Gateway]:
+async def gateway(
+    redis_url: str, database: Database, *, operator: bool = False, **settings: Any
+) -> AsyncIterator[Gateway]:
     """Run a gateway on a free port of loopback; it ends with the context."""
     values = {"redis_url": redis_url, "database_url": database.operator_url, "model": HASHING_MODEL}
     with _listener() as listener:
         host, port = listener.getsockname()
-        async with open_services(Settings(**{**values, **settings})) as services:
-            server = _Server(uvicorn.Config(create_app(services), log_config=None))
+        async with open_services(Settings(**{**values, **settings}), operator=operator) as services:
+            server = _Server(server_config(create_app(services)))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             operator = await Pool.open(database.operator_url, max_size=1)
             try:
