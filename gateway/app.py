@@ -25,6 +25,7 @@ from gateway.auth.sessions import Sessions
 from gateway.clients import names_of, open_gateway, open_redis
 from gateway.http import changes, documents, outcomes, problems, questions, retrieval, streams
 from gateway.http.middleware import Guard, RequestLog, is_loopback
+from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
 from gateway.http.services import Services, ServicesOf, caller
 from gateway.knowledge import Knowledge
@@ -165,6 +166,7 @@ def create_app(services: Services) -> FastAPI:
     site = Site(services.sessions, services.knowledge, services.batches, services.operations)
     app.include_router(pages(site))
     app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
+    use_document(app)
     return app
 
 
