@@ -262,7 +262,7 @@ def valid_change(**fields: Any) -> DocumentChange:
     try:
         return DocumentChange.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(first_problem(error)) from None
+        raise UsageError(first_problem(error), "correct this field") from None
 
 
 def event_of(change: DocumentChange, event_id: str | None) -> DocumentChanged:

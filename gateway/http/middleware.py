@@ -7,17 +7,21 @@ import re
 import time
 import zlib
 from collections.abc import Collection
+from http import HTTPStatus
 from ipaddress import ip_address
 from uuid import UUID, uuid4
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.problems import BodyTooLarge, http_problem
+from gateway.http.connections import HEAD_BYTES
+from gateway.http.problems import BodyTooLarge, headrace_problem, http_problem
 from runtime import metrics, protocol_limits, traces
+from runtime.errors import WorkerEnding
 
 __all__ = ["CONTENT_SECURITY_POLICY", "Guard", "RequestLog", "is_loopback"]
 
@@ -35,6 +39,7 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_HEADER_BYTES = 8 * 2**10
 _JSON_BYTES = 2**20
 _BODY_SECONDS = 60.0
 _GZIP_RATIO = 100
@@ -69,14 +74,21 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        response = _Response(scope, send)
         try:
+            _check_head(scope)
             self._check_host(headers)
             self._check_origin(scope, headers)
-            receive = self._body(scope, headers, receive)
+            body = self._body(scope, headers, receive)
         except HTTPException as error:
-            await http_problem(Request(scope), error)(scope, receive, _with_headers(send))
+            await response.fail(error)
             return
-        await self._app(scope, receive, _with_headers(send))
+        try:
+            await self._app(scope, body, response.send)
+        except ClientDisconnect:
+            return  # nobody is left to answer
+        except asyncio.CancelledError:  # the process ends, and has waited long enough
+            await response.end()
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -162,15 +174,65 @@ class _Body:
         return body
 
 
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
+def _check_head(scope: Scope) -> None:
+    """Check the size of a head that arrived at once; ``Connection`` checks the others.
+
+    Raises:
+        HTTPException: the head, or one header, is too long.
+    """
+    sizes = [len(name) + len(text) for name, text in scope["headers"]]
+    line = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    if max(sizes, default=0) > _HEADER_BYTES:
+        raise HTTPException(431, f"a header is over {_HEADER_BYTES:,} bytes")
+    if sum(sizes) + line > HEAD_BYTES:
+        raise HTTPException(431, f"the head is over {HEAD_BYTES:,} bytes")
+
+
+class _Response:
+    """The response to one request: with the usual headers, and with a problem if it is an error."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self._started = False
+        self._is_replaced = False
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the response. An error without a body gets a problem as its body."""
+        if self._is_replaced:
+            return
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
+            if message["status"] >= 400 and "content-type" not in headers:
+                self._is_replaced = True
+                kept = {name: headers[name] for name in ("allow",) if name in headers}
+                status = int(message["status"])
+                await self.fail(HTTPException(status, HTTPStatus(status).phrase, kept))
+                return
             for name, text in _HEADERS.items():
                 headers.setdefault(name, text)
-        await send(message)
+            self._started = True
+        await self._send(message)
 
-    return send_with_headers
+    async def fail(self, error: HTTPException) -> None:
+        """Send an error that only HTTP has."""
+        await self._respond(http_problem(Request(self._scope), error))
+
+    async def end(self) -> None:
+        """Send that the process ends, if nothing was sent; the connection is closed after it."""
+        if not self._started:
+            error = WorkerEnding("the gateway is ending", "repeat the request")
+            await self._respond(headrace_problem(Request(self._scope), error))
+
+    async def _respond(self, response: Response) -> None:
+        self._started = True
+        for name, text in _HEADERS.items():
+            response.headers.setdefault(name, text)
+        await response(self._scope, _nothing_more, self._send)
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.disconnect"}
 
 
 class RequestLog:

@@ -46,7 +46,12 @@ def _route(right: Right, body: Any = None, /, **parameters: Any) -> RouteDescrip
 
 _DOCUMENT = RouteDescription(
     Right.PUBLISH,
-    {"uri": "birds/herons.md", "title": "Herons", "idempotency-key": "import-1", "prefer": "wait=5"},
+    {
+        "uri": "birds/herons.md",
+        "title": "Herons",
+        "idempotency-key": "import-1",
+        "prefer": "wait=5",
+    },
     "# Herons\n\nHerons nest in March.\n",
     "text/markdown",
     (409, 413, 415),
@@ -54,7 +59,12 @@ _DOCUMENT = RouteDescription(
 _CHANGES = RouteDescription(
     Right.PUBLISH,
     {},
-    [{"id": "import-2", "data": {"uri": "birds/owls.md", "content": "# Owls\n\nOwls hunt at night."}}],
+    [
+        {
+            "id": "import-2",
+            "data": {"uri": "birds/owls.md", "content": "# Owls\n\nOwls hunt at night."},
+        }
+    ],
     _EVENTS,
     (400, 413, 415),
 )
@@ -108,7 +118,9 @@ ROUTES: Mapping[str, RouteDescription] = {
     "GET /v1/dead-letters": _route(Right.OPERATE, error="LimitExceeded", limit=20),
     "GET /v1/dead-letters/counts": _route(Right.OPERATE),
     "GET /v1/dead-letter": _route(Right.OPERATE, id="changed.live:1767225600000-0"),
-    "POST /v1/dead-letters:redrive": _route(Right.OPERATE, {"ids": ["changed.live:1767225600000-0"]}),
+    "POST /v1/dead-letters:redrive": _route(
+        Right.OPERATE, {"ids": ["changed.live:1767225600000-0"]}
+    ),
     "POST /v1/dead-letters:drop": _route(
         Right.OPERATE, {"filter": {"error": "LimitExceeded"}, "count": 0}
     ),

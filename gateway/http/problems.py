@@ -24,6 +24,7 @@ __all__ = [
     "STATUS",
     "BodyTooLarge",
     "RejectedChange",
+    "headrace_problem",
     "http_problem",
     "install",
     "problem_of",
@@ -56,6 +57,7 @@ HTTP_CODES: Mapping[int, tuple[str, str]] = {
     403: ("Forbidden", "add the origin to `origins` in HEADRACE_GATEWAY"),
     404: ("NotFound", "/docs lists the paths"),
     405: ("MethodNotAllowed", "the header Allow lists the methods of this path"),
+    406: ("NotAcceptable", "accept `application/json` and `text/event-stream`"),
     408: ("RequestTimeout", "send the request faster"),
     413: ("BodyTooLarge", "send less at once"),
     415: ("UnsupportedMediaType", "/docs lists the media types of this path"),
@@ -120,6 +122,11 @@ def install(app: FastAPI) -> None:
 
 async def _headrace_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HeadraceError)  # the handler is registered for these
+    return headrace_problem(request, error)
+
+
+def headrace_problem(request: Request, error: HeadraceError) -> JSONResponse:
+    """Describe an error, and count it."""
     problem = problem_of(error, _instance(request))
     if isinstance(error, errors.RateLimited):
         metrics.RATE_LIMITED.inc(reason=error.code)

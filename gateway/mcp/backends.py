@@ -214,8 +214,13 @@ class KnowledgeBackend:
 
     async def change(self, project: str, token: str) -> Change:
         """Read the state of a change from the ledger."""
+        from runtime.errors import MalformedEvent, UsageError  # noqa: PLC0415
+
         listing = self._knowledge.reading(self._caller, project)
-        row = await listing.change(project, token)
+        try:
+            row = await listing.change(project, token)
+        except MalformedEvent as error:
+            raise UsageError(error.message, "use the token that `remember` returned") from None
         return Change(token, "waiting" if row is None else row.state)
 
     def _agent(self, *, private: bool) -> str | None:
@@ -264,4 +269,4 @@ def _question(search: tools.Search) -> Question:
     try:
         return Question.model_validate(fields)
     except ValidationError as error:
-        raise UsageError(first_problem(error)) from None
+        raise UsageError(first_problem(error), "correct this argument") from None

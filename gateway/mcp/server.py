@@ -26,12 +26,13 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 from starlette.requests import Request
+from starlette.responses import Response
 
 from gateway.mcp import results, tools
 from gateway.mcp.backends import Access, Backend
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 __all__ = ["McpApp", "create_server", "mcp_app", "serve_stdio"]
 
@@ -110,8 +111,23 @@ class McpApp:
         """Handle one request; raises as ``access_for``, before anything is sent."""
         if self._manager is None:
             raise RuntimeError("enter McpApp.running() first")
-        scope[_ACCESS] = await self._access_for(Request(scope))
-        await self._manager.asgi_app(scope, receive, send)
+        request = Request(scope, receive)
+        scope[_ACCESS] = await self._access_for(request)
+        if scope["method"] != "POST":  # GET would open a stream that never has a message
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        body = await request.body()  # the SDK would make a defect of an error in `receive`
+        await self._manager.asgi_app(scope, _replayed(body, receive), send)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Receive a body that was read already, and then what follows it."""
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replayed
 
 
 def mcp_app(access_for: Callable[[Request], Awaitable[Access]]) -> McpApp:

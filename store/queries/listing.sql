@@ -246,7 +246,7 @@ limit $6
 select
     partition, position, event_id, case when agent = '' then uri end as uri,
     case when agent = '' then agent end as agent, outcome as state, published_at, handled_at,
-    detail ->> 'detail' as detail, batch
+    case when agent is null or agent = '' then detail ->> 'detail' end as detail, batch
 from ledger
 where project_id = $1 and position = $2 and partition = $3
 

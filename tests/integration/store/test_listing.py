@@ -206,6 +206,12 @@ async def test_changes_are_listed_with_their_outcomes(listing: Listing, store: S
     private = await listing.change(PROJECT, LogPosition(90, 0).token)
     assert private is not None
     assert (private.state, private.uri, private.agent) == ("indexed", None, None)
+    await store.record_rejected(
+        project=PROJECT, partition=1, position=98, event_id="f", problem=problem, agent="ann"
+    )
+    refused = await listing.change(PROJECT, LogPosition(98, 1).token)
+    assert refused is not None
+    assert (refused.state, refused.detail) == ("rejected", None)
 
 
 async def test_sources_show_their_latest_batch(listing: Listing, store: Store) -> None:
