@@ -23,7 +23,16 @@ from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates
 from gateway.auth.sessions import Sessions
 from gateway.clients import names_of, open_gateway, open_redis
-from gateway.http import changes, documents, outcomes, problems, questions, retrieval, streams
+from gateway.http import (
+    changes,
+    documents,
+    manual,
+    outcomes,
+    problems,
+    questions,
+    retrieval,
+    streams,
+)
 from gateway.http.middleware import Guard, RequestLog, is_loopback
 from gateway.http.openapi import use_document
 from gateway.http.operations import operation_routes
@@ -43,7 +52,7 @@ from store.generations.catalog import Projects
 from store.listing import Listing
 from store.postgres.pool import Database
 
-__all__ = ["create_app", "open_services"]
+__all__ = ["create_app", "open_services", "openapi_document"]
 
 _ALIVE = timedelta(seconds=10)
 _ANSWERER = "answerer"
@@ -158,7 +167,7 @@ def create_app(services: Services) -> FastAPI:
     )
     app.state.services = services
     problems.install(app)
-    for router in (_process, *_ROUTERS):
+    for router in (_process, *_ROUTERS, manual.router):
         app.include_router(router)
     if services.operations is not None:
         app.include_router(operation_routes(services.operations, caller))
@@ -168,6 +177,17 @@ def create_app(services: Services) -> FastAPI:
     app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     use_document(app)
     return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """Describe all routes, with those of an operator's gateway (OpenAPI 3.1)."""
+    app = FastAPI(title="Headrace", version=version("headrace"))
+    for router in (_process, *_ROUTERS):
+        app.include_router(router)
+    no_operations: Any = None  # the routes are described, and never called
+    app.include_router(operation_routes(no_operations, caller))
+    use_document(app)
+    return app.openapi()
 
 
 async def _access(request: Request, services: Services) -> Access:

@@ -6,6 +6,7 @@ A page of docs/reference/ is hand-written, except for the text between ``<!-- PA
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,12 +22,14 @@ from pydantic import BaseModel
 from events import models
 from events.spec.asyncapi import render
 from events.spec.field_tables import field_table, field_type
+from gateway.app import openapi_document
+from gateway.http.manual import http_reference
 from gateway.main import COMMANDS, application
 from runtime import errors, metrics
 from runtime.errors import HeadraceError
 from runtime.settings import Settings
 
-__all__ = ["DOCS", "limit_from", "renewed"]
+__all__ = ["DOCS", "limit_from", "render_openapi", "renewed"]
 
 DOCS = Path(__file__).parents[1] / "docs"
 _NAMES = "fields|settings|errors|metrics|commands"
@@ -40,6 +43,11 @@ def renewed(page: str) -> str:
     """Return a page of the reference with its generated parts made again from the code."""
     page = _PART.sub(lambda part: f"{part[1]}{_part(part[2], part[3])}{part[4]}", page)
     return _LIMIT.sub(lambda row: f"{row[1]}{limit_from(row[3]):,}{row[2]}", page)
+
+
+def render_openapi() -> str:
+    """Write the OpenAPI document as the text of its file."""
+    return json.dumps(openapi_document(), indent=2, ensure_ascii=False) + "\n"
 
 
 def limit_from(source: str) -> int:
@@ -132,3 +140,7 @@ if __name__ == "__main__":
     for file in sorted((DOCS / "reference").glob("*.md")):
         file.write_text(renewed(file.read_text(encoding="utf-8")), encoding="utf-8")
     (DOCS / "asyncapi.json").write_text(render(), encoding="utf-8")
+    (DOCS / "openapi.json").write_text(render_openapi(), encoding="utf-8")
+    (DOCS / "reference" / "http.md").write_text(
+        http_reference(openapi_document()), encoding="utf-8"
+    )

@@ -27,6 +27,7 @@ HEAD_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 3
 """Time that requests in flight have to end when the process stops."""
 
+_LINGER_SECONDS = 1.0
 _KEEP_ALIVE_SECONDS = 75
 """Longer than the pools of clients keep a connection: a POST on a closed one would be lost."""
 
@@ -36,6 +37,7 @@ class Connection(H11Protocol):
 
     head_seconds = HEAD_SECONDS
     _timer: asyncio.TimerHandle | None = None
+    _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the first request."""
@@ -48,9 +50,10 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes of the client."""
-        super().data_received(data)
-        self._watch()
+        """Handle bytes of the client; those after a refusal are discarded."""
+        if not self._is_refused:
+            super().data_received(data)
+            self._watch()
 
     def on_response_complete(self) -> None:
         """Wait for the next request, or for the rest of this one."""
@@ -65,7 +68,7 @@ class Connection(H11Protocol):
 
     def _watch(self) -> None:
         """Run the timer while the client owes a part of a request that no route waits for."""
-        if self.transport.is_closing() or not self._is_owed():
+        if self._is_refused or self.transport.is_closing() or not self._is_owed():
             self._stop_timer()
         elif self._timer is None:
             self._timer = self.loop.call_later(self.head_seconds, self._give_up)
@@ -101,6 +104,12 @@ class Connection(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
+            self._is_refused = True
+            if self.transport.can_write_eof():
+                # closing at once would reset the connection, and the client would lose the response
+                self.transport.write_eof()
+                self.loop.call_later(_LINGER_SECONDS, self.transport.close)
+                return
         self.transport.close()
 
 

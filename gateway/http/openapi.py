@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -14,7 +16,15 @@ from fastapi.openapi.utils import get_openapi
 from gateway.auth.callers import Right
 from gateway.http.problems import HTTP_CODES, PROBLEM_TYPE
 
-__all__ = ["METHODS", "ROUTES", "Operation", "RouteDescription", "operations", "use_document"]
+__all__ = [
+    "METHODS",
+    "ROUTES",
+    "Operation",
+    "Parameter",
+    "RouteDescription",
+    "operations",
+    "use_document",
+]
 
 METHODS = ("get", "put", "post", "delete")
 
@@ -250,6 +260,78 @@ class Operation:
         sent = self.body[1]
         return sent if isinstance(sent, str) else json.dumps(sent, ensure_ascii=False)
 
+    @property
+    def parameter_rows(self) -> list[Parameter]:
+        """Parameters with their type in words."""
+        return [
+            Parameter(
+                parameter["name"],
+                parameter["in"],
+                _type(parameter["schema"]),
+                bool(parameter.get("required")),
+            )
+            for parameter in self.parameters
+        ]
+
+    @property
+    def statuses(self) -> list[str]:
+        """Statuses of its responses, in their order."""
+        return sorted(status for status in self.description["responses"] if status.isdigit())
+
+    @property
+    def curl(self) -> str:
+        """The example as a command of a shell."""
+        path, query, headers = self.path, {}, []
+        for parameter in self.parameters:
+            name, place = parameter["name"], parameter["in"]
+            if "example" not in parameter:
+                continue
+            text = _query_text(parameter["example"])
+            if place == "path":
+                path = path.replace(f"{{{name}}}", quote(text, safe=""))
+            elif place == "query":
+                query[name] = text
+            else:
+                headers.append(f"{name}: {text}")
+        address = f"$HEADRACE_URL{path}" + (f"?{urlencode(query)}" if query else "")
+        lines = [f'curl -X {self.method} "{address}"']
+        if not self.is_open:
+            lines.append('-H "Authorization: Bearer $HEADRACE_API_KEY"')
+        if self.body is not None:
+            headers.append(f"Content-Type: {self.body[0]}")
+        lines += [f"-H {shlex.quote(header)}" for header in headers]
+        if self.body is not None:
+            lines.append(f"--data-binary {shlex.quote(self.body_text)}")
+        return " \\\n  ".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Parameter of a route; ``place`` is path, query or header."""
+
+    name: str
+    place: str
+    kind: str
+    required: bool
+
+
+def _query_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """Type of a parameter in words, without null."""
+    if "anyOf" in schema:
+        kinds = [_type(part) for part in schema["anyOf"] if part.get("type") != "null"]
+        return " or ".join(kinds)
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"{_type(schema['items'])}, repeatable"
+    name = str(schema.get("type") or schema.get("$ref", "").rpartition("/")[2])
+    low, high = schema.get("minimum"), schema.get("maximum")
+    return name if low is None or high is None else f"{name}, {low:,} to {high:,}"
+
 
 def operations(document: Mapping[str, Any]) -> Iterator[Operation]:
     """List the routes of an OpenAPI document in their order."""
@@ -324,6 +406,8 @@ def _complete(described: dict[str, Any], operation: Operation) -> None:
         operation.method != "GET"
     ):
         responses["200"] = _OUTCOME
+    if operation.name == f"POST {_PROJECT}/replays":
+        responses["200"] = {**responses["202"], "description": "Estimate, with `dry_run`."}
     if route.responds_with != "application/json":
         responses["200"]["content"] = {route.responds_with: {"schema": {"type": "string"}}}
     examples = {"project": "docs", **route.parameters}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import getdoc
 from typing import Any
 
 import structlog
@@ -23,10 +25,12 @@ __all__ = [
     "PROBLEM_TYPE",
     "STATUS",
     "BodyTooLarge",
+    "ProblemKind",
     "RejectedChange",
     "headrace_problem",
     "http_problem",
     "install",
+    "problem_kinds",
     "problem_of",
     "problem_of_status",
     "status_of",
@@ -66,6 +70,7 @@ HTTP_CODES: Mapping[int, tuple[str, str]] = {
 }
 """Code and remedy of the errors that only HTTP has, by status."""
 
+_REPORT = "report it with `instance`; the log of the gateway has the details"
 _TITLES = {error.__name__: error for error in vars(errors).values() if isinstance(error, type)}
 PROBLEM_TYPE = "application/problem+json"
 """Media type of problems."""
@@ -109,6 +114,42 @@ def problem_of(error: HeadraceError, instance: str | None = None) -> dict[str, A
         after = error.retry_after
         problem["retry_after_s"] = 1 if after is None else max(1, math.ceil(after.total_seconds()))
     return problem
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """A kind of problem. ``meaning`` is a text of several sentences, ``title`` the first."""
+
+    code: str
+    status: int
+    title: str
+    meaning: str
+    remedy: str
+    retryable: bool
+
+
+def problem_kinds() -> list[ProblemKind]:
+    """List the kinds of problems by status and code."""
+    kinds = [_kind_of(name, error) for name, error in _TITLES.items() if _is_kind(error)]
+    for status, (code, remedy) in HTTP_CODES.items():
+        if code not in {kind.code for kind in kinds}:
+            title = f"{_spaced(code)}."
+            kinds.append(ProblemKind(code, status, title, title, remedy, retryable=False))
+    defect = "The gateway failed because of a defect."
+    kinds.append(ProblemKind("InternalError", 500, defect, defect, _REPORT, retryable=False))
+    return sorted(kinds, key=lambda kind: (kind.status, kind.code))
+
+
+def _is_kind(error: type) -> bool:
+    return issubclass(error, HeadraceError) and error is not HeadraceError
+
+
+def _kind_of(name: str, error: type[HeadraceError]) -> ProblemKind:
+    meaning = " ".join((getdoc(error) or name).replace("``", "`").split())
+    title = f"{meaning.partition('. ')[0].rstrip('.')}."
+    is_retryable = issubclass(error, Retryable)
+    remedy = "repeat the request after `retry_after_s`" if is_retryable else "see `remedy`"
+    return ProblemKind(name, status_of(name), title, meaning, remedy, is_retryable)
 
 
 def install(app: FastAPI) -> None:
@@ -201,7 +242,7 @@ async def _defect(request: Request, error: Exception) -> JSONResponse:
             "InternalError",
             500,
             "the gateway failed because of a defect",
-            "report it with `instance`; the log of the gateway has the details",
+            _REPORT,
             _instance(request),
         )
     )

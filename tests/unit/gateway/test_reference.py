@@ -8,8 +8,10 @@ import pytest
 
 from events.models import EVENT_TYPES
 from events.spec.asyncapi import asyncapi_document, render
+from gateway.app import openapi_document
+from gateway.http.manual import http_reference
 from gateway.main import COMMANDS
-from gateway.reference import DOCS, renewed
+from gateway.reference import DOCS, render_openapi, renewed
 
 PAGES = sorted((DOCS / "reference").glob("*.md"))
 
@@ -21,6 +23,12 @@ def page(name: str) -> str:
 def test_asyncapi_is_current() -> None:
     """`make docs` renews it."""
     assert (DOCS / "asyncapi.json").read_text(encoding="utf-8") == render()
+
+
+def test_openapi_and_its_page_are_current() -> None:
+    """`make docs` renews them."""
+    assert (DOCS / "openapi.json").read_text(encoding="utf-8") == render_openapi()
+    assert page("http.md") == http_reference(openapi_document())
 
 
 @pytest.mark.parametrize("name", [path.name for path in PAGES])

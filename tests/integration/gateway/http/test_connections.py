@@ -1,0 +1,259 @@
+"""Clients that send slowly, wrongly, too much, or not to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from gateway.http import middleware
+from gateway.http.connections import HEAD_BYTES, Connection
+from tests.support.databases import Database
+from tests.support.gateways import Gateway, gateway
+from tests.support.waiting import within
+
+_HOST = "Host: 127.0.0.1\r\n"
+
+
+@pytest.fixture
+async def served(
+    redis_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Gateway]:
+    """A gateway without a worker, whose limits of time are short."""
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
+    monkeypatch.setattr(middleware, "_BODY_SECONDS", 0.5)
+    async with gateway(redis_url, database) as running:
+        yield running
+
+
+class Socket:
+    """A connection that sends what it is given, byte for byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, text: str | bytes) -> None:
+        """Send text."""
+        self._writer.write(text.encode() if isinstance(text, str) else text)
+        await self._writer.drain()
+
+    def end(self) -> None:
+        """Close the direction to the gateway."""
+        self._writer.write_eof()
+
+    async def all(self) -> bytes:
+        """Everything that the gateway sends until it closes the connection."""
+        async with within(20):
+            return await self._reader.read()
+
+    async def head(self) -> bytes:
+        """The head of one response."""
+        async with within(20):
+            return await self._reader.readuntil(b"\r\n\r\n")
+
+
+@asynccontextmanager
+async def connected(served: Gateway) -> AsyncIterator[Socket]:
+    address = urlsplit(served.url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    try:
+        yield Socket(reader, writer)
+    finally:
+        writer.close()
+
+
+def check_problem(received: bytes, status: int, code: str) -> None:
+    """Check that a response is a problem with its remedy."""
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode()), received
+    assert b"content-type: application/problem+json" in head.lower()
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["remedy"]
+
+
+async def check_alive(served: Gateway) -> None:
+    async with httpx2.AsyncClient() as client:
+        assert (await client.get(f"{served.url}/healthz")).status_code == 200
+
+
+async def test_a_slow_head_is_refused(served: Gateway) -> None:
+    """Also if each byte comes soon after the one before."""
+    async with connected(served) as socket:
+        await socket.send("GET /healthz HTTP/1.1\r\n")
+
+        async def drip() -> None:
+            while True:
+                await socket.send("a: b\r\n")
+                await asyncio.sleep(0.05)
+
+        dripping = asyncio.create_task(drip())
+        check_problem(await socket.all(), 408, "RequestTimeout")
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+
+
+async def test_a_silent_connection_is_closed(served: Gateway) -> None:
+    async with connected(served) as socket:
+        assert await socket.all() == b""
+
+
+async def test_a_slow_head_after_a_request_is_refused(served: Gateway) -> None:
+    async with connected(served) as socket:
+        await socket.send(f"GET /healthz HTTP/1.1\r\n{_HOST}\r\nGET /healthz HTTP/1.1\r\na")
+        received = await socket.all()
+    assert received.count(b"HTTP/1.1 200") == 1
+    assert received.count(b"HTTP/1.1 408") == 1
+
+
+async def test_an_idle_connection_stays_open(served: Gateway) -> None:
+    """The time for a head does not count before its first byte."""
+    async with connected(served) as socket:
+        await socket.send(f"GET /healthz HTTP/1.1\r\n{_HOST}\r\n")
+        assert b"200" in await socket.head()
+        async with connected(served) as other:
+            assert await other.all() == b"", "a connection is closed after the time for a head"
+        await socket.send(f"GET /healthz HTTP/1.1\r\n{_HOST}\r\n")
+        received = await socket.head()
+    assert b"HTTP/1.1 200" in received
+
+
+async def test_a_slow_body_is_refused(served: Gateway) -> None:
+    key = await served.key()
+    head = (
+        f"PUT /v1/projects/docs/document?uri=a.md HTTP/1.1\r\n{_HOST}"
+        f"Authorization: Bearer {key}\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n"
+    )
+    async with connected(served) as socket:
+        await socket.send(head + "part")
+        check_problem(await socket.all(), 408, "RequestTimeout")
+
+
+async def test_the_rest_of_a_refused_body_is_not_awaited(served: Gateway) -> None:
+    """A client that goes on sending after a 401 is cut off."""
+    head = (
+        f"PUT /v1/projects/docs/document?uri=a.md HTTP/1.1\r\n{_HOST}Content-Length: 99999\r\n\r\n"
+    )
+    async with connected(served) as socket:
+        await socket.send(head + "part")
+        check_problem(await socket.all(), 401, "Unauthenticated")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"POST /v1/projects/docs/ask HTTP/1.1\r\n{_HOST}Content-Length: -1\r\n\r\n",
+        f"POST /v1/projects/docs/ask HTTP/1.1\r\n{_HOST}Content-Length: x\r\n\r\n",
+        f"POST / HTTP/1.1\r\n{_HOST}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        f"POST / HTTP/1.1\r\n{_HOST}Transfer-Encoding: gzip\r\n\r\nab",
+        f"GET / HTTP/1.1\r\n{_HOST}a\x00b: c\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{_HOST} folded\r\n: x\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        f"GET / HTTP/1.1\r\n{_HOST}{_HOST}\r\n",
+        f"GET /a b HTTP/1.1\r\n{_HOST}\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_refused(served: Gateway, head: str) -> None:
+    async with connected(served) as socket:
+        await socket.send(head)
+        check_problem(await socket.all(), 400, "MalformedRequest")
+    await check_alive(served)
+
+
+async def test_a_wrong_chunk_ends_the_connection(served: Gateway) -> None:
+    """Also after the response to the request has been sent."""
+    head = f"POST /healthz HTTP/1.1\r\n{_HOST}Transfer-Encoding: chunked\r\n\r\n"
+    async with connected(served) as socket:
+        await socket.send(head)
+        await socket.head()
+        await socket.send("zz\r\nnot a chunk")
+        await socket.all()
+    await check_alive(served)
+
+
+@pytest.mark.parametrize("parts", [1, 100])
+async def test_a_head_that_is_too_long_is_refused(served: Gateway, parts: int) -> None:
+    """Whether it comes in one part or in many, with one long header or with many."""
+    line = "x" * (HEAD_BYTES // parts)
+    lines = "".join(f"a{number}: {line}\r\n" for number in range(parts + 1))
+    head = f"GET /healthz HTTP/1.1\r\n{_HOST}Connection: close\r\n{lines}\r\n"
+    for size in (len(head), 1000):
+        async with connected(served) as socket:
+            for start in range(0, len(head), size):
+                await socket.send(head[start : start + size])
+            check_problem(await socket.all(), 431, "HeadTooLarge")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    ["Content-Length: 67108864\r\n", "Transfer-Encoding: chunked\r\n"],
+    ids=["length", "chunks"],
+)
+async def test_a_body_of_64_megabytes_is_refused(served: Gateway, headers: str) -> None:
+    """By its stated length at once, otherwise as soon as it is too long."""
+    key = await served.key()
+    path = "/v1/projects/docs/document?uri=a.md"
+    head = f"PUT {path} HTTP/1.1\r\n{_HOST}Authorization: Bearer {key}\r\n{headers}\r\n"
+    part = b"x" * 2**20
+    if "chunked" in headers:
+        part = f"{len(part):x}\r\n".encode() + part + b"\r\n"
+    async with connected(served) as socket:
+        await socket.send(head)
+        sending = asyncio.create_task(_send_all(socket, part, 64))
+        received = await socket.head()
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    assert received.startswith(b"HTTP/1.1 413 ")
+    await check_alive(served)
+
+
+async def _send_all(socket: Socket, part: bytes, count: int) -> None:
+    for _ in range(count):
+        await socket.send(part)
+
+
+async def test_a_gzip_bomb_is_refused(served: Gateway) -> None:
+    bomb = gzip.compress(b" " * 2**26)
+    async with served.client() as client:
+        for path, method in (("document?uri=a.md", "PUT"), ("changes", "POST"), ("./ask", "POST")):
+            headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+            response = await client.request(method, path, content=bomb, headers=headers)
+            assert (response.status_code, response.json()["code"]) == (413, "BodyTooLarge")
+
+
+async def test_a_client_that_goes_away_leaves_no_defect(
+    served: Gateway, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half-closed and cut connections, in a head, in a body, and while a question waits."""
+    key = await served.key()
+    access = f"{_HOST}Authorization: Bearer {key}\r\n"
+    path = "/v1/projects/docs"
+    question = json.dumps({"text": "herons", "timeout_ms": 500})
+    kind = "Content-Type: application/json\r\n"
+    for text in (
+        "GET /hea",
+        f"PUT {path}/document?uri=a.md HTTP/1.1\r\n{access}Content-Length: 10\r\n\r\npart",
+        f"POST {path}/changes HTTP/1.1\r\n{access}{kind}Content-Length: 10\r\n\r\npart",
+        f"POST {path}/ask HTTP/1.1\r\n{access}{kind}Content-Length: 99\r\n\r\n{{",
+        f"POST /mcp HTTP/1.1\r\n{access}{kind}Content-Length: 99\r\n\r\n{{",
+        f"POST {path}/ask HTTP/1.1\r\n{access}{kind}Content-Length: {len(question)}\r\n\r\n{question}",
+    ):
+        async with connected(served) as socket:
+            await socket.send(text)
+            socket.end()
+            assert await socket.all() == b""
+    async with served.client() as client:
+        response = await client.post("ask", json={"text": "herons", "timeout_ms": 100})
+    assert response.status_code == 504
+    assert response.json()["retryable"] is True
+    printed = capsys.readouterr()
+    assert "http.defect" not in printed.out + printed.err
+    assert "Traceback" not in printed.out + printed.err + caplog.text
