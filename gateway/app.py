@@ -186,6 +186,7 @@ def openapi_document() -> dict[str, Any]:
         app.include_router(router)
     no_operations: Any = None  # the routes are described, and never called
     app.include_router(operation_routes(no_operations, caller))
+    app.include_router(streams.operation_streams(no_operations))
     use_document(app)
     return app.openapi()
 

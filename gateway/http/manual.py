@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from gateway.http.openapi import Operation, operations
+from gateway.http.openapi import operations
 from gateway.http.problems import ProblemKind, problem_kinds
 from runtime.errors import NotFound
 

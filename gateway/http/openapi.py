@@ -1,4 +1,4 @@
-"""OpenAPI document of the gateway: FastAPI's, with access, problems and an example of each route."""
+"""OpenAPI document of the gateway: that of FastAPI, with access, problems and examples."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ __all__ = [
     "use_document",
 ]
 
+EVENT_STREAM = "text/event-stream"
 METHODS = ("get", "put", "post", "delete")
 
 _PROJECT = "/v1/projects/{project}"
@@ -82,6 +83,12 @@ _TEXT = RouteDescription(
     Right.READ, {"uri": "birds/herons.md", "lines": "1-3"}, responds_with="text/plain"
 )
 
+_EVENT_STREAM = RouteDescription(Right.READ, responds_with=EVENT_STREAM)
+_STATUS_STREAM = RouteDescription(Right.OPERATE, responds_with=EVENT_STREAM)
+_REPLAY_STREAM = RouteDescription(
+    Right.OPERATE, {"replay_id": "7f3b2c1d"}, responds_with=EVENT_STREAM
+)
+
 ROUTES: Mapping[str, RouteDescription] = {
     "GET /healthz": RouteDescription(is_open=True),
     "GET /readyz": RouteDescription(is_open=True),
@@ -123,7 +130,10 @@ ROUTES: Mapping[str, RouteDescription] = {
     "DELETE /rag/sources/{source_id}": _route(
         Right.PUBLISH, source_id="4c2743e7cc171c55db8025e10cdb23e2"
     ),
+    f"GET {_PROJECT}/events": _EVENT_STREAM,
     "GET /v1/status": _route(Right.OPERATE),
+    "GET /v1/status/events": _STATUS_STREAM,
+    "GET /v1/replay/{replay_id}/events": _REPLAY_STREAM,
     "GET /v1/history": _route(Right.OPERATE, minutes=60),
     "GET /v1/dead-letters": _route(Right.OPERATE, error="LimitExceeded", limit=20),
     "GET /v1/dead-letters/counts": _route(Right.OPERATE),
@@ -152,7 +162,7 @@ _BODY = (400, 413)
 _MEANINGS = {
     401: "No API key, or one that is not valid.",
     403: "The API key lacks the right.",
-    404: "There is no such project, document, change or batch; or the API key is of another project.",
+    404: "There is no such resource, or the API key is of another project.",
     409: "The event id was used for another change, or another operation is in the way.",
     422: "A field or a parameter is out of its limits, or unknown.",
     429: "A rate limit is used up; `Retry-After` gives the seconds to wait.",
@@ -230,6 +240,11 @@ class Operation:
     def parameters(self) -> list[Mapping[str, Any]]:
         """Parameters of address and header."""
         return list(self.description.get("parameters", ()))
+
+    @property
+    def is_stream(self) -> bool:
+        """True if its response has no end."""
+        return EVENT_STREAM in self.description["responses"].get("200", {}).get("content", {})
 
     @property
     def is_open(self) -> bool:

@@ -68,11 +68,19 @@ async def serving(
             timeout=60,
         )
         assert command.is_running, command.printed()
-        yield command, ready.read_text()
+        yield command, _text(ready)
     finally:
         command.send(signal.SIGKILL)
         await command.result(_STOP_SECONDS)
-        ready.unlink(missing_ok=True)
+        _remove(ready)
+
+
+def _text(path: Path) -> str:
+    return path.read_text()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
 def port_of(url: str) -> int:

@@ -132,11 +132,11 @@ class Field:
         return f"refused with {response.status_code}"
 
 
-def _query(parameters: Mapping[str, Any]) -> list[tuple[str, str]] | None:
+def _query(parameters: Mapping[str, Any]) -> Any:
     pairs: list[tuple[str, str]] = []
     for name, value in parameters.items():
-        for item in value if isinstance(value, list) else [value]:
-            pairs.append((name, _text(item)))
+        items = value if isinstance(value, list) else [value]
+        pairs.extend((name, _text(item)) for item in items)
     return pairs or None
 
 
@@ -244,7 +244,7 @@ async def run(probed: Field, probes: Iterable[Probe]) -> Counter[str]:
 async def routes(probed: Field) -> list[Operation]:
     async with httpx2.AsyncClient() as client:
         document = (await client.get(f"{probed.gateway.url}/openapi.json")).json()
-    return list(operations(document))
+    return [route for route in operations(document) if not route.is_stream]
 
 
 def example(operation: Operation, kind: str, project: str = MINE) -> Probe:
@@ -407,7 +407,7 @@ def _other_sites(port: str) -> Iterator[Probe]:
     """Requests as a browser sends them for a page of another site."""
     hosts = (
         *("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "localhost:80:80"),
-        *("", "localhost@evil.example", "[::1", "[::1]evil", "0.0.0.0", "127.1", "2130706433"),
+        *("", "localhost@evil.example", "[::1", "[::1]evil", "0.0.0.0:1", "127.1", "2130706433"),
         *(
             "127.0.0.1, evil.example",
             "localhost ",
@@ -557,10 +557,14 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         "forget": {"uri": "docs/7.md"},
         "status": {"token": probed.token},
     }
+    projects: tuple[Any, ...] = (THEIRS, "BETA", "", None, [])
+    messages: tuple[Any, ...] = (
+        *({}, {"name": THEIRS}, {"uri": "headrace://beta/docs/0.md"}, [], None, "x"),
+    )
     for name, arguments in tools.items():
         for key in ("mine", "bob"):
             cases = [
-                *(arguments | {"project": project} for project in (THEIRS, "BETA", "", None, [])),
+                *(arguments | {"project": project} for project in projects),
                 *(arguments | {"agent": "ann"}, arguments | {"private": True}, arguments),
                 *(_mutated(rng, arguments) for _ in range(12)),
             ]
@@ -577,7 +581,7 @@ def _calls(rng: random.Random, probed: Field) -> Iterator[Probe]:
         "x",
         "logging/setLevel",
     ):
-        for params in ({}, {"name": THEIRS}, {"uri": "headrace://beta/docs/0.md"}, [], None, "x"):
+        for params in messages:
             message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             yield Probe("mcp", "POST", "/mcp", body=message, headers=_MCP_HEADERS)
     bodies = (

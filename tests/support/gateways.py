@@ -79,12 +79,12 @@ async def gateway(
         async with open_services(Settings(**{**values, **settings}), operator=operator) as services:
             server = _Server(server_config(create_app(services)))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
-            operator = await Pool.open(database.operator_url, max_size=1)
+            register = await Pool.open(database.operator_url, max_size=1)
             try:
                 await eventually(lambda: server.started, "the gateway listens")
-                yield Gateway(f"http://{host}:{port}", services, operator)
+                yield Gateway(f"http://{host}:{port}", services, register)
             finally:
-                await operator.close()
+                await register.close()
                 server.should_exit = True
                 await serving
 

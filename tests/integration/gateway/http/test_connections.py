@@ -238,13 +238,14 @@ async def test_a_client_that_goes_away_leaves_no_defect(
     path = "/v1/projects/docs"
     question = json.dumps({"text": "herons", "timeout_ms": 500})
     kind = "Content-Type: application/json\r\n"
+    length = f"Content-Length: {len(question)}"
     for text in (
         "GET /hea",
         f"PUT {path}/document?uri=a.md HTTP/1.1\r\n{access}Content-Length: 10\r\n\r\npart",
         f"POST {path}/changes HTTP/1.1\r\n{access}{kind}Content-Length: 10\r\n\r\npart",
         f"POST {path}/ask HTTP/1.1\r\n{access}{kind}Content-Length: 99\r\n\r\n{{",
         f"POST /mcp HTTP/1.1\r\n{access}{kind}Content-Length: 99\r\n\r\n{{",
-        f"POST {path}/ask HTTP/1.1\r\n{access}{kind}Content-Length: {len(question)}\r\n\r\n{question}",
+        f"POST {path}/ask HTTP/1.1\r\n{access}{kind}{length}\r\n\r\n{question}",
     ):
         async with connected(served) as socket:
             await socket.send(text)

@@ -14,6 +14,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
 from gateway.auth.callers import Right
@@ -121,7 +122,9 @@ async def test_the_examples_are_accepted(served: Gateway) -> None:
         served.client("docs") as own,
         served.client(None, rights=frozenset(Right)) as operator,
     ):
-        for operation in sorted(described, key=lambda one: one.method, reverse=True):
+        for operation in sorted(described, key=lambda route: route.method, reverse=True):
+            if operation.is_stream:
+                continue
             of_operators = operation.right == Right.OPERATE
             request = example_request(operation)
             request["url"] = served.url + request["url"]
@@ -172,9 +175,10 @@ async def test_no_generated_request_breaks_the_gateway(served: Gateway) -> None:
     def send_all() -> None:
         with httpx2.Client(base_url=served.url, timeout=60) as client:
             for result in schema.get_all_operations():
+                assert isinstance(result, Ok), result
                 generated = result.ok()
                 operation = described[f"{generated.method.upper()} {generated.path}"]
-                if operation.path.endswith(_STARTS_PROCESSES):
+                if operation.is_stream or operation.path.endswith(_STARTS_PROCESSES):
                     continue
                 for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                     for key in keys.values():
@@ -205,7 +209,7 @@ async def test_no_generated_request_breaks_the_gateway(served: Gateway) -> None:
                 headers={
                     **({"Content-Type": "application/json"} if "json" in arguments else {}),
                     **(arguments.get("headers") or {}),
-                    "Authorization": f"Bearer {key}",
+                    **({"Authorization": f"Bearer {key}"} if key else {}),
                 },
                 content=_content(arguments),
             )
