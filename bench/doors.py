@@ -33,8 +33,8 @@ from events.client.client import Client
 from processors.wiring.services import open_services
 from runtime.errors import ConfigurationError
 from runtime.worker_process import ServiceProcess
-from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 

@@ -46,11 +46,11 @@ from gateway.web.pages import Site, pages
 from runtime import metrics
 from runtime.errors import ConfigurationError, HeadraceError, UsageError
 from runtime.settings import Settings
-from store.api_keys import ApiKeys
-from store.batches import Batches
 from store.generations.catalog import Projects
-from store.listing import Listing
+from store.keys.api_keys import ApiKeys
 from store.postgres.pool import Database
+from store.views.batches import Batches
+from store.views.listing import Listing
 
 __all__ = ["create_app", "open_services", "openapi_document"]
 

@@ -22,10 +22,10 @@ from processors.deployment import compare
 from runtime.errors import ConfigurationError, Unavailable, UsageError
 from runtime.settings import Settings
 from store.generations.catalog import Projects, Recipe
+from store.keys.publisher_keys import PublisherKeys
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
 from store.postgres.roles import GATEWAY
-from store.publisher_keys import PublisherKeys
 
 if TYPE_CHECKING:
     from store.store import Store

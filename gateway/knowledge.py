@@ -36,7 +36,7 @@ from runtime.errors import (
     UsageError,
 )
 from runtime.settings import GatewaySettings
-from store.listing import Listing
+from store.views.listing import Listing
 
 __all__ = ["Knowledge", "Published", "Question", "event_of", "valid_change"]
 

@@ -14,8 +14,6 @@ from events.models import ContentReference, Problem
 from events.names import LogPosition
 from runtime.errors import Unavailable, UnsupportedContent
 from runtime.intervals import Backoff
-from store import statistics
-from store.batches import Batches
 from store.documents import chunks, contents, ledger
 from store.documents.transaction import write_batch
 from store.generations import catalog
@@ -25,8 +23,10 @@ from store.postgres.connection import WriteConflict
 from store.postgres.locks import Lock
 from store.postgres.pool import EVERY_AGENT, Database
 from store.sources import Sources
-from store.statistics import ProjectStatistics
 from store.types import Applied, DocumentWrite, Vector
+from store.views import statistics
+from store.views.batches import Batches
+from store.views.statistics import ProjectStatistics
 
 __all__ = ["Change", "Store"]
 

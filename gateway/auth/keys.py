@@ -9,7 +9,7 @@ from gateway.auth.callers import Caller, Right
 from gateway.auth.rates import Rates
 from runtime.errors import Unauthenticated
 from runtime.intervals import TTLCache
-from store.api_keys import ApiKey, ApiKeys
+from store.keys.api_keys import ApiKey, ApiKeys
 
 __all__ = ["REMEMBERED_SECONDS", "Authenticator"]
 

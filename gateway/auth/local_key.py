@@ -13,8 +13,8 @@ from gateway.auth.sessions import Sessions
 from runtime.errors import ConfigurationError
 from runtime.private import make_private, open_private
 from runtime.settings import Settings
-from store.api_keys import ApiKey, ApiKeyRegister, ApiKeys, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRegister, ApiKeys, NewApiKey
 from store.postgres.pool import Database
 from store.postgres.roles import OPERATOR
 

@@ -24,7 +24,7 @@ from events.server.connection import redis_errors
 from gateway.auth.callers import Caller
 from gateway.auth.keys import Authenticator
 from runtime.errors import Forbidden, Unauthenticated
-from store.api_keys import ApiKey
+from store.keys.api_keys import ApiKey
 
 __all__ = ["SESSION_LIFETIME", "TICKET_LIFETIME", "Session", "Sessions"]
 

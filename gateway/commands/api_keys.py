@@ -19,8 +19,8 @@ from gateway.session import JsonOption, run_client
 from processors.recipes import recipe_of
 from runtime.errors import UsageError
 from runtime.settings import Settings
-from store.api_keys import ApiKey, ApiKeyRecord, ApiKeyRegister, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRecord, ApiKeyRegister, NewApiKey
 from store.postgres.roles import OPERATOR
 
 __all__ = ["command", "lifetime_of", "rights_of"]

@@ -24,8 +24,8 @@ from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.purge.documents import Purge, PurgeReport, purge_documents
 from runtime.errors import NotFound, UnknownProject, UsageError
 from runtime.settings import Settings
-from store.listing import ChunkRow, DocumentRow, Listing, cursor_of
 from store.postgres.pool import EVERY_AGENT, Database
+from store.views.listing import ChunkRow, DocumentRow, Listing, cursor_of
 
 __all__ = ["command"]
 

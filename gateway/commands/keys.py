@@ -17,8 +17,8 @@ from gateway.session import JsonOption, run_client
 from processors.recipes import recipe_of
 from runtime.settings import Settings
 from store.generations.catalog import Projects
+from store.keys.publisher_keys import KeyRecord, KeyRegister
 from store.postgres.roles import OPERATOR
-from store.publisher_keys import KeyRecord, KeyRegister
 
 __all__ = ["command"]
 

@@ -17,11 +17,11 @@ from gateway.session import JsonOption, ProjectOption, duration, run_client
 from processors.recipes import recipe_of
 from runtime.errors import UnknownProject
 from runtime.settings import Settings
-from store.batches import Batches
 from store.generations.catalog import Projects
-from store.listing import Listing, SourceRow
 from store.postgres.roles import OPERATOR
 from store.sources import RegisteredSource, Sources
+from store.views.batches import Batches
+from store.views.listing import Listing, SourceRow
 
 __all__ = ["command"]
 

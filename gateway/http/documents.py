@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from events.models import Kind
 from gateway.http.services import CallerOf, ServicesOf
 from runtime.errors import UnknownProject, UsageError
-from store.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
+from store.views.listing import ChunkRow, CollectionRow, DocumentRow, ProjectRow, SourceRow
 
 __all__ = ["router"]
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from events.names import LogPosition
 from gateway.http.services import CallerOf, ServicesOf, wait_of
 from runtime.errors import MalformedEvent, NotFound, UsageError
-from store.batches import BatchProgress, RejectedChange
-from store.listing import ChangeRow, ChangeState
+from store.views.batches import BatchProgress, RejectedChange
+from store.views.listing import ChangeRow, ChangeState
 
 __all__ = ["router"]
 

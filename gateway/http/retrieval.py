@@ -19,7 +19,7 @@ from gateway.http.problems import RejectedChange
 from gateway.http.services import CallerOf, ServicesOf, spend_bytes
 from gateway.knowledge import Question, event_of, valid_change
 from runtime.errors import DeadlineExceeded, LimitExceeded, UnsupportedContent, UsageError
-from store.listing import DocumentRow
+from store.views.listing import DocumentRow
 
 __all__ = ["router", "source_id_of"]
 

@@ -19,7 +19,7 @@ from gateway.knowledge import Knowledge
 from gateway.operations.operations import Operations
 from gateway.telemetry import DeploymentMetrics
 from runtime.settings import Settings
-from store.batches import Batches
+from store.views.batches import Batches
 
 __all__ = ["CallerOf", "Services", "ServicesOf", "caller", "spend_bytes", "wait_of"]
 

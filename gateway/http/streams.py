@@ -24,7 +24,7 @@ from gateway.http.services import CallerOf, Services, ServicesOf
 from gateway.knowledge import Question
 from gateway.operations.operations import Operations
 from runtime.errors import Busy, HeadraceError, UsageError
-from store.batches import BatchProgress
+from store.views.batches import BatchProgress
 
 __all__ = ["EVENT_STREAM", "operation_streams", "question_stream", "router"]
 

@@ -115,7 +115,7 @@ class Opener:
         from gateway.knowledge import Knowledge  # noqa: PLC0415
         from gateway.servers import announced_pid, stack  # noqa: PLC0415
         from gateway.session import load_settings  # noqa: PLC0415
-        from store.listing import Listing  # noqa: PLC0415
+        from store.views.listing import Listing  # noqa: PLC0415
 
         settings = load_settings(quiet=True)
         running = await self._running(settings)

@@ -12,14 +12,14 @@ from events.names import Names
 from events.server.connection import check_server
 from gateway.status import rows
 from gateway.status.snapshot import archive_rows, archiver_rows, read_snapshot
-from store import statistics
 from store.archive import Archive
 from store.generations import catalog
 from store.generations.catalog import Projects
 from store.generations.inventory import Inventory
 from store.outbox import PostgresOutbox
 from store.postgres.pool import EVERY_AGENT, Database
-from store.statistics import ProjectStatistics
+from store.views import statistics
+from store.views.statistics import ProjectStatistics
 
 __all__ = ["StatusReport", "read_status"]
 

@@ -21,7 +21,7 @@ from gateway.status.warnings import SILENT_SECONDS, alarms
 from runtime.metrics import MODEL_REQUESTS_WAITING, MODEL_WAIT_SECONDS
 from store.archive import Archive
 from store.outbox import PostgresOutbox
-from store.statistics import ProjectStatistics
+from store.views.statistics import ProjectStatistics
 
 __all__ = ["archive_rows", "archiver_rows", "model_rows", "read_snapshot", "worker_row"]
 

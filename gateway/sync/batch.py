@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from events.client.publisher import Receipt
 from sources import Report
-from store.batches import Batches, SkippedFiles, skipped_files
 from store.sources import RegisteredSource
+from store.views.batches import Batches, SkippedFiles, skipped_files
 
 __all__ = ["SyncBatch"]
 

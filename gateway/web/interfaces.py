@@ -65,7 +65,7 @@ class Knowledge(Protocol):
         """Return the answer to a ``gateway.knowledge.Question``."""
 
     def reading(self, caller: Caller, project: str | None = None) -> Any:
-        """Return the ``store.listing.Listing`` for a caller that may read the project."""
+        """Return the ``store.views.listing.Listing`` for a caller that may read the project."""
 
 
 class Batches(Protocol):

@@ -19,9 +19,9 @@ from store.archive import Archive
 from store.documents.pending import PendingVectors
 from store.generations.catalog import Projects, Recipe
 from store.generations.document_positions import DocumentPositions
+from store.keys.publisher_keys import PublisherKeys
 from store.postgres.pool import Database
 from store.postgres.roles import ANSWERER
-from store.publisher_keys import PublisherKeys
 from store.store import Store
 
 __all__ = ["Servers", "deployment_watch", "open_servers"]

@@ -23,8 +23,8 @@ from events.client.publisher import Receipt
 from events.models import DocumentChange, DocumentChanged
 from gateway.auth.callers import Right
 from gateway.http.openapi import Operation, operations
-from store.api_keys import ApiKey, ApiKeyRegister
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRegister
 from tests.support.databases import Database
 from tests.support.gateways import ALL_RIGHTS, Gateway, gateway
 from tests.support.hostile_values import INJECTIONS, VALUES

@@ -12,8 +12,8 @@ from events.names import Names
 from gateway.auth.callers import Right
 from gateway.auth.keys import Authenticator
 from gateway.auth.rates import Rates
-from store.api_keys import ApiKey, ApiKeyRegister, ApiKeys, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRegister, ApiKeys, NewApiKey
 from store.postgres.pool import Database as OpenDatabase
 from tests.support.databases import Database
 from tests.support.writes import RECIPE, opened

@@ -16,9 +16,9 @@ from processors.archiving.consumer import LogGroup
 from store.archive import Archive
 from store.generations.catalog import Projects
 from store.generations.document_positions import DocumentPositions
+from store.keys.publisher_keys import PublisherKeys
 from store.outbox import PostgresOutbox
 from store.postgres.pool import Database
-from store.publisher_keys import PublisherKeys
 
 __all__ = ["NAMES", "STREAM", "archive_all", "archiver", "intake", "pending", "publish"]
 

@@ -18,8 +18,8 @@ from gateway.http.services import Services
 from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.recipes import recipe_of
 from runtime.settings import Settings
-from store.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeyRegister, NewApiKey
 from store.postgres.pool import Database as Pool
 from tests.support.databases import Database
 from tests.support.waiting import eventually

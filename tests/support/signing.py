@@ -13,9 +13,9 @@ from events.names import Lane, LogPosition, Names, Topic
 from events.signatures import SigningKey
 from runtime.settings import LOCAL_MODEL
 from store.generations.catalog import Projects, Recipe
+from store.keys.publisher_keys import KeyRegister
 from store.postgres.pool import Database as OpenDatabase
 from store.postgres.roles import OPERATOR
-from store.publisher_keys import KeyRegister
 from tests.support.databases import Database
 
 __all__ = ["add_key", "add_raw", "change", "register", "retire_key"]

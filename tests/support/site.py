@@ -29,7 +29,7 @@ from gateway.http.middleware import Guard
 from gateway.web.pages import Site, pages
 from runtime.errors import Conflict, Forbidden, NotFound, Unauthenticated, Unavailable
 from store.generations.catalog import Recipe
-from store.listing import (
+from store.views.listing import (
     ChunkRow,
     CollectionRow,
     DocumentRow,

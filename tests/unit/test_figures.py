@@ -12,7 +12,7 @@ LIMITS = {
     "vague_names": 0.2,
     "gerund_modules": 9,
     "small_modules": 52,
-    "store_entries": 17,
+    "store_entries": 14,
     "most_entries": 25,
     "exported_names": 20,
     "settings": 45,

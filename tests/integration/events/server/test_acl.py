@@ -29,8 +29,8 @@ from processors.embedders.hash_embedder import HASHING_MODEL
 from processors.embedding.requests import VectorRequests
 from processors.wiring.operator_tools import OperatorTools
 from runtime.errors import ConfigurationError, Unauthenticated
-from store.api_keys import ApiKey
 from store.documents.pending import PendingDocument
+from store.keys.api_keys import ApiKey
 from tests.support.api_keys import add_key, authenticator, opened_gateway
 from tests.support.crashable_redis import CrashableRedis
 from tests.support.databases import Database

@@ -12,7 +12,7 @@ from gateway.auth.callers import Caller, Right
 from gateway.auth.keys import REMEMBERED_SECONDS
 from gateway.auth.rates import FAILURES_PER_MINUTE
 from runtime.errors import RateLimited, Unauthenticated, UnknownProject
-from store.api_keys import AdmittedKey, ApiKey, ApiKeys
+from store.keys.api_keys import AdmittedKey, ApiKey, ApiKeys
 from store.postgres.pool import Database as OpenDatabase
 from tests.support.api_keys import add_key, authenticator, opened_gateway, register
 from tests.support.databases import Database

@@ -10,7 +10,7 @@ import pytest
 from gateway.auth.callers import Right
 from gateway.auth.local_key import local_key, stored_key
 from runtime.settings import Settings
-from store.api_keys import ApiKey, ApiKeys
+from store.keys.api_keys import ApiKey, ApiKeys
 from tests.support.api_keys import opened_gateway, register
 from tests.support.databases import Database
 

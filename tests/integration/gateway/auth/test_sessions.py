@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from gateway.auth.sessions import SESSION_LIFETIME, TICKET_LIFETIME, Sessions
 from runtime.errors import Forbidden, Unauthenticated
-from store.api_keys import ApiKey
+from store.keys.api_keys import ApiKey
 from store.postgres.pool import Database as OpenDatabase
 from tests.support.api_keys import NAMES, add_key, authenticator, opened_gateway, register
 from tests.support.databases import Database

@@ -15,9 +15,9 @@ from gateway.sync.sync import Destination, Until, sync_source
 from processors.embedders.hash_embedder import HASHING_MODEL
 from sources import open_source
 from store.generations.catalog import Recipe
-from store.listing import Listing, SourceRow
 from store.postgres.pool import Database
 from store.store import Store
+from store.views.listing import Listing, SourceRow
 from tests.support.databases import Database as FreshDatabase
 from tests.support.repositories import write_files
 from tests.support.running import headrace

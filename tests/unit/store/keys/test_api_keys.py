@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from runtime.secrets import masked
-from store.api_keys import ApiKey
+from store.keys.api_keys import ApiKey
 
 
 def test_a_key_is_parsed_as_it_is_printed() -> None:

@@ -11,10 +11,10 @@ from events.models import DocumentChange, DocumentChanged, Problem
 from events.names import Lane
 from processors.embedders.hash_embedder import HASHING_MODEL
 from runtime.errors import NotFound
-from store.batches import Batches, BatchProgress, skipped_files
 from store.generations.catalog import Projects, Recipe
 from store.postgres.pool import Database
 from store.store import Store
+from store.views.batches import Batches, BatchProgress, skipped_files
 from tests.support.databases import Database as FreshDatabase
 from tests.support.processes import WorkerProcess
 from tests.support.waiting import eventually

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from runtime.errors import ConfigurationError, NotFound, UsageError
-from store.api_keys import ApiKey, ApiKeys, NewApiKey
 from store.generations.catalog import Projects
+from store.keys.api_keys import ApiKey, ApiKeys, NewApiKey
 from store.purge.projects import DeletedProjects
 from tests.support.api_keys import add_key, gateway_url, opened_gateway, register
 from tests.support.databases import Database

@@ -20,12 +20,12 @@ import asyncpg
 from events.models import Scalar
 from events.names import DocumentKey, LogPosition
 from runtime.errors import NotFound, UnknownProject, UsageError
-from store.batches import Batch, SkippedFiles, batch_of
 from store.documents import ledger
 from store.documents.text import TextPart, ending_of, joined_lines
 from store.generations.catalog import Generation, Projects, Recipe, enter_live, unknown_project
 from store.postgres.named_queries import named
 from store.postgres.pool import EVERY_AGENT, Database
+from store.views.batches import Batch, SkippedFiles, batch_of
 
 __all__ = [
     "ChangeRow",

@@ -13,10 +13,10 @@ import pytest
 from events.models import Problem, content_hash
 from events.names import LogPosition
 from runtime.errors import NotFound, UnknownProject, UsageError
-from store.batches import SkippedFiles
-from store.listing import ChangeRow, DocumentRow, Listing, cursor_of
 from store.postgres.pool import EVERY_AGENT
 from store.store import Store
+from store.views.batches import SkippedFiles
+from store.views.listing import ChangeRow, DocumentRow, Listing, cursor_of
 from tests.support.databases import Database as FreshDatabase
 from tests.support.writes import chunk_write, document_write, opened
 
