@@ -205,7 +205,7 @@ class _Response:
             headers = MutableHeaders(scope=message)
             if message["status"] >= 400 and "content-type" not in headers:
                 self._is_replaced = True
-                kept = {name: headers[name] for name in ("allow",) if name in headers}
+                kept = {name: text for name, text in headers.items() if name != "content-length"}
                 status = int(message["status"])
                 await self.fail(HTTPException(status, HTTPStatus(status).phrase, kept))
                 return
