@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -42,7 +40,6 @@ __all__ = [
     "announced_pid",
     "configured",
     "find_running",
-    "free_port",
     "owner_lock",
     "prepare_home",
     "require_database",
@@ -300,20 +297,12 @@ def supervised_workers(settings: Settings, count: int) -> list[WorkerProcess]:
 def supervised_gateway(settings: Settings, port: int) -> ServiceProcess:
     """The gateway of ``up``, not yet started; it listens on loopback."""
     return ServiceProcess(
-        ["serve", "--operator", "--port", str(port)],
+        ["serve", "--operator", "--port", str(port), "--any-port"],
         environment=_environment(settings, 1),
         stop_timeout=_MARGIN * 2,
         log=settings.home_directory / "gateway.log",
         name="the gateway",
     )
-
-
-def free_port(wanted: int) -> int:
-    """Return ``wanted`` if no program listens on it, else a port that is free now."""
-    for port in (wanted, 0):
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
-            return int(listener.getsockname()[1])
-    raise ConfigurationError("no port of 127.0.0.1 is free", "give --port")
 
 
 def _environment(settings: Settings, workers: int) -> dict[str, str]:

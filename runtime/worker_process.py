@@ -60,6 +60,11 @@ class ServiceProcess:
         """The child process."""
         return self._child
 
+    @property
+    def announcement(self) -> str:
+        """Text of the ready file; a gateway writes its address."""
+        return self._ready.read_text()
+
     def ending(self) -> str:
         """Describe in one line how the process ended."""
         return self._child.ending()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ class _Options:
     key: Path | None
     behind_proxy: bool
     ready_file: Path | None
+    any_port: bool
 
 
 def command(
@@ -48,6 +50,9 @@ def command(
     tls_key: Annotated[Path | None, typer.Option(help="Private key, PEM.")] = None,
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front of this process has TLS.")
+    ] = False,
+    any_port: Annotated[
+        bool, typer.Option("--any-port", help="If the port is in use, choose another.")
     ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(help="File that exists while the gateway is ready.", hidden=True)
@@ -64,7 +69,7 @@ def command(
             f"{host} can be reached from other machines, and keys would travel unencrypted",
             "give --tls-cert and --tls-key, or --behind-proxy if a proxy has TLS",
         )
-    options = _Options(host, port, operator, tls_cert, tls_key, behind_proxy, ready_file)
+    options = _Options(host, port, operator, tls_cert, tls_key, behind_proxy, ready_file, any_port)
     run_service(lambda settings, stop: _serve(settings, stop, options))
 
 
@@ -126,13 +131,22 @@ def _listening(options: _Options) -> Iterator[socket.socket]:
     """
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        listener = socket.create_server((options.host, options.port), family=family)
+        listener = _bound(options, family)
     except (OSError, OverflowError) as error:
         raise ConfigurationError(
             f"can't listen on {options.host}:{options.port}: {error}", "choose another --port"
         ) from None
     with contextlib.closing(listener):
         yield listener
+
+
+def _bound(options: _Options, family: socket.AddressFamily) -> socket.socket:
+    try:
+        return socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        if not options.any_port or error.errno != errno.EADDRINUSE:
+            raise
+    return socket.create_server((options.host, 0), family=family)
 
 
 def _authority(listener: socket.socket) -> str:
@@ -147,7 +161,9 @@ def _readiness(path: Path | None, address: str) -> Iterator[Callable[[], None]]:
     def ready() -> None:
         stderr().print(f"headrace serves {address}", markup=False)
         if path is not None:
-            path.write_text(address)
+            draft = path.with_suffix(".draft")
+            draft.write_text(address)
+            draft.replace(path)  # it appears with its text
 
     try:
         yield ready

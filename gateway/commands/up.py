@@ -21,7 +21,6 @@ from gateway.servers import (
     GATEWAY_PORT,
     StartedServers,
     announce,
-    free_port,
     owner_lock,
     prepare_home,
     require_database,
@@ -78,7 +77,7 @@ def command(
         options = ["--workers", str(workers), *gateway, *ending]
         run_client(lambda settings: detach(settings, options))
     else:
-        gateway_port = None if no_serve else free_port(port)
+        gateway_port = None if no_serve else port
         run_service(lambda settings, stop: _up(settings, stop, workers, gateway_port, quiet, idle))
 
 
@@ -96,7 +95,7 @@ async def _up(
                 _start(settings, count, port, quiet, exits), stop
             )
             started_settings = servers.settings
-            address = f"http://127.0.0.1:{port}" if port else ""
+            address = "" if port is None else processes[-1].announcement
             _say(f"headrace is up ({started_settings.home_directory}); Ctrl-C stops it")
             if not settings.redis_url:
                 _say(f"other programs can publish and ask at {started_settings.redis_url}")

@@ -6,9 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
-from events.names import Lane, LogPosition
+from redis.asyncio import Redis
+
+from events.names import Lane, LogPosition, change_streams
 from events.server.connection import redis_errors
+from events.streams.entries import entries_of, order
+from events.streams.groups import read_groups
 from events.streams.purge import PurgeTargets, StreamPurge, require_rights
 from processors.purge.documents import Purge, PurgeReport, finish
 from processors.wiring.servers import Servers
@@ -22,6 +27,7 @@ __all__ = ["DeletedReport", "delete_project", "purge_project"]
 
 _CACHE_EXPIRY = REMEMBERED + timedelta(seconds=0.5)
 _POLL_SECONDS = 0.1
+_GROUPS_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ async def delete_project(
             until = LogPosition.of_entry(
                 Lane.LIVE, 0, f"{seconds * 1000 + microseconds // 1000}-0"
             ).position
+            await _wait_for_groups(servers)
             name = await _retire(deleted, project_id, patience)
             await asyncio.sleep(_CACHE_EXPIRY.total_seconds())  # other processes cache the name
             streams = StreamPurge(servers.redis, servers.names)
@@ -92,6 +99,34 @@ async def purge_project(purge: Purge, indexes: VectorIndexes, project: str) -> P
     report.removed["archive"] = f"{files} files"
     await finish(purge, report)
     return report
+
+
+async def _wait_for_groups(servers: Servers) -> None:
+    """Wait until the workers have handled and archived what is in the streams now.
+
+    A worker that holds a change of the project would store it after the deletion, and so create the
+    project again. A group without running workers is not waited for any longer than a moment.
+    """
+    redis, names = servers.redis, servers.names
+    keys = [names.stream(*stream) for stream in change_streams(names)]
+    with redis_errors():
+        ends = {key: await _last_id(redis, key) for key in keys}
+        deadline = monotonic() + _GROUPS_SECONDS
+        while monotonic() < deadline:
+            progress = [(await read_groups(redis, key), end) for key, end in ends.items()]
+            if all(
+                order(end) <= order(group.handled)
+                for groups, end in progress
+                for group in groups.values()
+            ):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _last_id(redis: Redis, key: str) -> str:
+    newest: Any = await redis.xrevrange(key, count=1)
+    entries = entries_of(newest)
+    return entries[0].id if entries else "0-0"
 
 
 async def _retire(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:

@@ -56,10 +56,10 @@ async def key(environment: dict[str, str]) -> str:
 
 @asynccontextmanager
 async def serving(
-    environment: dict[str, str], ready: Path, *, port: int = 0
+    environment: dict[str, str], ready: Path, *options: str, port: int = 0
 ) -> AsyncIterator[tuple[Command, str]]:
     """A gateway in a process of its own, and its address; it is killed with the context."""
-    arguments = ("serve", "--port", str(port), "--ready-file", str(ready))
+    arguments = ("serve", "--port", str(port), "--ready-file", str(ready), *options)
     command = await Command.start(*arguments, environment=environment)
     try:
         await eventually(
@@ -101,6 +101,19 @@ async def test_a_port_in_use_is_one_line(environment: dict[str, str]) -> None:
         refused = await Cli(environment).typed("serve", "--port", port)
     assert f"can't listen on 127.0.0.1:{port}" in refused.line
     assert "--port" in refused.line
+
+
+async def test_any_port_will_do_where_the_port_may_be_in_use(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with (
+            serving(environment, tmp_path / "ready", "--any-port", port=port) as (_, url),
+            httpx2.AsyncClient(base_url=url) as client,
+        ):
+            assert not url.endswith(f":{port}")
+            assert (await client.get("/healthz")).json() == {"status": "ok"}
 
 
 async def test_a_stop_ends_open_requests(
