@@ -29,7 +29,6 @@ from gateway.auth.callers import Caller, Right
 from runtime import protocol_limits
 from runtime.errors import (
     Busy,
-    ConfigurationError,
     Conflict,
     Forbidden,
     Unavailable,
@@ -76,13 +75,13 @@ class Knowledge:
     """The projects of a deployment, as callers may use them.
 
     Questions and changes go through the streams by ``client``. ``listing`` reads Postgres under
-    row-level security; it is None if no database is configured.
+    row-level security.
 
     Every method raises ``Forbidden`` if the caller's key lacks the right, and ``UnknownProject`` if
     the key is of another project.
     """
 
-    def __init__(self, client: Client, listing: Listing | None, limits: GatewaySettings) -> None:
+    def __init__(self, client: Client, listing: Listing, limits: GatewaySettings) -> None:
         self._client = client
         self._listing = listing
         self._limits = limits
@@ -188,19 +187,10 @@ class Knowledge:
         return await self.publish(caller, event_of(change, event_id), wait=wait)
 
     def reading(self, caller: Caller, project: str | None = None) -> Listing:
-        """Return the listing for a caller that may read the project.
-
-        Raises:
-            ConfigurationError: no database is configured.
-        """
+        """Return the listing for a caller that may read the project."""
         caller.require(Right.READ)
         if project is not None:
             caller.scope(project)
-        if self._listing is None:
-            raise ConfigurationError(
-                "this gateway has no database, so it can't list or read documents",
-                "set HEADRACE_DATABASE_URL",
-            )
         return self._listing
 
     def _check_change(self, caller: Caller, change: DocumentChange | DocumentChanged) -> None:

@@ -14,6 +14,7 @@ from gateway.http.problems import problem_of
 from gateway.http.services import CallerOf, Services, ServicesOf
 from gateway.http.streams import EVENT_STREAM, question_stream
 from gateway.knowledge import Question
+from runtime import protocol_limits
 from runtime.errors import HeadraceError
 
 __all__ = ["router"]
@@ -30,7 +31,7 @@ class QuestionLine(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     q: str
-    limit: Annotated[int, Field(ge=1, le=100)] = 10
+    limit: Annotated[int, Field(ge=1, le=protocol_limits.RESULTS)] = protocol_limits.USUAL_RESULTS
     mode: str = "hybrid"
     under: str | None = None
     kind: list[Kind] = []

@@ -126,8 +126,8 @@ class Opener:
         rights = {Right.ASK, Right.READ} | ({Right.PUBLISH} if self._may_publish else set())
         caller = Caller("local", self._project, None, frozenset(rights))
         async with stack(running) as ready, open_gateway(ready) as (client, database):
-            listing = None if database is None else Listing(database)
-            yield KnowledgeBackend(caller, Knowledge(client, listing, ready.gateway))
+            knowledge = Knowledge(client, Listing(database), ready.gateway)
+            yield KnowledgeBackend(caller, knowledge)
 
     async def _running(self, settings: Settings) -> Settings:
         """Settings with running servers; starts `up` if there are none.

@@ -175,7 +175,7 @@ class Site:
 
     sessions: Sessions
     knowledge: Knowledge
-    batches: Batches | None = None
+    batches: Batches
     operations: Operations | None = None
     remembered: TTLCache[tuple[str, ...], Sequence[Any]] = field(
         default_factory=lambda: TTLCache(_REMEMBERED_SECONDS)

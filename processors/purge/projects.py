@@ -6,16 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import Any
 
-from redis.asyncio import Redis
-
-from events.names import Lane, LogPosition, change_streams
+from events.names import Lane, LogPosition
 from events.server.connection import redis_errors
-from events.streams.entries import entries_of, order
+from events.streams.entries import order
 from events.streams.groups import read_groups
 from events.streams.purge import PurgeTargets, StreamPurge, require_rights
 from processors.purge.documents import Purge, PurgeReport, finish
+from processors.replay.project_log import stream_ends
 from processors.wiring.servers import Servers
 from store.generations.catalog import REMEMBERED
 from store.postgres.connection import WriteConflict
@@ -107,10 +105,9 @@ async def _wait_for_groups(servers: Servers) -> None:
     A worker that holds a change of the project would store it after the deletion, and so create the
     project again. A group without running workers is not waited for any longer than a moment.
     """
-    redis, names = servers.redis, servers.names
-    keys = [names.stream(*stream) for stream in change_streams(names)]
+    redis = servers.redis
+    ends = await stream_ends(redis, servers.names)
     with redis_errors():
-        ends = {key: await _last_id(redis, key) for key in keys}
         deadline = monotonic() + _GROUPS_SECONDS
         while monotonic() < deadline:
             progress = [(await read_groups(redis, key), end) for key, end in ends.items()]
@@ -121,12 +118,6 @@ async def _wait_for_groups(servers: Servers) -> None:
             ):
                 return
             await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _last_id(redis: Redis, key: str) -> str:
-    newest: Any = await redis.xrevrange(key, count=1)
-    entries = entries_of(newest)
-    return entries[0].id if entries else "0-0"
 
 
 async def _retire(deleted: DeletedProjects, project_id: int, patience: timedelta) -> str:
