@@ -242,20 +242,24 @@ async def _transferred_bytes(http: httpx2.AsyncClient, address: str, page: Ask, 
 
 
 async def _load(url: str, keys: Sequence[str], texts: Iterator[str], seconds: float) -> _Load:
-    """Let a program for each key ask one question after the other."""
+    """Let a program for each key ask one question after the other, and at least one."""
     load = _Load()
     end = perf_counter() + seconds
+    asked = dict.fromkeys(keys, False)
 
     async def run(key: str) -> None:
         async with _http(key) as http:
             ask = _by_post(http, url)
-            while (started := perf_counter()) < end:
+            started = perf_counter()
+            while not asked[key] or started < end:
+                asked[key] = True
                 try:
                     await ask(next(texts))
                 except (httpx2.HTTPError, ValueError):
                     load.failures += 1
                 else:
                     load.milliseconds.append((perf_counter() - started) * 1000)
+                started = perf_counter()
 
     await asyncio.gather(*map(run, keys))
     return load

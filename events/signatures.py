@@ -67,12 +67,10 @@ class Keys:
     retired: Set[str] = frozenset()
 
     def refusal(self, event: bytes, signature: bytes | None) -> SignatureRefused | None:
-        """Return the reason to refuse an event, or None if it is accepted.
+        """Return the reason to refuse an event, or None if its signature is valid.
 
-        It is accepted if it has a valid signature, or if the project has no active key.
+        The caller accepts every event of a project without active keys before it calls this.
         """
-        if not self.active:
-            return None
         if signature is None:
             return SignatureRefused(
                 "the project takes signed changes only, and this has no signature",

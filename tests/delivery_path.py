@@ -22,6 +22,7 @@ from redis.asyncio import Redis
 
 from events.models import DocumentChange, DocumentChanged
 from events.names import GROUPS, Names, Topic
+from runtime import intervals
 from runtime.embedded import EmbeddedPostgres, EmbeddedRedis
 from runtime.lifespan import OwnedTasks
 from tests.support.databases import fresh_database, start_migrated
@@ -41,7 +42,8 @@ def files_of_one_change() -> list[str]:
     A client publishes the change to real servers, and a worker with all roles in the same process
     indexes it. A file counts if any of its functions is entered, or a coroutine of it continued,
     between the call of ``client.publish`` and the moment at which Redis has the acknowledgement.
-    The change is the second one of its project, so that nothing is loaded or created for it first.
+    The change is the second one of its project, and caches keep their values, so that nothing is
+    loaded or created for it first.
     Imports, the process of the parser, benchmarks, migrations and the tasks that a worker runs
     beside its agents (heartbeats, archiving and the like) don't count.
     """
@@ -58,7 +60,9 @@ async def _files(home: Path) -> list[str]:
     try:
         redis_url = await redis.start()
         files: set[str] = set()
-        with _background_tasks_marked(), _Entered(files).everywhere() as entered:
+        caches_stay_filled = patch.object(intervals, "monotonic", lambda: 0.0)
+        tasks_marked = _background_tasks_marked()
+        with caches_stay_filled, tasks_marked, _Entered(files).everywhere() as entered:
             async with (
                 fresh_database(postgres) as database,
                 headrace(redis_url, database) as worker,

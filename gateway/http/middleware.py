@@ -86,7 +86,7 @@ class Guard:
         try:
             await self._app(scope, body, response.send)
         except ClientDisconnect:
-            return  # nobody is left to answer
+            return  # the client has gone
         except asyncio.CancelledError:  # the process ends, and has waited long enough
             await response.end()
 

@@ -193,7 +193,7 @@ class Operations:
     ) -> list[LetterOutcome]:
         """Redrive the letters named, or the ``count`` letters that match a filter.
 
-        Letters that arrive meanwhile are not touched.
+        Letters that arrive after the count are not touched.
 
         Raises:
             UsageError: not exactly one of ids and filter is given, or a filter without a count.

@@ -1,4 +1,4 @@
-"""Detection that a deployment is not used, so that an `up` that nobody needs can end."""
+"""Detection that a deployment is not used, so that an unused `up` can end."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class _Question:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leg:
+class _ScorePart:
     """Row of the explanation. ``share`` is from 0 to 1, of the largest score among the results."""
 
     name: str
@@ -130,7 +130,7 @@ class Result:
     score: str
     lines: Sequence[Line]
     hidden_lines: int
-    legs: Sequence[_Leg]
+    score_parts: Sequence[_ScorePart]
     terms: Sequence[tuple[str, float]]
     explanation: str
     permalink: str | None
@@ -239,7 +239,7 @@ def _result(
         score=f"{result.scores.fused:.3f}",
         lines=window,
         hidden_lines=len(lines) - len(window),
-        legs=_legs(result, largest),
+        score_parts=_score_parts(result, largest),
         terms=terms,
         explanation=explanation,
         permalink=outside_link(source.permalink),
@@ -256,26 +256,38 @@ def _explanation(
     return spans, terms, result.explanation or ""
 
 
-def _legs(result: SearchResult, largest: Mapping[str, float]) -> list[_Leg]:
+def _score_parts(result: SearchResult, largest: Mapping[str, float]) -> list[_ScorePart]:
     scores = result.scores
-    legs = []
+    score_parts = []
     if scores.vector is not None:
         value = scores.vector.score
-        legs.append(_leg("meaning", scores.vector.rank, value, f"{value:.3f} cosine", 1.0))
+        score_parts.append(
+            _score_part("meaning", scores.vector.rank, value, f"{value:.3f} cosine", 1.0)
+        )
     if scores.keyword is not None:
         value = scores.keyword.score
-        legs.append(
-            _leg("words", scores.keyword.rank, value, f"{value:.2f} BM25", largest["keyword"])
+        score_parts.append(
+            _score_part(
+                "words", scores.keyword.rank, value, f"{value:.2f} BM25", largest["keyword"]
+            )
         )
-    legs.append(_leg("together", None, scores.fused, f"{scores.fused:.3f}", largest["fused"]))
+    score_parts.append(
+        _score_part("together", None, scores.fused, f"{scores.fused:.3f}", largest["fused"])
+    )
     if scores.reranked is not None:
         value = scores.reranked
-        legs.append(_leg("reranked", None, value, f"{value:.3f}", largest["reranked"]))
-    return legs
+        score_parts.append(
+            _score_part("reranked", None, value, f"{value:.3f}", largest["reranked"])
+        )
+    return score_parts
 
 
-def _leg(name: str, rank: int | None, value: float, score: str, largest: float) -> _Leg:
-    return _Leg(name, rank, score, max(0.0, min(1.0, value / largest)) if largest > 0 else 0.0)
+def _score_part(
+    name: str, rank: int | None, value: float, score: str, largest: float
+) -> _ScorePart:
+    return _ScorePart(
+        name, rank, score, max(0.0, min(1.0, value / largest)) if largest > 0 else 0.0
+    )
 
 
 def _as_of(answer: QueryAnswer) -> str:
