@@ -5,6 +5,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -
 COPY Makefile pyproject.toml requirements.lock README.md ./
 COPY bench bench
 COPY clients/python clients/python
+COPY content content
 COPY events events
 COPY gateway gateway
 COPY headrace headrace

@@ -47,13 +47,17 @@ __all__ = [
     "CircuitOpen",
     "ConfigurationError",
     "Conflict",
+    "Damaged",
     "DeadlineExceeded",
+    "Encrypted",
     "EventIdReused",
     "Forbidden",
     "HeadraceError",
+    "LegacyFormat",
     "LimitExceeded",
     "LogFull",
     "MalformedEvent",
+    "NoTextLayer",
     "NotFound",
     "OperatorError",
     "Poison",
@@ -193,6 +197,22 @@ class PreconditionFailed(Poison):
 
 class UnsupportedContent(Poison):
     """This content can't be turned into chunks."""
+
+
+class Encrypted(UnsupportedContent):
+    """The document is protected by a password."""
+
+
+class NoTextLayer(UnsupportedContent):
+    """The document has images of pages, and no text."""
+
+
+class LegacyFormat(UnsupportedContent):
+    """The document is in a format that is no longer read."""
+
+
+class Damaged(UnsupportedContent):
+    """The bytes do not have the format that their type or name announces."""
 
 
 class LimitExceeded(Poison):

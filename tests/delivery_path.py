@@ -32,7 +32,16 @@ from tests.support.waiting import eventually
 __all__ = ["files_of_one_change"]
 
 ROOT = Path(__file__).parents[1]
-_PACKAGES = ("events", "gateway", "headrace", "processors", "runtime", "sources", "store")
+_PACKAGES = (
+    "content",
+    "events",
+    "gateway",
+    "headrace",
+    "processors",
+    "runtime",
+    "sources",
+    "store",
+)
 _in_background = ContextVar("in_background", default=False)
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = frozenset(
     [
         "bench",
+        "content",
         "events",
         "gateway",
         "headrace",
