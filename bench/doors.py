@@ -44,6 +44,7 @@ PROJECT = "stdlib"
 CHUNKS = 50_000
 SECONDS = 60.0
 ASKERS = 200
+PAUSE_SECONDS = 10.0
 QUESTIONS = 200
 POOL = 10_000
 WARM_UP = 20
@@ -67,7 +68,8 @@ class _Load:
 async def measure(chunks: int = CHUNKS, seconds: float = SECONDS) -> Report:
     """Fill an index, ask in every way, then by many askers; report milliseconds and ratios.
 
-    ``seconds`` is the duration of the load of all askers.
+    ``seconds`` is the duration of each load: ``load``, in which every asker pauses after a question
+    as the user of an answer does, and ``full_load``, in which none does.
 
     Raises:
         ConfigurationError: the load had fewer than two answers.
@@ -94,18 +96,23 @@ async def measure(chunks: int = CHUNKS, seconds: float = SECONDS) -> Report:
         times = await in_turn([*ways.values()], texts, QUESTIONS)
         p50_ms = {name: statistics.median(of) for name, of in zip(ways, times, strict=True)}
         transferred = await _transferred_bytes(http, address, page, next(texts))
-        load = await _load(f"{address}/v1/projects/{PROJECT}/ask", askers, texts, seconds)
+        url = f"{address}/v1/projects/{PROJECT}/ask"
+        load = await _load(url, askers, texts, seconds, min(PAUSE_SECONDS, seconds))
+        full_load = await _load(url, askers, texts, seconds, 0)
         starts = await _starts(stack, STARTS)
-    if len(load.milliseconds) < 2:
-        raise ConfigurationError(
-            f"{load.failures} questions failed, and fewer than two were answered",
-            "measure longer, or on a machine that does nothing else",
-        )
+    for measured in (load, full_load):
+        if len(measured.milliseconds) < 2:
+            raise ConfigurationError(
+                f"{measured.failures} questions failed, and fewer than two were answered",
+                "measure longer, or on a machine that does nothing else",
+            )
     return Report(
         "doors",
         _ratios(p50_ms)
         | {"page_bytes": transferred}
-        | _load_figures(load, seconds)
+        | {"askers": ASKERS}
+        | _load_figures("load", load, seconds)
+        | _load_figures("full_load", full_load, seconds)
         | starts
         | {"chunks": written},
     )
@@ -121,14 +128,13 @@ def _ratios(p50_ms: Mapping[str, float]) -> dict[str, float]:
     return figures | {f"{name}_p50_ms": round(value, 2) for name, value in p50_ms.items()}
 
 
-def _load_figures(load: _Load, seconds: float) -> dict[str, float]:
+def _load_figures(name: str, load: _Load, seconds: float) -> dict[str, float]:
     return {
-        "askers": ASKERS,
-        "load_answers": len(load.milliseconds),
-        "load_failures": load.failures,
-        "load_per_s": round(len(load.milliseconds) / seconds, 1),
-        "load_p50_ms": round(statistics.median(load.milliseconds), 1),
-        "load_p99_ms": round(percentile(load.milliseconds, 99), 1),
+        f"{name}_answers": len(load.milliseconds),
+        f"{name}_failures": load.failures,
+        f"{name}_per_s": round(len(load.milliseconds) / seconds, 1),
+        f"{name}_p50_ms": round(statistics.median(load.milliseconds), 1),
+        f"{name}_p99_ms": round(percentile(load.milliseconds, 99), 1),
     }
 
 
@@ -241,27 +247,38 @@ async def _transferred_bytes(http: httpx2.AsyncClient, address: str, page: Ask, 
     return sum(reply.raise_for_status().num_bytes_downloaded for reply in (response, *files))
 
 
-async def _load(url: str, keys: Sequence[str], texts: Iterator[str], seconds: float) -> _Load:
-    """Let a program for each key ask one question after the other, and at least one."""
+async def _load(
+    url: str, keys: Sequence[str], texts: Iterator[str], seconds: float, pause: float
+) -> _Load:
+    """Let a program for each key ask until ``seconds`` are over, and at least once.
+
+    A program asks one question after the other, and no sooner than ``pause`` seconds after its
+    previous question. The first questions are spread over a pause.
+    """
     load = _Load()
-    end = perf_counter() + seconds
-    asked = dict.fromkeys(keys, False)
 
-    async def run(key: str) -> None:
-        async with _http(key) as http:
-            ask = _by_post(http, url)
+    async def run(ask: Ask, due: float) -> None:
+        while True:
+            await asyncio.sleep(max(0.0, due - perf_counter()))
             started = perf_counter()
-            while not asked[key] or started < end:
-                asked[key] = True
-                try:
-                    await ask(next(texts))
-                except (httpx2.HTTPError, ValueError):
-                    load.failures += 1
-                else:
-                    load.milliseconds.append((perf_counter() - started) * 1000)
-                started = perf_counter()
+            try:
+                await ask(next(texts))
+            except (httpx2.HTTPError, ValueError):
+                load.failures += 1
+            else:
+                load.milliseconds.append((perf_counter() - started) * 1000)
+            due = started + pause
+            if max(due, perf_counter()) >= end:
+                return
 
-    await asyncio.gather(*map(run, keys))
+    async with AsyncExitStack() as exits:
+        # all of them first: a client loads certificates, which would delay the others' questions
+        asks = [_by_post(await exits.enter_async_context(_http(key)), url) for key in keys]
+        start = perf_counter()
+        end = start + seconds
+        await asyncio.gather(
+            *(run(ask, start + pause * number / len(asks)) for number, ask in enumerate(asks))
+        )
     return load
 
 

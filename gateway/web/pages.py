@@ -56,7 +56,7 @@ _SESSION_SECONDS = 12 * 3600
 _YEAR_SECONDS = 365 * 86_400
 _LONG_BYTES = 1_400
 """Size from which compression saves a packet."""
-_GZIP_LEVEL = 4
+_GZIP_LEVEL = 6
 
 Handler = Callable[[Visit], Awaitable[Response]]
 
